@@ -1,0 +1,187 @@
+"""How fast is search under prices, against faiss without any? Prints a table and writes JSON.
+
+    python benchmarks/search.py                  # 300,000 and 1,700,000 items, 1 and 2 threads
+    python benchmarks/search.py --quick          # small, to see that it runs
+
+All contenders take turns within every round, so that whatever else runs on the machine hits them alike; a
+figure is the median over rounds. Only ratios within one run mean anything.
+"""
+
+import argparse
+import json
+import time
+import tracemalloc
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fairsync.catalog import Catalog
+from fairsync.search import ExactIndex, OneHotIndex
+
+DIM = 64
+K = 50
+# The one-hot index is built only where its wide vectors stay below this.
+ONE_HOT_BYTES = 1 << 29
+FULL = ((300_000, 165), (1_700_000, 1_246))
+QUICK = ((12_000, 65),)
+SPECTRUM = (1 + np.arange(DIM, dtype=np.float32)) ** np.float32(-0.5)
+FAISS, BARE, PRICED, ONE_HOT = "faiss flat, no prices", "exact, no prices", "exact, prices", "one-hot, prices"
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table."""
+
+    items: int
+    groups: int
+    threads: int
+    batch: int
+    contender: str
+    ms_per_request: float
+    times_faster_than_faiss: float
+    times_without_prices: float | None
+
+
+def make_catalog(n: int, groups: int, rng: np.random.Generator) -> Catalog:
+    """Embeddings with a decaying spectrum; one group with 78 % of the items, the others ever smaller."""
+    embeddings = rng.standard_normal((n, DIM), dtype=np.float32) * SPECTRUM
+    share = (1.0 + np.arange(groups - 1)) ** -0.8
+    share = np.concatenate([[0.78], 0.22 * share / share.sum()])
+    group_of = rng.choice(groups, size=n, p=share)
+    # Groups differ in what they are about, and in how popular they are.
+    embeddings += (0.3 * rng.standard_normal((groups, DIM), dtype=np.float32) * SPECTRUM)[group_of]
+    return Catalog(embeddings, group_of)
+
+
+def make_prices(groups: int, scale: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Subsidies as a policy makes them: none for the largest group, some for two groups in three."""
+    subsidy = rng.exponential(0.3 * scale, size=groups) * (rng.random(groups) < 2 / 3)
+    subsidy[0] = 0.0
+    return -subsidy
+
+
+def measure(contenders: dict[str, Callable[[int], object]], rounds: int, calls: int) -> dict[str, float]:
+    """Return the seconds per call of each contender; they take turns."""
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, search in contenders.items():
+            started = time.perf_counter()
+            for call in range(turn * calls, (turn + 1) * calls):
+                search(call)
+            if turn:  # the first only warms up
+                seconds[name].append((time.perf_counter() - started) / calls)
+    return {name: float(np.median(times)) for name, times in seconds.items()}
+
+
+class Contest:
+    """One catalog, made searchable in every way, with users and prices to search for."""
+
+    def __init__(self, n: int, groups: int, most: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        catalog = make_catalog(n, groups, rng)
+        self.n, self.groups = n, groups
+        embeddings, labels = np.asarray(catalog.embeddings), catalog.group_of.copy()
+        tracemalloc.start()
+        self.exact = ExactIndex(Catalog(embeddings, labels))
+        self.memory = 1 + tracemalloc.get_traced_memory()[0] / embeddings.nbytes
+        tracemalloc.stop()
+        self.flat = faiss.IndexFlatIP(DIM)
+        self.flat.add(embeddings)
+        self.one_hot = OneHotIndex(catalog) if 4 * n * (DIM + groups) <= ONE_HOT_BYTES else None
+        self.users = rng.standard_normal((max(most, 32), DIM), dtype=np.float32) * SPECTRUM
+        scale = float((self.users[:32] @ embeddings[:4096].T).std())
+        self.prices = [make_prices(groups, scale, rng) for _ in range(8)]
+
+    def contenders(self, batch: int) -> dict[str, Callable[[int], object]]:
+        """Return what to time: each searches for the users of the call of this number."""
+
+        def users(call: int) -> Floats:
+            start = call % (len(self.users) // batch) * batch
+            return self.users[start : start + batch]
+
+        def prices(call: int) -> npt.NDArray[np.float64]:
+            # New prices every 16 requests; a larger batch has one price vector, and the next batch another.
+            return self.prices[call // max(1, 16 // batch) % len(self.prices)]
+
+        named: dict[str, Callable[[int], object]] = {
+            FAISS: lambda call: self.flat.search(users(call), K),
+            BARE: lambda call: self.exact.search(users(call)[:, None], None, K),
+            PRICED: lambda call: self.exact.search(users(call)[:, None], prices(call), K),
+        }
+        one_hot = self.one_hot
+        if one_hot is not None:
+            named[ONE_HOT] = lambda call: one_hot.search(users(call)[:, None], prices(call), K)
+        return named
+
+    def figures(self, threads: int, batch: int, rounds: int) -> list[Figure]:
+        """Measure all contenders, with the same number of threads for each."""
+        faiss.omp_set_num_threads(threads)
+        self.exact.threads = threads
+        with threadpool_limits(threads):
+            seconds = measure(self.contenders(batch), rounds, calls=32 if batch == 1 else 1)
+        return [
+            Figure(
+                self.n,
+                self.groups,
+                threads,
+                batch,
+                name,
+                ms_per_request=each / batch * 1e3,
+                times_faster_than_faiss=seconds[FAISS] / each,
+                times_without_prices=each / seconds[BARE] if name == PRICED else None,
+            )
+            for name, each in seconds.items()
+        ]
+
+
+def show(figure: Figure) -> None:
+    extra = (
+        "" if figure.times_without_prices is None else f"{figure.times_without_prices:6.2f} x without prices"
+    )
+    print(
+        f"{figure.items:>9,} items {figure.threads} thread(s) batch {figure.batch:>3}  {figure.contender:<22}"
+        f"{figure.ms_per_request:9.3f} ms/request {figure.times_faster_than_faiss:6.2f} x faiss {extra}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="one small catalog")
+    parser.add_argument("--sizes", nargs="+", choices=["300k", "1.7m"], help="only these catalogs")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--batches", type=int, nargs="+", default=[1, 16, 64, 512])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("search-benchmark.json"))
+    given = parser.parse_args()
+    sizes: tuple[tuple[int, int], ...] = QUICK if given.quick else FULL
+    if given.sizes:
+        sizes = tuple(FULL[["300k", "1.7m"].index(size)] for size in given.sizes)
+    figures: list[Figure] = []
+    memory: dict[int, float] = {}
+    for n, groups in sizes:
+        contest = Contest(n, groups, max(given.batches), given.seed)
+        memory[n] = contest.memory
+        print(f"catalog and exact index of {n:,} items: {contest.memory:.3f} x the memory of the embeddings")
+        for threads in given.threads:
+            for batch in given.batches:
+                latest = contest.figures(threads, batch, given.rounds)
+                for figure in latest:
+                    show(figure)
+                figures += latest
+    result = {"dim": DIM, "k": K, "memory_ratio": memory, "figures": [asdict(figure) for figure in figures]}
+    given.out.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

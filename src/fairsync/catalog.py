@@ -1,0 +1,213 @@
+"""The items that can be retrieved: an embedding, a group and an id for each."""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.errors import InvalidInputError, UnknownGroupError
+
+# Above this a float64 inner product of two such vectors could overflow.
+_LARGEST_VALUE = 1e150
+# Checks go through the embeddings in blocks, so that they never need a second copy of them.
+_BLOCK_VALUES = 1 << 20
+
+Label: TypeAlias = str | int
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
+
+
+class Catalog:
+    """Items with their embeddings, groups and ids.
+
+    Parameters
+    ----------
+    embeddings
+        (n, d) array of float16, float32 or float64, used in place if C-contiguous: do not write to it later.
+    groups
+        n group labels, all str or all int.
+    ids
+        n distinct item ids, all str or all int; None means the row numbers.
+
+    Attributes
+    ----------
+    embeddings : numpy.ndarray
+        Read-only view of the embeddings.
+    group_of : numpy.ndarray
+        (n,) int32, the code of each item's group: its position in ``labels``.
+    labels : list
+        The group labels as plain Python values, sorted.
+    group_sizes : numpy.ndarray
+        (G,) int64, how many items each group has.
+    rank : numpy.ndarray or None
+        Position of each item in the order of ids, which settles ties; None when that is the row number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> catalog = Catalog(np.eye(3, dtype=np.float32), ["toys", "books", "toys"], ids=["c", "a", "b"])
+    >>> catalog
+    Catalog(3 items, 2 groups, dim 3, float32)
+    >>> catalog.labels, catalog.group_of.tolist(), catalog.group_sizes.tolist()
+    (['books', 'toys'], [1, 0, 1], [1, 2])
+    >>> catalog.ids_of([2, 0]).tolist(), catalog.code_of("toys")
+    (['b', 'c'], 1)
+    """
+
+    def __init__(
+        self,
+        embeddings: npt.ArrayLike,
+        groups: Sequence[Label] | npt.NDArray[Any],
+        ids: Sequence[Label] | npt.NDArray[Any] | None = None,
+    ) -> None:
+        self.embeddings = _checked_embeddings(embeddings)
+        n = len(self.embeddings)
+        names, codes, sizes = np.unique(
+            _checked_names(groups, n, "groups", "label"), return_inverse=True, return_counts=True
+        )
+        self.labels: list[Label] = names.tolist()
+        self.group_of: npt.NDArray[np.int32] = _frozen(codes.astype(np.int32))
+        self.group_sizes: npt.NDArray[np.int64] = _frozen(sizes.astype(np.int64))
+        self._code = {label: code for code, label in enumerate(self.labels)}
+        self._ids: npt.NDArray[Any] | None = None
+        self.rank: npt.NDArray[np.int32] | npt.NDArray[np.int64] | None = None
+        if ids is not None:
+            self._ids = _frozen(_checked_names(ids, n, "ids", "id"))
+            self.rank = _rank(self._ids)
+
+    @property
+    def ids(self) -> npt.NDArray[Any]:
+        """The n item ids, in row order (made on the fly when they are the row numbers)."""
+        return np.arange(len(self), dtype=np.int64) if self._ids is None else self._ids
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of an embedding."""
+        return int(self.embeddings.shape[1])
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.labels)
+
+    def ids_of(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the ids of the items in these rows."""
+        at = np.asarray(rows, dtype=np.int64)
+        return at.copy() if self._ids is None else self._ids[at]
+
+    def labels_of(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the labels of these group codes."""
+        return np.asarray(self.labels)[np.asarray(codes, dtype=np.int64)]
+
+    def code_of(self, label: object) -> int:
+        """Return the code of a group label, or raise `UnknownGroupError` with close labels."""
+        plain = label.item() if isinstance(label, np.generic) else label
+        # True == 1 in Python, but a bool is no label.
+        code = None if isinstance(plain, bool) or not isinstance(plain, str | int) else self._code.get(plain)
+        if code is None:
+            raise UnknownGroupError([plain], self.labels)
+        return code
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def __repr__(self) -> str:
+        kind = self.embeddings.dtype.name
+        return f"Catalog({len(self):,} items, {self.n_groups:,} groups, dim {self.dim}, {kind})"
+
+
+def _frozen(array: _Array) -> _Array:
+    array.flags.writeable = False
+    return array
+
+
+def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise InvalidInputError(f"embeddings must be one (n, d) array of equal rows: {error}") from None
+    if array.ndim != 2:
+        raise InvalidInputError(
+            f"embeddings must be an (n, d) array, got {array.ndim} dimension(s): reshape them."
+        )
+    if array.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):
+        raise InvalidInputError(
+            f"embeddings must be float16, float32 or float64, got {array.dtype}:"
+            " convert with .astype('float32')."
+        )
+    if array.size == 0:
+        raise InvalidInputError(
+            f"embeddings are empty (shape {array.shape}): a catalog needs at least one item."
+        )
+    # A view of the caller's array would stay writeable through its own flags; a new view has flags of its
+    # own.
+    array = _frozen(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).view())
+    limit = min(_LARGEST_VALUE, float(np.finfo(array.dtype).max))
+    step = max(1, _BLOCK_VALUES // array.shape[1])
+    for start in range(0, len(array), step):
+        fine = np.abs(array[start : start + step]) <= limit
+        if not fine.all():
+            row, column = (int(at) for at in np.argwhere(~fine)[0])
+            value = array[start + row, column]
+            raise InvalidInputError(
+                f"embeddings hold {value} in row {start + row}, column {column}: "
+                + ("remove or repair that item." if not np.isfinite(value) else "scale them down.")
+            )
+    return array
+
+
+def _checked_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
+    """Return labels or ids as an int64 or str array, refusing what cannot be compared or matched reliably."""
+    array = given if isinstance(given, np.ndarray) else None
+    if array is None or array.dtype.kind == "O":
+        values = list(given) if array is None else array.tolist()
+        kinds = {_kind(type(value)): value for value in values}
+        for kind, value in kinds.items():
+            if kind not in ("int", "str"):
+                at = next(i for i, other in enumerate(values) if _kind(type(other)) == kind)
+                raise InvalidInputError(
+                    f"{what} must be str or int, got {value!r} ({kind}) in position {at}:"
+                    f" give every item its {one}."
+                )
+        if len(kinds) > 1:
+            raise InvalidInputError(
+                f"{what} mix str ({kinds['str']!r}) and int ({kinds['int']!r}): convert them all to one type."
+            )
+        array = np.asarray(values, dtype=None if values else np.int64)
+    if array.ndim != 1 or len(array) != n:
+        raise InvalidInputError(f"{what} must be {n} {one}s, one per embedding, got shape {array.shape}.")
+    if array.dtype.kind == "T":
+        array = array.astype(str)
+    if array.dtype.kind == "U":
+        return array.copy() if array is given else array
+    if array.dtype.kind not in "iu" or int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidInputError(
+            f"{what} must be str, or int that fits in 64 bits, got {array.dtype}: convert them."
+        )
+    return array.astype(np.int64)
+
+
+def _kind(type_: type) -> str:
+    """Say how values of this type count as labels; a bool is an int to Python, but not to us."""
+    if issubclass(type_, bool | np.bool_):
+        return "bool"
+    if issubclass(type_, int | np.integer):
+        return "int"
+    return "str" if issubclass(type_, str) else type_.__name__
+
+
+def _rank(ids: npt.NDArray[Any]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | None:
+    if bool((ids[1:] > ids[:-1]).all()):
+        return None
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(twice):
+        first, second = (int(order[twice[0] + i]) for i in (0, 1))
+        raise InvalidInputError(
+            f"ids must be distinct, but {ordered[twice[0]].item()!r} is in rows {first} and {second}"
+            f" ({len(twice)} repeat(s) in all): drop one, or give them different ids."
+        )
+    rank = np.empty(len(ids), dtype=np.int64)
+    rank[order] = np.arange(len(ids))
+    return _frozen(rank.astype(np.int32) if len(ids) <= np.iinfo(np.int32).max else rank)

@@ -1,0 +1,104 @@
+"""What can go wrong, each error saying what to do next."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+
+class FairSyncError(Exception):
+    """Root of every error that this package raises on purpose."""
+
+
+class InvalidInputError(FairSyncError, ValueError):
+    """An argument cannot be used as given; the message says how to mend it."""
+
+
+class UnknownGroupError(InvalidInputError):
+    """A group label that the catalog does not hold.
+
+    Parameters
+    ----------
+    unknown
+        The labels that were asked for and do not exist.
+    known
+        The labels of the catalog, from which close ones are suggested.
+
+    Attributes
+    ----------
+    labels : tuple
+        The unknown labels.
+
+    Examples
+    --------
+    >>> error = UnknownGroupError(["sonny"], ["Sony", "Philips"])
+    >>> error.labels
+    ('sonny',)
+    >>> print(error)
+    The catalog has no group 'sonny'. Did you mean 'Sony'? Labels must match exactly, in type and spelling.
+    """
+
+    def __init__(self, unknown: Sequence[object], known: Sequence[object]) -> None:
+        self.labels = tuple(unknown)
+        self._known = tuple(known)
+        shown = ", ".join(repr(label) for label in self.labels[:5])
+        more = f" and {len(self.labels) - 5} more" if len(self.labels) > 5 else ""
+        close = _closest(self.labels[0], known) if self.labels else []
+        hint = (
+            f"Did you mean {' or '.join(repr(label) for label in close)}?"
+            if close
+            else f"It has {len(known)} groups, such as {', '.join(repr(label) for label in known[:3])}."
+        )
+        plural = "groups" if len(self.labels) > 1 else "group"
+        super().__init__(
+            f"The catalog has no {plural} {shown}{more}. {hint}"
+            " Labels must match exactly, in type and spelling."
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        # An exception is rebuilt from its message by default; these cross process borders (Ray, HTTP
+        # workers).
+        return type(self), (self.labels, self._known)
+
+
+class InfeasibleFloorsError(FairSyncError, ValueError):
+    """Floors that no plan of candidates can meet.
+
+    Parameters
+    ----------
+    group
+        Label of the group whose floor is too high, or None when the floors are too high in total.
+    floor
+        The floor that was asked for (the sum of the floors when ``group`` is None).
+    reason
+        Why it cannot be met.
+    largest_feasible
+        The largest value that could be met.
+
+    Examples
+    --------
+    >>> print(InfeasibleFloorsError("Sony", 500, "it has 2 items, shown at most 100 times each", 200))
+    The floor of group 'Sony' is 500, which cannot be met: it has 2 items, shown at most 100 times each.
+    The largest feasible floor is 200. Lower the floor to that, or lengthen the horizon.
+    """
+
+    def __init__(self, group: str | int | None, floor: int, reason: str, largest_feasible: int) -> None:
+        self.group = group
+        self.floor = floor
+        self.reason = reason
+        self.largest_feasible = largest_feasible
+        whole = group is None
+        subject = f"The floors add up to {floor}" if whole else f"The floor of group {group!r} is {floor}"
+        remedy = (
+            f"The largest feasible total is {largest_feasible}. Lower some floors"
+            if whole
+            else f"The largest feasible floor is {largest_feasible}. Lower the floor to that"
+        )
+        super().__init__(f"{subject}, which cannot be met: {reason}. {remedy}, or lengthen the horizon.")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.group, self.floor, self.reason, self.largest_feasible)
+
+
+def _closest(label: object, known: Sequence[object]) -> list[object]:
+    """Return the known labels that look most like ``label``, also across type and case."""
+    by_text = {str(other).casefold(): other for other in known}
+    return [by_text[text] for text in get_close_matches(str(label).casefold(), by_text, n=2, cutoff=0.7)]

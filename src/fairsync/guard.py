@@ -1,0 +1,209 @@
+r"""The guard: what turns well-chosen prices into a promise.
+
+Prices make the floors likely. Two rules, applied to single requests, make them certain and waste nothing.
+
+**A subsidy ends with its floor.** Of a group that still misses :math:`D_g` exposures, only the best :math:`D_g`
+items of a request carry the subsidy (:func:`choose`).
+
+**What remains must stay possible.** With R requests left, the missing exposures can still be delivered if and only if
+
+.. math::  D_g \le R \, c_g \text{ for every group } g, \qquad \sum_g D_g \le R \, K
+
+where :math:`c_g = \min(K, |I_g|)` (:func:`is_safe`). A request whose candidates would break this is composed anew so
+that it does not (:func:`compose`). That is always possible (docs/promise.md has the proof), and at R = 0 the condition
+says that nothing is missing.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog import Catalog
+from fairsync.policies.base import Counts, Floats, Terms
+from fairsync.search.base import Hits
+
+Rows: TypeAlias = npt.NDArray[np.int64]
+SearchOne: TypeAlias = Callable[[int, Floats, int], Hits]
+"""(position of the request, prices, k) -> hits of that one request."""
+
+
+def needs_guard(terms: Terms, missing: Counts, prices: Floats, counts: Counts, requests: int, left: int) -> bool:
+    """Return whether requests with these counts in all, of so many left, could need more than prices."""
+    overshoots = (counts > missing) & (prices < 0)
+    return bool(overshoots.any()) or not is_safe(missing, left - requests, terms)
+
+
+def is_safe(missing: Counts, left: int, terms: Terms) -> bool:
+    """Return whether so many requests suffice for the missing exposures.
+
+    Examples
+    --------
+    >>> terms = Terms(np.array([9, 9]), np.array([2, 1]), k=2, horizon=9, batch_size=1)
+    >>> is_safe(np.array([4, 2]), 3, terms), is_safe(np.array([4, 2]), 2, terms)
+    (True, False)
+    """
+    return bool((missing <= left * terms.caps).all()) and int(missing.sum()) <= left * terms.k
+
+
+def keep_floors(
+    search: SearchOne, catalog: Catalog, terms: Terms, prices: Floats, hits: Hits, missing: Counts, left: int
+) -> tuple[Hits, int]:
+    """Choose the candidates of requests one after another, by the two rules of the guard.
+
+    Parameters
+    ----------
+    search
+        To look further for a single request.
+    catalog, terms, prices
+        What was searched, promised and charged.
+    hits
+        (n, width) the lists found under the prices.
+    missing
+        (G,) exposures missing before the first of the requests.
+    left
+        Requests left in the horizon, these included.
+
+    Returns
+    -------
+    Hits
+        (n, k) candidates.
+    int
+        How many of them stand there because the second rule demanded it.
+    """
+    k, n_groups = terms.k, len(terms.floors)
+    rows, relevance = hits.rows[:, :k].copy(), hits.relevance[:, :k].copy()
+    forced = 0
+    for i in range(len(rows)):
+        left -= 1
+        counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
+        if ((counts > missing) & (prices < 0)).any():
+            rows[i], relevance[i] = _choose_among(search, catalog, terms, prices, hits, missing, i)
+            counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
+        if not is_safe(np.maximum(missing - counts, 0), left, terms):
+            before = set(rows[i].tolist())
+            rows[i], relevance[i] = compose(
+                lambda p, n, i=i: search(i, p, n),  # type: ignore[misc]
+                catalog.group_of, rows[i], relevance[i], terms, prices, missing, left,
+            )  # fmt: skip
+            forced += len(set(rows[i].tolist()) - before)
+            counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
+        missing = np.maximum(missing - counts, 0)
+    return Hits(rows, relevance), forced
+
+
+def _choose_among(
+    search: SearchOne, catalog: Catalog, terms: Terms, prices: Floats, hits: Hits, missing: Counts, i: int
+) -> tuple[Rows, Floats]:
+    """Apply the first rule to the list of request i, looking deeper until the answer is certain."""
+    rows, relevance = hits.rows[i], hits.relevance[i]
+    while True:
+        groups = catalog.group_of[rows]
+        complete = len(rows) == len(catalog)
+        beyond = -np.inf if complete else float(relevance[-1] - prices[groups[-1]])
+        ranks = rows if catalog.rank is None else catalog.rank[rows]
+        chosen = choose(groups, relevance, ranks, prices, missing, terms.k, beyond)
+        if chosen is not None:
+            return rows[chosen], relevance[chosen]
+        deeper = search(i, prices, min(2 * len(rows), len(catalog)))
+        rows, relevance = deeper.rows[0], deeper.relevance[0]
+
+
+def choose(
+    groups: npt.NDArray[np.integer],
+    relevance: Floats,
+    ranks: npt.NDArray[np.integer],
+    prices: Floats,
+    missing: Counts,
+    k: int,
+    beyond: float,
+) -> npt.NDArray[np.intp] | None:
+    """Choose the k best of a list where a subsidy is paid for missing exposures only.
+
+    Parameters
+    ----------
+    groups, relevance, ranks
+        (width,) of each entry, best relevance minus price first.
+    prices
+        (G,) under which the list was made.
+    missing
+        (G,) exposures that each group still misses.
+    k
+        How many to choose.
+    beyond
+        An item outside the list has at most this relevance minus price; -inf if there is none.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        (k,) positions in the list; None if an item outside it might belong among them.
+
+    Examples
+    --------
+    Group 1 misses one exposure: its best item is subsidised by 0.5, its second one competes as it is.
+
+    >>> choose(np.array([1, 1, 0]), np.array([0.6, 0.5, 0.8]), np.array([0, 1, 2]),
+    ...        prices=np.array([0.0, -0.5]), missing=np.array([0, 1]), k=2, beyond=-np.inf).tolist()
+    [0, 2]
+    """
+    by_group = np.argsort(groups, kind="stable")
+    ordered = groups[by_group]
+    nth = np.empty(len(groups), dtype=np.int64)  # 0 for the best entry of its group, 1 for the next, ...
+    nth[by_group] = np.arange(len(groups)) - np.searchsorted(ordered, ordered)
+    price = prices[groups]
+    score = relevance - np.where((price < 0) & (nth >= missing[groups]), 0.0, price)
+    order = np.lexsort((ranks, -score))[:k]
+    return order if score[order[-1]] > beyond else None
+
+
+def compose(
+    search: Callable[[Floats, int], Hits],
+    group_of: npt.NDArray[np.int32],
+    rows: Rows,
+    relevance: Floats,
+    terms: Terms,
+    prices: Floats,
+    missing: Counts,
+    left: int,
+) -> tuple[Rows, Floats]:
+    r"""Return the best candidates that leave the rest of the horizon possible.
+
+    These are at least :math:`D_g - R c_g` items of each group, at least :math:`\sum D - R K` items that count towards
+    some group's missing exposures, and for the rest what was chosen anyway, where R requests come after this one.
+    The demands are nested, so taking the best for the narrowest first is optimal.
+
+    Parameters
+    ----------
+    search
+        (prices, k) -> hits of this one request.
+    group_of
+        (n,) group of each item.
+    rows, relevance
+        (k,) what prices alone would give, best relevance minus price first.
+    terms, prices, missing
+        As for :func:`keep_floors`.
+    left
+        Requests left after this one.
+    """
+    taken: dict[int, float] = {}
+    still = missing.copy()
+
+    def take(eligible: npt.NDArray[np.bool_], how_many: int) -> None:
+        """Take the best items of the eligible groups that are still missing."""
+        while how_many > 0:
+            masked = np.where(eligible & (still > 0), prices, np.inf)
+            found = search(masked, min(len(taken) + how_many, len(group_of)))
+            for row, score in zip(found.rows[0].tolist(), found.relevance[0].tolist(), strict=True):
+                if row >= 0 and row not in taken and how_many > 0 and still[group_of[row]] > 0:
+                    taken[row] = score
+                    still[group_of[row]] -= 1
+                    how_many -= 1
+
+    for group in np.flatnonzero(missing > left * terms.caps):
+        take(np.arange(len(still)) == group, int(missing[group] - left * terms.caps[group]))
+    take(np.ones(len(still), dtype=bool), int(missing.sum()) - left * terms.k - len(taken))
+    for row, score in zip(rows.tolist(), relevance.tolist(), strict=True):
+        if len(taken) < terms.k:
+            taken.setdefault(row, score)
+    return np.array(list(taken), dtype=np.int64), np.array(list(taken.values()))

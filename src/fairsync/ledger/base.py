@@ -1,0 +1,85 @@
+"""What every ledger promises: an exact record of exposures, horizon after horizon."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Some requests of one horizon, and what they were shown.
+
+    Attributes
+    ----------
+    counts : numpy.ndarray
+        (G,) exposures of each group.
+    requests : int
+        How many requests.
+    relevance : float
+        Sum of the candidates' relevance.
+    cost : float
+        Relevance given up against no floors, at most; nan where it was not measured.
+    forced : int
+        Candidates that the guard put in place of better ones.
+    opens_horizon : bool
+        Whether counts start anew with this entry.
+    """
+
+    counts: npt.NDArray[np.int64]
+    requests: int
+    relevance: float
+    cost: float
+    forced: int = 0
+    opens_horizon: bool = False
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a horizon stands: the sum of its entries.
+
+    Examples
+    --------
+    >>> standing = Standing.nothing(2).after(Entry(np.array([3, 1]), 2, 1.5, 0.0))
+    >>> standing.exposures.tolist(), standing.requests
+    ([3, 1], 2)
+    """
+
+    exposures: npt.NDArray[np.int64]
+    requests: int = 0
+    relevance: float = 0.0
+    cost: float = 0.0
+    forced: int = 0
+
+    @classmethod
+    def nothing(cls, n_groups: int) -> "Standing":
+        """Return the standing before the first request."""
+        return cls(np.zeros(n_groups, dtype=np.int64))
+
+    def after(self, entry: Entry) -> "Standing":
+        """Return the standing once an entry of the same horizon is added."""
+        return Standing(
+            self.exposures + entry.counts,
+            self.requests + entry.requests,
+            self.relevance + entry.relevance,
+            self.cost + entry.cost,
+            self.forced + entry.forced,
+        )
+
+
+class Ledger(Protocol):
+    """The record of exposures. It knows neither items nor floors nor prices."""
+
+    def standing(self) -> Standing:
+        """Return where the present horizon stands."""
+        ...
+
+    def past(self) -> Sequence[Standing]:
+        """Return the standings at the end of the horizons before it, oldest first."""
+        ...
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Add entries, all of them or, when it raises, none."""
+        ...

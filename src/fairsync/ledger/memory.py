@@ -1,0 +1,45 @@
+"""The ledger of one process: as fast as can be, and gone with the process."""
+
+from collections.abc import Sequence
+
+from fairsync.ledger.base import Entry, Standing
+
+
+class MemoryLedger:
+    """Keeps the record in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ledger = MemoryLedger(n_groups=2)
+    >>> ledger.record([Entry(np.array([1, 1]), 1, 0.5, 0.0), Entry(np.array([0, 2]), 1, 0.7, 0.1)])
+    >>> ledger.standing().exposures.tolist()
+    [1, 3]
+    >>> ledger.record([Entry(np.array([2, 0]), 1, 0.9, 0.0, opens_horizon=True)])
+    >>> ledger.standing().exposures.tolist(), [past.exposures.tolist() for past in ledger.past()]
+    ([2, 0], [[1, 3]])
+    """
+
+    def __init__(self, n_groups: int) -> None:
+        self._standing = Standing.nothing(n_groups)
+        self._past: list[Standing] = []
+        self._n_groups = n_groups
+
+    def standing(self) -> Standing:
+        """Return where the present horizon stands."""
+        return self._standing
+
+    def past(self) -> Sequence[Standing]:
+        """Return the standings at the end of the horizons before it, oldest first."""
+        return tuple(self._past)
+
+    def record(self, entries: Sequence[Entry]) -> None:
+        """Add entries."""
+        standing, past = self._standing, []
+        for entry in entries:
+            if entry.opens_horizon:
+                past.append(standing)
+                standing = Standing.nothing(self._n_groups)
+            standing = standing.after(entry)
+        self._past += past
+        self._standing = standing

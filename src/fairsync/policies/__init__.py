@@ -1,0 +1,31 @@
+"""Policies: floors and counts in, one price per group out."""
+
+from collections.abc import Callable
+
+from fairsync.errors import InvalidInputError
+from fairsync.policies.base import Feedback, Policy, Sample, Terms
+from fairsync.policies.fairsync import FairSync
+from fairsync.policies.guaranteed import Guaranteed
+from fairsync.policies.none import NoPolicy
+
+__all__ = ["FairSync", "Feedback", "Guaranteed", "NoPolicy", "Policy", "Sample", "Terms", "make_policy"]
+
+_POLICIES: dict[str, Callable[[], Policy]] = {
+    policy.name: policy for policy in (NoPolicy, FairSync, Guaranteed)
+}
+
+
+def make_policy(policy: str | Policy) -> Policy:
+    """Return the policy of that name, or the object itself.
+
+    Examples
+    --------
+    >>> make_policy("guaranteed").name
+    'guaranteed'
+    """
+    if not isinstance(policy, str):
+        return policy
+    if policy not in _POLICIES:
+        names = ", ".join(repr(name) for name in _POLICIES)
+        raise InvalidInputError(f"There is no policy {policy!r}. Choose one of {names}, or give a policy object.")
+    return _POLICIES[policy]()

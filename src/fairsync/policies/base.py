@@ -1,0 +1,116 @@
+"""What every policy is: floors and counts in, one price per group out."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Counts: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What was promised: the part of a policy's world that does not change while requests arrive.
+
+    Attributes
+    ----------
+    floors : numpy.ndarray
+        (G,) minimum exposures of each group in the horizon.
+    caps : numpy.ndarray
+        (G,) the most exposures of each group that one request can hold: min(k, items of the group).
+    k : int
+        Candidates per request.
+    horizon : int
+        Requests over which the floors are spread.
+    batch_size : int
+        Requests between two price changes.
+    """
+
+    floors: Counts
+    caps: Counts
+    k: int
+    horizon: int
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The neighbourhood of the cut for some requests: what other prices would let in or push out.
+
+    A row is one request: the best ``width`` entries of relevance minus price at the time. An entry is a group and
+    a relevance; no item is named, so that a policy never sees one.
+
+    Attributes
+    ----------
+    groups : numpy.ndarray
+        (n, width) group code of each entry.
+    relevance : numpy.ndarray
+        (n, width) relevance of each entry, without the price.
+    """
+
+    groups: npt.NDArray[np.intp]
+    relevance: npt.NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What happened since the last price change, and where the horizon stands now.
+
+    Attributes
+    ----------
+    requests : int
+        Requests served since the last price change.
+    counts : numpy.ndarray
+        (G,) exposures of each group in those requests.
+    exposures : numpy.ndarray
+        (G,) exposures of each group since the horizon began; all zero when a new one begins.
+    remaining : int
+        Requests left in the horizon.
+    sample : Sample or None
+        The neighbourhood of the cut for those requests, if the policy asked for it by its ``lookahead``.
+    """
+
+    requests: int
+    counts: Counts
+    exposures: Counts
+    remaining: int
+    sample: Sample | None = None
+
+
+class Policy(Protocol):
+    """Decides prices. A step is a pure function of a small state, so it runs the same anywhere.
+
+    A policy never sees an item, a vector or an index, so every policy runs on every index. Its state is immutable
+    and made of arrays and numbers, so that it can be saved, sent and thrown away.
+
+    Attributes
+    ----------
+    name : str
+        The name by which ``FairRetriever(policy=...)`` knows it.
+    keeps_floors : bool
+        Whether the retriever makes the floors true by its guard wherever prices alone would not.
+    """
+
+    name: str
+    keeps_floors: bool
+
+    def lookahead(self, k: int) -> int:
+        """Return how many entries beyond the k candidates the policy wants to see of each request."""
+        ...
+
+    def start(self, terms: Terms) -> Any:
+        """Return the state before the first request."""
+        ...
+
+    def prices(self, state: Any) -> Floats:
+        """Return (G,) prices: what is subtracted from the relevance of a group's items; +inf masks a group."""
+        ...
+
+    def step(self, state: Any, terms: Terms, feedback: Feedback) -> Any:
+        """Return the state after a batch of requests."""
+        ...

@@ -1,0 +1,125 @@
+"""Subsidies from a sample of the cut: Newton's method on the dual of many requests at once."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairsync.policies.base import Floats, Sample
+
+# Part of a list's reach (its best relevance minus its last) that counts as near the cut.
+_BAND = 0.1
+# Requests' worth of belief that a group needs no subsidy: what one or two requests say is mostly noise.
+_DOUBT = 32.0
+# A step is at most this many bands: beyond, the slope at hand says nothing.
+_LONGEST_STEP = 6.0
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Subsidies that give a sample the wanted exposures, and what is known around them.
+
+    Attributes
+    ----------
+    subsidies : numpy.ndarray
+        (G,) >= 0.
+    slopes : numpy.ndarray
+        (G,) exposures per request that one more unit of subsidy brings.
+    variances : numpy.ndarray
+        (G,) variance of the exposures in one request.
+    ceiling : numpy.ndarray
+        (G,) the highest subsidies that the sample's lists are deep enough to speak about.
+    longest_step : float
+        The furthest that the slopes can be trusted.
+    """
+
+    subsidies: Floats
+    slopes: Floats
+    variances: Floats
+    ceiling: Floats
+    longest_step: float
+
+
+def concatenate(*samples: Sample | None, keep: int) -> Sample:
+    """Return the last ``keep`` requests of several samples, oldest first."""
+    parts = [sample for sample in samples if sample is not None]
+    return Sample(
+        np.concatenate([part.groups for part in parts])[-keep:],
+        np.concatenate([part.relevance for part in parts])[-keep:],
+    )
+
+
+def solve_subsidies(
+    sample: Sample, target: Floats, start: Floats, k: int, *, newest: int, iterations: int
+) -> Solution:
+    r"""Find subsidies under which the sample's requests give each group its target of exposures.
+
+    They minimise the sample's dual plus a doubt that vanishes as the sample grows,
+
+    .. math::  \sum_s \mathrm{TopK}(r_s + \lambda) - n \sum_g \rho_g \lambda_g
+               + \tfrac12 \, c \, \bar{h} \sum_g \lambda_g^2, \qquad \lambda \ge 0
+
+    whose gradient is "counts minus wanted counts" and whose curvature is how densely a group's items lie at the cut
+    (:math:`\bar h` is that density for a typical group). The coupling between groups is weak, since each takes its
+    slots from all the others: a diagonal Newton step, shortened when it does not help, converges in a handful.
+
+    Parameters
+    ----------
+    sample
+        Lists of n requests.
+    target
+        (G,) wanted exposures per request.
+    start
+        (G,) subsidies to start from.
+    k
+        Candidates per request.
+    newest
+        How many of the last rows were listed under subsidies near ``start``: they tell how far the lists reach.
+    iterations
+        Newton steps at most.
+    """
+    n, width = sample.groups.shape
+    n_groups = len(target)
+    flat = sample.groups.ravel()
+    wanted, needy = target * n, target > 0
+    reach = sample.relevance.max(axis=1) - sample.relevance.min(axis=1)
+    # Any positive width serves where all relevance is equal.
+    widest = band = _BAND * float(np.median(reach)) or float(reach.max()) or 1.0
+    shorten, least = 1.0, np.inf
+    subsidies = best = start
+    ceiling = slopes = start
+    for iteration in range(iterations + 1):
+        score = sample.relevance + subsidies.astype(np.float32).take(sample.groups)
+        cut = np.partition(score, width - k, axis=1)[:, width - k]
+        if iteration == 0:
+            depth = (cut - score.min(axis=1))[-newest:]
+            # Beyond its depth a list cannot tell which of a group's items would come next.
+            ceiling = start + float(depth.mean())
+        score -= cut[:, None]
+        counts = np.bincount(flat, weights=(score >= 0).ravel(), minlength=n_groups)
+        near = np.bincount(flat, weights=(np.abs(score) <= band).ravel(), minlength=n_groups)
+        density = np.maximum(near, 1.0) / (2 * band)
+        doubt = _DOUBT / n * (float(density[needy].mean()) if needy.any() else 1.0)
+        gradient = counts - wanted + doubt * subsidies
+        excess = float(np.abs(np.where(subsidies > 0, gradient, np.minimum(gradient, 0))).sum())
+        if excess < least:
+            least, best, slopes = excess, subsidies, (density + doubt) / n
+        else:
+            shorten *= 0.6
+            band = max(0.8 * band, 0.03 * widest)
+        if iteration == iterations or excess <= 0.01 * wanted.sum():
+            break
+        longest = _LONGEST_STEP * band
+        step = np.clip(-gradient / (density + doubt), -longest, longest)
+        subsidies = np.clip(subsidies + shorten * step, 0.0, ceiling)
+    return Solution(best, slopes, _variances(sample, score >= 0, n_groups), ceiling, _LONGEST_STEP * widest)
+
+
+def _variances(sample: Sample, chosen: np.typing.NDArray[np.bool_], n_groups: int) -> Floats:
+    """Return the variance over requests of each group's exposures."""
+    n = len(sample)
+    cells = np.nonzero(chosen)[0] * n_groups + sample.groups[chosen]
+    cell, count = np.unique(cells, return_counts=True)
+    group = cell % n_groups
+    mean = np.bincount(group, weights=count, minlength=n_groups) / n
+    square = np.bincount(group, weights=count.astype(np.float64) ** 2, minlength=n_groups) / n
+    return square - mean**2

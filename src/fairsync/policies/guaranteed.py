@@ -1,0 +1,137 @@
+"""The default policy: the smallest subsidies that keep the promise, re-solved as requests arrive."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairsync.policies.base import Feedback, Floats, Sample, Terms
+from fairsync.policies.cut import Solution, concatenate, solve_subsidies
+
+# None of these is a setting: they trade work for accuracy, and every set is served by the same ones.
+SAMPLE_SIZE = 2048  # requests remembered; the error of a rate falls with its root, the state grows with it
+TURNOVER = 8  # solve anew when one part in so many of the sample is new: the work per request stays constant
+ITERATIONS = 4  # Newton steps per solve: it starts from the last solution, which is nearly right
+CALIBRATION_ITERATIONS = 25  # ... and so many where nothing is known yet
+
+
+@dataclass(frozen=True)
+class GuaranteedState:
+    """What the policy remembers.
+
+    Attributes
+    ----------
+    subsidies : numpy.ndarray
+        (G,) minus the prices, >= 0.
+    target : numpy.ndarray
+        (G,) exposures per request that the subsidies were made for.
+    solution : Solution or None
+        The last solve: slopes and limits by which the subsidies follow a moving target until the next one.
+    sample : Sample or None
+        The requests that the last solve saw.
+    fresh : tuple of Sample
+        Those that came since.
+    seen : int
+        Requests that have taught the present subsidies anything.
+    """
+
+    subsidies: Floats
+    target: Floats
+    solution: Solution | None = None
+    sample: Sample | None = None
+    fresh: tuple[Sample, ...] = ()
+    seen: int = 0
+
+
+class Guaranteed:
+    r"""Keeps every floor, gives up little relevance, and has nothing to tune.
+
+    With R requests left and :math:`D_g` exposures missing, the best plan for the rest solves
+
+    .. math::  \min_{\lambda \ge 0} \; R \; \mathrm{E}\,\mathrm{TopK}(r + \lambda) - \sum_g D_g \lambda_g
+
+    The expectation is unknown; a sliding sample of past requests stands in for it. So the subsidies
+    :math:`\lambda` are those for which the sample would have given each group :math:`D_g / R` exposures per request:
+    whatever was missed or overshot so far moves the target, and the subsidies with it.
+
+    - A solve is a few Newton steps (:mod:`fairsync.policies.cut`). It is repeated when an eighth of the sample is new.
+    - In between, the subsidies follow the target along the slopes of the last solve.
+    - Once more requests have come than the sample holds, a solve moves the subsidies only part of the way:
+      the average of many solves is worth more than the last one.
+    - When the batch ahead is the last, nothing can be mended after it: the target gets one standard deviation more.
+
+    The retriever's guard turns this into a promise (see :mod:`fairsync.guard`).
+    """
+
+    name = "guaranteed"
+    keeps_floors = True
+
+    def lookahead(self, k: int) -> int:
+        """Return 3 k: the deeper the view, the further one solve can move the prices."""
+        return 3 * k
+
+    def start(self, terms: Terms) -> GuaranteedState:
+        """Return zero subsidies."""
+        zero = np.zeros(len(terms.floors))
+        return GuaranteedState(subsidies=zero, target=zero)
+
+    def prices(self, state: GuaranteedState) -> Floats:
+        """Return minus the subsidies."""
+        return -state.subsidies
+
+    def step(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
+        """Follow the target, and solve anew if enough has been seen since the last time."""
+        target = self._target(state, terms, feedback)
+        state = replace(state, subsidies=_follow(state, target), target=target)
+        if feedback.sample is not None:
+            state = replace(state, fresh=(*state.fresh, feedback.sample))
+        fresh = sum(map(len, state.fresh))
+        known = 0 if state.sample is None else len(state.sample)
+        if fresh == 0 or fresh * TURNOVER < known:
+            return state
+        sample = concatenate(state.sample, *state.fresh, keep=SAMPLE_SIZE)
+        seen = min(state.seen + fresh, max(terms.horizon, SAMPLE_SIZE))  # older lessons than a horizon fade
+        solution = solve_subsidies(
+            sample,
+            target,
+            state.subsidies,
+            terms.k,
+            newest=fresh,
+            iterations=ITERATIONS if known else CALIBRATION_ITERATIONS,
+        )
+        # All that was ever seen is in the sample at first: believe it. Later each solve is one voice among many.
+        weight = 1.0 if seen <= len(sample) else min(1.0, 2 * fresh / seen)
+        subsidies = state.subsidies + weight * (solution.subsidies - state.subsidies)
+        return GuaranteedState(subsidies, target, solution, sample, seen=seen)
+
+    def calibrate(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
+        """Start from past requests: the sample is theirs alone. Called again as prices move, until they settle."""
+        target = self._target(state, terms, feedback)
+        if feedback.sample is None or len(feedback.sample) == 0:
+            return state
+        sample = concatenate(feedback.sample, keep=SAMPLE_SIZE)
+        n = len(sample)
+        solution = solve_subsidies(
+            sample, target, state.subsidies, terms.k, newest=n, iterations=CALIBRATION_ITERATIONS
+        )
+        return GuaranteedState(solution.subsidies, target, solution, sample, seen=n)
+
+    @staticmethod
+    def _target(state: GuaranteedState, terms: Terms, feedback: Feedback) -> Floats:
+        """Return the exposures per request that each group needs from now on."""
+        missing = np.maximum(terms.floors - feedback.exposures, 0).astype(np.float64)
+        left = max(feedback.remaining, 1)
+        if left <= terms.batch_size and state.solution is not None:
+            missing += np.where(missing > 0, np.sqrt(state.solution.variances * left), 0.0)
+        target = np.minimum(missing / left, terms.caps)
+        # The stock can ask for more than there is; a hair below, or the subsidies would have no finite answer.
+        return target * min(1.0, 0.999 * terms.k / max(float(target.sum()), 1e-12))
+
+
+def _follow(state: GuaranteedState, target: Floats) -> Floats:
+    """Return the subsidies moved along the last slopes to a new target; what needs nothing gets nothing."""
+    if state.solution is None:
+        return np.where(target > 0, state.subsidies, 0.0)
+    longest = state.solution.longest_step
+    step = np.clip((target - state.target) / state.solution.slopes, -longest, longest)
+    moved = np.clip(state.subsidies + step, 0.0, np.maximum(state.solution.ceiling, state.subsidies))
+    return np.where(target > 0, moved, 0.0)

@@ -1,0 +1,284 @@
+"""The loop: prices to the search, counts to the ledger, and after every batch back to the policy."""
+
+import threading
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync import guard
+from fairsync.catalog import Catalog
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.floors import Floors, check_feasible, group_caps, resolve_floors
+from fairsync.hindsight import Hindsight
+from fairsync.ledger import Entry, Ledger, MemoryLedger, Standing
+from fairsync.policies import Feedback, Policy, Sample, Terms, make_policy
+from fairsync.report import Report, make_report
+from fairsync.search import Hits, Index, make_index
+from fairsync.users import check_users
+
+# Past requests are searched again while prices move; they settle within a few rounds.
+_CALIBRATION_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Found:
+    """The candidates of some requests, best relevance first.
+
+    Attributes
+    ----------
+    ids : numpy.ndarray
+        (n, k) item ids.
+    groups : numpy.ndarray
+        (n, k) group labels.
+    relevance : numpy.ndarray
+        (n, k) relevance, without the price.
+    """
+
+    ids: npt.NDArray[Any]
+    groups: npt.NDArray[Any]
+    relevance: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """Where the loop stands. It is never changed, only replaced: a call that fails leaves no trace.
+
+    ``counts``, ``requests`` and ``samples`` are of the batch under way.
+    """
+
+    policy_state: Any
+    prices: npt.NDArray[np.float64]
+    standing: Standing
+    counts: npt.NDArray[np.int64]
+    requests: int = 0
+    samples: tuple[Sample, ...] = ()
+    opens_horizon: bool = False
+
+
+class FairRetriever:
+    """Retrieves candidates so that every group gets at least its floor of exposures over the horizon.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    k
+        Candidates per request.
+    floors
+        Minimum exposures of every group in the horizon: one number for all, or {label: number}.
+    horizon
+        Requests over which the floors are spread. After so many, counts start anew and prices carry on.
+    policy
+        ``"guaranteed"`` (floors hold, nothing to tune), ``"fairsync"`` (the paper's), ``"none"``, or a policy object.
+    batch_size
+        Requests between two price changes.
+    index
+        ``"exact"``, ``"one-hot"``, or an index object.
+    ledger
+        Where exposures are recorded; in memory unless given.
+
+    Examples
+    --------
+    Everybody prefers red; blue is promised 30 of the 200 slots.
+
+    >>> rng = np.random.default_rng(0)
+    >>> embeddings = rng.normal(size=(40, 8)) + np.repeat([[1.0], [0.0]], 20, axis=0)
+    >>> catalog = Catalog(embeddings, ["red"] * 20 + ["blue"] * 20)
+    >>> retriever = FairRetriever(catalog, k=2, floors={"blue": 30}, horizon=100, batch_size=10)
+    >>> found = retriever.retrieve(rng.normal(size=(100, 8)) + 1.0)
+    >>> found.ids.shape
+    (100, 2)
+    >>> report = retriever.report()
+    >>> report.exposures["blue"], report.esp
+    (30, 1.0)
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        k: int = 20,
+        floors: Floors = 0,
+        horizon: int = 10_000,
+        policy: str | Policy = "guaranteed",
+        batch_size: int = 16,
+        index: str | Index = "exact",
+        ledger: Ledger | None = None,
+    ) -> None:
+        k = _positive(k, "k")
+        horizon = _positive(horizon, "horizon")
+        batch_size = _positive(batch_size, "batch_size")
+        if k > len(catalog):
+            raise InvalidInputError(f"k is {k}, but the catalog has only {len(catalog)} items. Choose a smaller k.")
+        resolved = resolve_floors(floors, catalog)
+        check_feasible(resolved, catalog, k, horizon)
+        self.catalog = catalog
+        self.terms = Terms(resolved, group_caps(catalog, k), k, horizon, batch_size)
+        self.policy = make_policy(policy)
+        self.index = make_index(index, catalog)
+        self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
+        self._width = min(len(catalog), k + self.policy.lookahead(k))
+        self._lock = threading.Lock()
+        state = self.policy.start(self.terms)
+        self._none = np.zeros(catalog.n_groups, dtype=np.int64)
+        self._loop = _Loop(state, self.policy.prices(state), self.ledger.standing(), self._none)
+
+    def retrieve(self, users: npt.ArrayLike) -> Found:
+        """Return the candidates of requests in order of arrival.
+
+        Parameters
+        ----------
+        users
+            (n, d) one vector per request, or (n, interests, d) several. Any n: the prices change after every
+            ``batch_size`` requests, inside a call as across calls. A call that fails leaves no trace.
+        """
+        vectors = check_users(users, self.catalog.dim)
+        n, k = len(vectors), self.terms.k
+        rows, relevance = np.empty((n, k), dtype=np.int64), np.empty((n, k))
+        with self._lock:
+            loop, entries, start = self._loop, [], 0
+            while start < n:
+                loop = self._turn(loop)
+                size = min(
+                    n - start, self.terms.batch_size - loop.requests, self.terms.horizon - loop.standing.requests
+                )
+                here = slice(start, start + size)
+                loop, entry, found = self._serve(loop, vectors[here])
+                rows[here], relevance[here] = found.rows, found.relevance
+                entries.append(entry)
+                start += size
+            self.ledger.record(entries)
+            self._loop = loop
+        order = np.lexsort((rows if self.catalog.rank is None else self.catalog.rank[rows], -relevance))
+        rows = np.take_along_axis(rows, order, axis=1)
+        return Found(
+            self.catalog.ids_of(rows),
+            self.catalog.labels_of(self.catalog.group_of[rows]),
+            np.take_along_axis(relevance, order, axis=1),
+        )
+
+    def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
+        """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.
+
+        Parameters
+        ----------
+        past_users
+            (n, d) or (n, interests, d): requests like those to come, latest last. A few hundred help, a few
+            thousand are plenty.
+
+        Returns
+        -------
+        FairRetriever
+            This retriever.
+        """
+        learn = getattr(self.policy, "calibrate", None)
+        if learn is None:
+            raise InvalidInputError(f"The policy {self.policy.name!r} has nothing to calibrate; use 'guaranteed'.")
+        vectors = check_users(past_users, self.catalog.dim)
+        if len(vectors) == 0:
+            raise InvalidInputError("past_users is empty: give at least one past request.")
+        with self._lock:
+            loop = self._loop
+            remaining, exposures = self.terms.horizon - loop.standing.requests, loop.standing.exposures
+            if remaining == 0:  # the horizon is over: these are prices for the next one
+                remaining, exposures = self.terms.horizon, self._none
+            for _ in range(_CALIBRATION_ROUNDS):
+                sample = self._sample(self.index.search(vectors, loop.prices, self._width))
+                state = learn(loop.policy_state, self.terms, Feedback(0, self._none, exposures, remaining, sample))
+                loop = replace(loop, policy_state=state, prices=self.policy.prices(state))
+            self._loop = loop
+        return self
+
+    def report(self, hindsight: Hindsight | None = None) -> Report:
+        """Return where the promise stands.
+
+        Parameters
+        ----------
+        hindsight
+            The best possible plan for the same requests, to compare the cost with.
+        """
+        with self._lock:
+            standing, past, prices = self.ledger.standing(), self.ledger.past(), self._loop.prices
+        if self.policy.keeps_floors:  # a subsidy ends with its floor
+            prices = np.where((standing.exposures >= self.terms.floors) & (prices < 0), 0.0, prices)
+        return make_report(self.catalog.labels, self.terms, self.policy.name, standing, past, prices, hindsight)
+
+    def _turn(self, loop: _Loop) -> _Loop:
+        """Open a new horizon, or a new batch, if the last one is over."""
+        over = loop.standing.requests == self.terms.horizon
+        if not over and loop.requests < self.terms.batch_size:
+            return loop
+        standing = Standing.nothing(self.catalog.n_groups) if over else loop.standing
+        sample = None
+        if loop.samples:
+            sample = Sample(
+                np.concatenate([part.groups for part in loop.samples]),
+                np.concatenate([part.relevance for part in loop.samples]),
+            )
+        feedback = Feedback(
+            loop.requests, loop.counts, standing.exposures, self.terms.horizon - standing.requests, sample
+        )
+        state = self.policy.step(loop.policy_state, self.terms, feedback)
+        return _Loop(state, self.policy.prices(state), standing, self._none, opens_horizon=over)
+
+    def _serve(self, loop: _Loop, users: npt.NDArray[np.floating[Any]]) -> tuple[_Loop, Entry, Hits]:
+        """Find the candidates of requests that share one price vector."""
+        k, n_groups, prices = self.terms.k, self.catalog.n_groups, loop.prices
+        hits = self.index.search(users, prices, self._width)
+        if hits.rows[:, k - 1].min() < 0:
+            raise FairSyncError(
+                f"The policy {self.policy.name!r} masked so many groups that fewer than k = {k} items were left."
+            )
+        found, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
+        counts = np.bincount(self.catalog.group_of[found.rows].ravel(), minlength=n_groups)
+        if self.policy.keeps_floors:
+            missing = np.maximum(self.terms.floors - loop.standing.exposures, 0)
+            left = self.terms.horizon - loop.standing.requests
+            if guard.needs_guard(self.terms, missing, prices, counts, len(users), left):
+                found, forced = guard.keep_floors(
+                    lambda i, p, n: self.index.search(users[i : i + 1], p, n),
+                    self.catalog, self.terms, prices, hits, missing, left,
+                )  # fmt: skip
+                counts = np.bincount(self.catalog.group_of[found.rows].ravel(), minlength=n_groups)
+        relevance = float(found.relevance.sum())
+        cost = self._most_relevance(prices, hits) - relevance
+        entry = Entry(counts, len(users), relevance, cost, forced, loop.opens_horizon)
+        after = _Loop(
+            loop.policy_state,
+            prices,
+            loop.standing.after(entry),
+            loop.counts + counts,
+            loop.requests + len(users),
+            (*loop.samples, self._sample(hits)) if self._width > k else (),
+        )
+        return after, entry, found
+
+    def _sample(self, hits: Hits) -> Sample:
+        """Return what a policy may see of lists."""
+        return Sample(self.catalog.group_of[hits.rows].astype(np.intp), hits.relevance.astype(np.float32))
+
+    def _most_relevance(self, prices: npt.NDArray[np.float64], hits: Hits) -> float:
+        """Return the relevance that these requests could have had without prices, at most.
+
+        The best k may lie outside the list, but no item there has more relevance than the list's last score plus the
+        highest price: with that as a stand-in the sum is never too low, and nearly always exact.
+        """
+        k, width = self.terms.k, hits.rows.shape[1]
+        if not prices.any():
+            return float(hits.relevance[:, :k].sum())
+        if width == k < len(self.catalog):
+            return float("nan")
+        best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
+        if width < len(self.catalog):
+            last = hits.relevance[:, -1] - prices[self.catalog.group_of[hits.rows[:, -1]]]
+            np.maximum(best, (last + max(float(prices.max()), 0.0))[:, None], out=best)
+        return float(best.sum())
+
+
+def _positive(value: object, what: str) -> int:
+    """Return a whole number above 0, or say why it is none."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < 1:
+        raise InvalidInputError(f"{what} must be a whole number, 1 or more, got {value!r}.")
+    return int(value)

@@ -1,0 +1,33 @@
+"""Search: the best k items of each user under prices."""
+
+from collections.abc import Callable
+
+from fairsync.catalog import Catalog
+from fairsync.errors import InvalidInputError
+from fairsync.search.base import Hits, Index
+from fairsync.search.exact import ExactIndex
+from fairsync.search.one_hot import OneHotIndex
+
+__all__ = ["INDEXES", "ExactIndex", "Hits", "Index", "OneHotIndex", "make_index"]
+
+INDEXES: dict[str, Callable[[Catalog], Index]] = {"exact": ExactIndex, "one-hot": OneHotIndex}
+
+
+def make_index(index: str | Index, catalog: Catalog) -> Index:
+    """Return the index of this name over the catalog, or the object itself if it is one already.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> make_index("exact", Catalog(np.eye(2, dtype=np.float32), ["a", "b"])).applies_prices
+    'bias'
+    """
+    if not isinstance(index, str):
+        if not callable(getattr(index, "search", None)):
+            raise InvalidInputError(
+                f"index must be one of {', '.join(INDEXES)} or an object with search(), got {index!r}."
+            )
+        return index
+    if index not in INDEXES:
+        raise InvalidInputError(f"there is no index {index!r}: choose one of {', '.join(INDEXES)}.")
+    return INDEXES[index](catalog)

@@ -1,0 +1,95 @@
+"""What every index promises: the best k items of each user under prices."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.errors import InvalidInputError
+
+# Finite prices beyond this could overflow next to extreme embeddings; nobody needs them, since +inf masks a
+# group.
+LARGEST_PRICE = 1e100
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The items found for each user, best first.
+
+    Attributes
+    ----------
+    rows : numpy.ndarray
+        (n, k) int64, rows of the catalog by relevance minus price, ties by id;
+        -1 where fewer than k items are eligible.
+    relevance : numpy.ndarray
+        (n, k) float64, without the price; -inf where ``rows`` is -1.
+
+    Examples
+    --------
+    >>> Hits.empty(1, 2)
+    Hits(rows=array([[-1, -1]]), relevance=array([[-inf, -inf]]))
+    """
+
+    rows: npt.NDArray[np.int64]
+    relevance: npt.NDArray[np.float64]
+
+    @classmethod
+    def empty(cls, n: int, k: int) -> "Hits":
+        """Return hits that hold nothing yet."""
+        return cls(np.full((n, k), -1, dtype=np.int64), np.full((n, k), -np.inf))
+
+
+class Index(Protocol):
+    """A catalog made searchable. Any object with these members can be given as ``index=``.
+
+    Attributes
+    ----------
+    applies_prices : str
+        How prices enter the search: ``"bias"``, ``"one-hot"`` or ``"over-fetch"``.
+    """
+
+    @property
+    def applies_prices(self) -> str:
+        """How prices enter the search: ``"bias"``, ``"one-hot"`` or ``"over-fetch"``."""
+        ...
+
+    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+        """Find the k items of highest relevance minus price for each user.
+
+        Parameters
+        ----------
+        users
+            (n, interests, d) floats, finite.
+            The relevance of an item is its best inner product over the interests.
+        prices
+            (G,) one price per group, +inf to leave a group out; None for no prices. They travel with the call
+            and nothing is kept from one call to the next, so that calls can run at the same time.
+        k
+            How many items to find per user.
+        """
+        ...
+
+
+def check_prices(prices: npt.NDArray[np.float64] | None, n_groups: int) -> npt.NDArray[np.float64] | None:
+    """Return the prices as float64, or None when no group has one; refuse what has no meaning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> check_prices(np.array([0.5, np.inf]), 2)
+    array([0.5, inf])
+    """
+    if prices is None:
+        return None
+    prices = np.asarray(prices, dtype=np.float64)
+    if prices.shape != (n_groups,):
+        raise InvalidInputError(f"prices must have shape ({n_groups},), one per group, got {prices.shape}.")
+    fine = (np.abs(prices) <= LARGEST_PRICE) | (prices == np.inf)
+    if not fine.all():
+        group = int(np.flatnonzero(~fine)[0])
+        raise InvalidInputError(
+            f"the price of group code {group} is {prices[group]}: use +inf to leave a group out,"
+            f" and values within ±{LARGEST_PRICE:g} otherwise."
+        )
+    return prices if prices.any() else None

@@ -1,0 +1,140 @@
+"""Float32 scores and how far they can be from the float64 scores that decide.
+
+Everything is measured in a unit, a power of two, in which no score is beyond ±1: then nothing overflows, and
+scaling is free of rounding. Let u = 2^-24, R = |user| · max |item| in that unit, "true" the float64 score of
+`scoring`.
+
+*Scores.* Rounding user and item to float32 changes each product by at most 2u, and summing d products in any
+order, with or without FMA, changes the sum by at most (d-1)u, all relative to Σ|products| ≤ R
+(Cauchy-Schwarz); adding the bonus rounds once more. The float64 score itself is d·2^-53 off. Together below
+(d+8)u·R to first order, and ``error`` takes twice that for the higher orders. What underflows is below 2^-126
+per term, times at most 2^60, the largest factor we let in: (d+8)·2^-60 covers it.
+
+*Prices.* A bonus is minus the price, counted from `scoring.reference_price` (a constant for all items changes
+no order). Beyond ±4 it is cut off: the k-th best score is then within ±1, so a group below -3 is out and a
+group above 3 is in, and the exact value does not matter. An extreme price therefore costs nobody else any
+precision. Inside, the subtraction and the float64 score are off by at most 2^-50 of the prices involved
+(``wobble``). The bonus is rounded *up* by that and by 8u, more than its own rounding and its share in the sum
+can take away: so
+
+    true ≤ float32 + error    and    true ≥ float32 - error - slack,
+
+except where a bonus is cut off, and there being in or out is clear.
+
+Hence, if k distinct items have float32 scores ≥ s, no item with a float32 score below s - slack - 2·error is
+among the best k.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog import Catalog
+from fairsync.search.scoring import reference_price
+
+_U = 2.0**-24
+_CUT_OFF = 4.0
+_BLOCK_VALUES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Float32Items:
+    """The embeddings as float32, divided by ``2**exponent``: in place where that is possible, else a copy."""
+
+    values: npt.NDArray[np.float32]
+    exponent: int
+    largest_norm: float
+
+    @classmethod
+    def of(cls, embeddings: npt.NDArray[np.floating]) -> "Float32Items":
+        """Prepare the embeddings of a catalog.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> Float32Items.of(np.array([[3e200, 4e200]])).largest_norm <= 2
+        True
+        """
+        step = max(1, _BLOCK_VALUES // embeddings.shape[1])
+        blocks = [slice(start, start + step) for start in range(0, len(embeddings), step)]
+        largest = max(float(np.abs(embeddings[block]).max()) for block in blocks)
+        exponent = int(np.frexp(largest)[1])
+        if embeddings.dtype == np.float32 and abs(exponent) < 50:
+            values = np.asarray(embeddings, dtype=np.float32)
+            exponent = 0
+        else:
+            values = np.empty(embeddings.shape, dtype=np.float32)
+            for block in blocks:
+                values[block] = np.ldexp(embeddings[block].astype(np.float64), -exponent)
+        squares = (np.square(values[block].astype(np.float64)).sum(axis=1).max() for block in blocks)
+        # A hair more, so that rounding here and in the copy cannot make the bound too small.
+        return cls(values, exponent, float(np.sqrt(max(squares))) * (1 + 1e-6) + 2.0**-100)
+
+
+@dataclass(frozen=True)
+class Float32Queries:
+    """Users and prices in the unit of a search, ready for float32 scoring.
+
+    Attributes
+    ----------
+    columns : numpy.ndarray
+        (d, interests * n), the first interest of every user, then the second, and so on.
+    bonus : numpy.ndarray or None
+        (G,) what to add to the score of an item of each group; -inf where masked.
+    margin : numpy.ndarray
+        (n,) how far below the k-th best float32 score an item can be and still belong to the best k.
+    """
+
+    columns: npt.NDArray[np.float32]
+    bonus: npt.NDArray[np.float32] | None
+    margin: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        catalog: Catalog,
+        items: Float32Items,
+        users: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+    ) -> "Float32Queries":
+        """Prepare nonzero users, (n, interests, d), and their prices.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> catalog = Catalog(np.eye(2, dtype=np.float32), ["a", "b"])
+        >>> items = Float32Items.of(catalog.embeddings)
+        >>> Float32Queries.of(catalog, items, np.ones((1, 1, 2)), None, 1).margin < 1e-5
+        array([ True])
+        """
+        n, interests, d = users.shape
+        peak = np.abs(users).max(axis=(1, 2))
+        # Dividing first keeps the squares of tiny and of huge users in range.
+        length = peak * np.sqrt(np.square(users / peak[:, None, None]).sum(axis=2).max(axis=1)) * (1 + 1e-6)
+        unit = int(np.frexp(length.max() * items.largest_norm)[1])
+        # Far below any real price a finer unit buys nothing, and prices could overflow in it.
+        unit = max(unit, -200 - items.exponent)
+        columns = np.ldexp(users, -unit).astype(np.float32).transpose(2, 1, 0).reshape(d, interests * n)
+        error = 2 * (d + 8) * _U * np.ldexp(length, -unit) * items.largest_norm + (d + 8) * 2.0**-60
+        bonus, slack = None, 0.0
+        if prices is not None:
+            bonus, slack = _bonus(catalog, prices, k, unit + items.exponent)
+        return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error)
+
+
+def _bonus(
+    catalog: Catalog, prices: npt.NDArray[np.float64], k: int, unit: int
+) -> tuple[npt.NDArray[np.float32], float]:
+    """Return the bonus of each group in this unit, rounded up, and how much too high one can be."""
+    _, reference = reference_price(catalog, prices, k)
+    open_ = prices < np.inf
+    price = np.where(open_, prices, 0.0)
+    wobble = np.ldexp(np.abs(price) + abs(reference), -unit) * 2.0**-50
+    value = np.ldexp(reference - price, -unit)
+    low = np.clip(value - wobble, -_CUT_OFF, _CUT_OFF)
+    high = np.clip(value + wobble, -_CUT_OFF, _CUT_OFF)
+    bonus = np.where(open_, high + 8 * _U * np.abs(high), -np.inf).astype(np.float32)
+    slack = float(np.where(open_, high - low + 20 * _U * np.abs(high), 0.0).max(initial=0.0))
+    return bonus, slack

@@ -1,0 +1,246 @@
+"""Passing over the catalog in float32 and keeping what may be among the best k."""
+
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog import Catalog
+from fairsync.search.base import Hits
+from fairsync.search.rounding import Float32Items, Float32Queries
+from fairsync.search.scoring import settle
+
+_Rows = npt.NDArray[np.int64]
+_Floats = npt.NDArray[np.float32]
+
+# A block of scores is 1 MB: large enough to hide the cost of calling numpy, small enough to stay in cache.
+_BLOCK_SCORES = 1 << 18
+# Where a large k asks for larger blocks, they stop at 64 MB.
+_MOST_SCORES = 1 << 24
+# OpenBLAS runs products of up to 2^18 multiplications on the calling thread. Products are made in panels of
+# that size, because handing each block to BLAS threads and waiting for the slowest is many times slower as
+# soon as anything else runs on a core; our own threads meet once per search. (For a matrix times one vector
+# the size is 9,216.)
+_PANEL_PRODUCTS = 1 << 18
+_PANEL_PRODUCTS_OF_ONE = 1 << 13
+# Scores are first looked at in bundles of eight, through their maximum.
+_BUNDLE = 8
+# A block should hold this many times k items, or hardly any of them would be below its own k-th best.
+_BLOCK_PER_K = 16
+_LOWEST = np.finfo(np.float32).min
+
+# Memory for scores, kept between calls: fresh pages from the kernel cost as much as the scores that go there.
+# `pop` and `append` are atomic, so searches that run at the same time never share one.
+_spare: deque[_Floats] = deque(maxlen=16)
+_LEAST_MEMORY = 2 * _BLOCK_SCORES
+
+
+def columns_at_once(dim: int, k: int) -> int:
+    """Return how many user vectors to score in one pass over the catalog.
+
+    With more, the panels get too flat; with fewer, each pass serves too few.
+
+    Examples
+    --------
+    >>> columns_at_once(64, 50), columns_at_once(1024, 50), columns_at_once(64, 1_000_000)
+    (128, 16, 1)
+    """
+    return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (_BLOCK_PER_K * k)))
+
+
+class Tile:
+    """As many users as are scored at once, with what is the same for all threads that do so."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        items: Float32Items,
+        group_of: npt.NDArray[np.signedinteger],
+        users: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        who: _Rows,
+    ) -> None:
+        self.catalog, self.items, self.group_of = catalog, items.values, group_of
+        self.users, self.prices, self.k, self.who = users, prices, k, who
+        queries = Float32Queries.of(catalog, items, users, prices, k)
+        self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
+        width = self.columns.shape[1]
+        products = _PANEL_PRODUCTS if width > 1 else _PANEL_PRODUCTS_OF_ONE
+        self.panel = max(_BUNDLE, products // (width * catalog.dim) // _BUNDLE * _BUNDLE)
+        block = min(max(_BLOCK_SCORES // width, _BLOCK_PER_K * k), len(catalog))
+        self.block = -(-block // self.panel) * self.panel
+
+    def settle(self, owners: _Rows, rows: _Rows) -> Hits:
+        """Order candidates by the float64 scores that decide."""
+        return settle(self.catalog, self.users, self.prices, self.k, owners, rows)
+
+    def answer(self, parts: "tuple[Scan, ...]", hits: Hits) -> None:
+        """Put together what the scans of all parts found, and write it to the hits of these users."""
+        whole = parts[0]
+        for part in parts[1:]:
+            whole.found += part.found
+            whole.count += part.count
+        if whole.count > 2 * self.k * len(self.users):
+            whole.sift()
+        owners, rows, _ = whole.joined()
+        best = self.settle(owners, rows)
+        hits.rows[self.who, : self.k] = best.rows
+        hits.relevance[self.who, : self.k] = best.relevance
+
+
+class Scan:
+    """One pass over a part of the catalog for the users of a tile.
+
+    ``cut`` is, per user, the float32 score below which no item can be among the best k. It starts with the
+    k-th best of the first block and rises with what is found.
+    """
+
+    def __init__(self, tile: Tile) -> None:
+        self.tile = tile
+        self.cut: _Floats = np.full(len(tile.users), _LOWEST, dtype=np.float32)
+        self.found: list[tuple[_Rows, _Rows, _Floats]] = []
+        self.count = 0
+        # Whether to add the bonus to every single score, because bundles say too little: see `_look`.
+        self._in_full = False
+
+    def run(self, low: int, high: int) -> "Scan":
+        """Go through rows ``low`` to ``high``."""
+        tile = self.tile
+        width = tile.columns.shape[1]
+        size = tile.block * (width + 1) + tile.block // _BUNDLE * width
+        try:
+            memory = _spare.pop()
+        except IndexError:
+            memory = np.empty(0, dtype=np.float32)
+        if len(memory) < size:
+            memory = np.empty(max(size, _LEAST_MEMORY), dtype=np.float32)
+        limit = max(4 * tile.k * len(tile.users), 1 << 10)
+        for start in range(low, high, tile.block):
+            self._look(start, min(start + tile.block, high), memory)
+            if self.count > limit:
+                self.sift()
+            if self.count > limit:
+                self._decide()
+        if len(memory) <= 4 * _LEAST_MEMORY:
+            _spare.append(memory)
+        return self
+
+    def joined(self) -> tuple[_Rows, _Rows, _Floats]:
+        """Return owners, rows and float32 scores of all that was found."""
+        owners, rows, scores = zip(*self.found, strict=True)
+        return np.concatenate(owners), np.concatenate(rows), np.concatenate(scores)
+
+    def sift(self) -> None:
+        """Raise the cut to what the items found so far allow, and drop those below it."""
+        owners, rows, scores = self.joined()
+        order = np.argsort(owners.astype(np.int16), kind="stable")
+        owners, rows, scores = owners[order], rows[order], scores[order]
+        counts = np.bincount(owners, minlength=len(self.cut))
+        most, k = int(counts.max()), self.tile.k
+        if most >= k:
+            place = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
+            table = np.full((len(self.cut), most), -np.inf, dtype=np.float32)
+            table[owners, place] = scores
+            self._raise(np.partition(table, most - k, axis=1)[:, most - k])
+        self._keep(owners, rows, scores, scores >= self.cut[owners])
+
+    def _decide(self) -> None:
+        """Keep the best k by float64 scores: only ties and near ties can leave so much after sifting."""
+        owners, rows, scores = self.joined()
+        n, best = len(self.tile.catalog), self.tile.settle(owners, rows).rows
+        chosen = (np.arange(len(best))[:, None] * n + best)[best >= 0]
+        self._keep(owners, rows, scores, np.isin(owners * n + rows, chosen))
+
+    def _keep(self, owners: _Rows, rows: _Rows, scores: _Floats, kept: npt.NDArray[np.bool_]) -> None:
+        self.found = [(owners[kept], rows[kept], scores[kept])]
+        self.count = len(self.found[0][0])
+
+    def _raise(self, kth: _Floats) -> None:
+        """Raise the cut, given a float32 score that k distinct items reach."""
+        cut = np.maximum(kth - self.tile.margin, _LOWEST).astype(np.float32)
+        # One step down, since the conversion may have rounded up; but not to -inf, which masked items would
+        # reach.
+        self.cut = np.maximum(self.cut, np.nextafter(cut, np.float32(_LOWEST)))
+
+    def _look(self, start: int, stop: int, memory: _Floats) -> None:
+        """Score a block and take in what reaches the cut."""
+        tile, users, width = self.tile, len(self.cut), self.tile.columns.shape[1]
+        size = -(-(stop - start) // _BUNDLE)
+        length = size * _BUNDLE
+        scores = memory[: length * width].reshape(length, width)
+        self._multiply(start, stop, scores)
+        rest = memory[length * width :]
+        best, rest = rest[: size * width].reshape(size, width), rest[size * width :]
+        bonus = None
+        if tile.bonus is not None:
+            bonus = rest[:length]
+            bonus[stop - start :] = 0.0
+            np.take(tile.bonus, tile.group_of[start:stop], mode="clip", out=bonus[: stop - start])
+        crowd = 4 * tile.k * users
+        open_ = None
+        if bonus is not None and not self._in_full and self.cut.min() > _LOWEST:
+            # A bundle scores at most its best relevance plus its best bonus: that takes an eighth of the
+            # additions.
+            bound = self._bundles(scores, best)
+            bound += bonus.reshape(_BUNDLE, size).max(axis=0)[:, None]
+            open_ = bound >= self.cut
+            self._in_full = np.count_nonzero(open_) > crowd
+        if open_ is None or self._in_full:
+            if bonus is not None:
+                scores += bonus[:, None]
+                bonus = None
+            top = self._bundles(scores, best)
+            open_ = top >= self.cut
+            if np.count_nonzero(open_) > crowd:
+                # The first block, or items in an unlucky order: the block's own k-th best is a better cut.
+                self._raise(self._kth(top, scores[: stop - start]))
+                open_ = top >= self.cut
+        bundle, owner = np.divmod(np.flatnonzero(open_), users)
+        slabs = scores.reshape(_BUNDLE, size * width)
+        first = bundle * width + owner
+        values = slabs.take(first, axis=1)
+        for interest in range(1, width // users):
+            np.maximum(values, slabs.take(first + interest * users, axis=1), out=values)
+        if bonus is not None:
+            values += bonus.reshape(_BUNDLE, size).take(bundle, axis=1)
+        slab, at = np.nonzero(values >= self.cut[owner])
+        if bonus is not None and len(bundle) - len(at) > length * users // 64:
+            # Opening that many bundles in vain costs more than adding the bonus to every score.
+            self._in_full = True
+        if len(at):
+            self.found.append((owner[at], start + slab * size + bundle[at], values[slab, at]))
+            self.count += len(at)
+
+    def _multiply(self, start: int, stop: int, scores: _Floats) -> None:
+        items, columns, panel = self.tile.items, self.tile.columns, self.tile.panel
+        dim, width = columns.shape
+        whole = (stop - start) // panel * panel
+        panels = items[start : start + whole].reshape(-1, panel, dim)
+        np.matmul(panels, columns, out=scores[:whole].reshape(-1, panel, width))
+        np.matmul(items[start + whole : stop], columns, out=scores[whole : stop - start])
+        scores[stop - start :] = -np.inf
+
+    def _bundles(self, scores: _Floats, best: _Floats) -> _Floats:
+        """Return the best score of each bundle for each user, over all interests.
+
+        Bundle c is rows c, c + size, c + 2·size and so on: then the maximum runs over whole contiguous slabs.
+        """
+        size, width, users = len(scores) // _BUNDLE, scores.shape[1], len(self.cut)
+        np.maximum.reduce(scores.reshape(_BUNDLE, size, width), axis=0, out=best)
+        return best if width == users else best.reshape(size, -1, users).max(axis=1)
+
+    def _kth(self, best: _Floats, scores: _Floats) -> _Floats:
+        """Return a score that k distinct items of the block reach, for each user."""
+        users, k = len(self.cut), self.tile.k
+        if len(best) < k:
+            best = scores.reshape(len(scores), -1, users).max(axis=1)
+        if len(best) < k:
+            return np.full(users, _LOWEST, dtype=np.float32)
+        # Maxima over more items will do too, and some times k of them lose next to nothing.
+        fold = len(best) // (16 * k)
+        if fold > 1:
+            best = best[: len(best) // fold * fold].reshape(fold, -1, users).max(axis=0)
+        place = len(best) - k
+        kth: _Floats = np.partition(best, place, axis=0)[place]
+        return kth

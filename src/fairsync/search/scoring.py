@@ -1,0 +1,148 @@
+"""The float64 scores that decide, whatever way the candidates were found.
+
+An index may look for candidates in any arithmetic it likes, but who is in and in which order is settled here,
+by scores that depend on the item, the user and the price alone: not on threads, blocks, batches, shards or
+the BLAS in use.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog import Catalog
+from fairsync.search.base import Hits
+
+# Scores are made in pieces of about 128 KB, which stay in cache and below the size for which malloc asks the
+# kernel.
+_PIECE_VALUES = 1 << 14
+
+
+def relevance(
+    catalog: Catalog,
+    users: npt.NDArray[np.float64],
+    owners: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+) -> npt.NDArray[np.float64]:
+    """Return the relevance of item ``rows[j]`` to user ``owners[j]``, for each j.
+
+    The inner product is the plainest: float64 products added from the first dimension to the last, so that a
+    few lines of Python, or another machine, get the same bits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> catalog = Catalog(np.array([[1.0, 2.0], [3.0, -1.0]]), ["a", "b"])
+    >>> relevance(catalog, np.array([[[1.0, 1.0], [0.0, 2.0]]]), np.array([0, 0]), np.array([0, 1]))
+    array([4., 2.])
+    """
+    best = np.full(len(rows), -np.inf)
+    step = max(8, _PIECE_VALUES // catalog.dim)
+    for start in range(0, len(rows), step):
+        piece = slice(start, start + step)
+        items = catalog.embeddings[rows[piece]]
+        for interest in range(users.shape[1]):
+            products = users[owners[piece], interest] * items
+            np.maximum(best[piece], _sum_in_order(products), out=best[piece])
+    return best
+
+
+def _sum_in_order(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Sum each row from left to right; `numpy.sum` along a row would add pairwise."""
+    if len(products) == 1:
+        return np.add.accumulate(products, axis=1)[:, -1]
+    # Summing over the first axis of a C array adds whole rows one after another: in order, and vectorised.
+    total: npt.NDArray[np.float64] = np.add.reduce(np.ascontiguousarray(products.T), axis=0)
+    return total
+
+
+def settle(
+    catalog: Catalog,
+    users: npt.NDArray[np.float64],
+    prices: npt.NDArray[np.float64] | None,
+    k: int,
+    owners: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64],
+) -> Hits:
+    """Rank the candidates of each user by their float64 scores and keep the best k.
+
+    Parameters
+    ----------
+    catalog, users, prices, k
+        As in `Index.search`, with ``users`` in float64.
+    owners, rows
+        Candidate j is item ``rows[j]`` for user ``owners[j]``. No pair may come twice, and masked items are
+        left out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> catalog = Catalog(np.array([[1.0], [3.0]]), ["a", "b"])
+    >>> settle(catalog, np.ones((1, 1, 1)), np.array([0.0, 2.5]), 2, np.array([0, 0]), np.array([0, 1])).rows
+    array([[0, 1]])
+    """
+    hits = Hits.empty(len(users), k)
+    raw = relevance(catalog, users, owners, rows)
+    priced = raw if prices is None else raw - prices[catalog.group_of[rows]]
+    rank = rows if catalog.rank is None else catalog.rank[rows]
+    order = np.lexsort((rank, -priced, owners))
+    owners = owners[order]
+    place = np.arange(len(order)) - np.searchsorted(owners, np.arange(len(users)))[owners]
+    kept = place < k
+    at = owners[kept], place[kept]
+    hits.rows[at] = rows[order[kept]]
+    hits.relevance[at] = raw[order[kept]]
+    return hits
+
+
+def settle_indifferent(catalog: Catalog, prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    """Return the hits of a user whose vector is zero: every relevance is 0, so price and id decide alone.
+
+    Such users are common (no history yet), and everything ties for them: no threshold would leave anything
+    out.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> catalog = Catalog(np.eye(3), ["a", "b", "b"])
+    >>> settle_indifferent(catalog, np.array([0.1, -0.1]), 2).rows
+    array([[1, 2]])
+    """
+    if prices is None:
+        prices = np.zeros(catalog.n_groups)
+    k_eligible, reference = reference_price(catalog, prices, k)
+    price_of = prices[catalog.group_of]
+    # Fewer than k items are cheaper than the reference; those at the reference fill up in the order of ids.
+    sure = np.flatnonzero(price_of < reference)
+    tied = np.flatnonzero(price_of == reference)
+    rank = catalog.rank
+    missing = k_eligible - len(sure)
+    if rank is not None and missing < len(tied):
+        tied = tied[np.argpartition(rank[tied], missing)]
+    rows = np.concatenate([sure, tied[:missing]])
+    order = np.lexsort((rows if rank is None else rank[rows], price_of[rows]))
+    hits = Hits.empty(1, k)
+    hits.rows[0, : len(rows)] = rows[order]
+    hits.relevance[0, : len(rows)] = 0.0
+    return hits
+
+
+def reference_price(catalog: Catalog, prices: npt.NDArray[np.float64], k: int) -> tuple[int, float]:
+    """Return how many of k items are eligible, and the price of the last of them in order of price.
+
+    If no score is beyond ±R, the k-th best priced score is within R of minus this price: at least k items
+    have this price or a lower one, and fewer than k have a lower one. So only groups within 2R of it are
+    undecided, however extreme the others are.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> catalog = Catalog(np.eye(3), ["a", "b", "b"])
+    >>> reference_price(catalog, np.array([-1e6, 0.5]), 2)
+    (2, 0.5)
+    """
+    by_price = np.argsort(prices, kind="stable")
+    by_price = by_price[prices[by_price] < np.inf]
+    reached = np.cumsum(catalog.group_sizes[by_price])
+    if not len(reached):
+        return 0, 0.0
+    k = min(k, int(reached[-1]))
+    return k, float(prices[by_price[np.searchsorted(reached, k)]])

@@ -1,0 +1,257 @@
+"""The plan in hindsight against a solver that knows nothing of prices, and its own certificates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import highspy
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairsync.catalog import Catalog
+from fairsync.dual import Pool, descend, polish
+from fairsync.errors import InfeasibleFloorsError, InvalidInputError
+from fairsync.hindsight import Hindsight, hindsight
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# By its name, because the package shows the function where the module would be.
+module = import_module("fairsync.hindsight")
+
+
+@dataclass
+class Case:
+    """A small problem that is surely feasible."""
+
+    items: NDArray[np.float32]
+    users: NDArray[np.float32]
+    groups: NDArray[np.int64]
+    k: int
+    floors: NDArray[np.int64]
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        users = self.users.reshape(len(self.users), -1, self.users.shape[-1]).astype(np.float64)
+        best: NDArray[np.float64] = (users @ self.items.T.astype(np.float64)).max(axis=1)
+        return best
+
+    def solve(self, **more: Any) -> Hindsight:
+        floors: dict[str | int, int] = dict(enumerate(self.floors.tolist()))
+        return hindsight(Catalog(self.items, self.groups), self.users, k=self.k, floors=floors, **more)
+
+    def optimum(self, whole: bool) -> float:
+        """Ask HiGHS, as a linear program or as one in whole numbers."""
+        model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+        model.silent()
+        kind = highspy.HighsVarType.kInteger if whole else highspy.HighsVarType.kContinuous
+        taken = [[model.addVariable(0, 1, type=kind) for _ in self.items] for _ in self.users]
+        for row in taken:
+            model.addConstr(model.qsum(row) == self.k)
+        for group, floor in enumerate(self.floors):
+            members = np.flatnonzero(self.groups == group)
+            model.addConstr(model.qsum(row[i] for row in taken for i in members) >= int(floor))
+        pairs = zip(taken, self.scores.tolist(), strict=True)
+        model.maximize(model.qsum(s * x for row, scores in pairs for x, s in zip(row, scores, strict=True)))
+        return float(model.getInfo().objective_function_value)
+
+    def check(self, best: Hindsight) -> None:
+        """Check whatever can be told without a solver."""
+        tolerance = 1e-9 * max(1.0, float(np.abs(self.scores).sum()))
+        assert best.rows.shape == (len(self.users), self.k)
+        assert all(len(set(row)) == self.k for row in best.rows.tolist())
+        picked = np.take_along_axis(self.scores, best.rows, axis=1)
+        assert (np.diff(picked, axis=1) <= tolerance).all()
+        assert best.feasible_relevance == pytest.approx(float(picked.sum()), abs=tolerance)
+        counts = np.bincount(self.groups[best.rows].ravel(), minlength=self.floors.size)
+        assert list(best.exposures.values()) == counts.tolist()
+        assert (counts >= self.floors).all()
+        # The upper bound is the dual's value under the published prices: anyone can check it.
+        subsidies = -np.array(list(best.prices.values()))
+        assert (subsidies >= 0).all()
+        priced = np.sort(self.scores + subsidies[self.groups], axis=1)[:, -self.k :]
+        assert best.relevance == pytest.approx(priced.sum() - self.floors @ subsidies, abs=tolerance)
+        plain = np.sort(self.scores, axis=1)[:, -self.k :].sum()
+        assert best.unconstrained_relevance == pytest.approx(plain, abs=tolerance)
+        assert best.relevance >= best.feasible_relevance - tolerance
+        assert best.cost >= 0
+
+
+def make(
+    seed: int,
+    requests: int,
+    items: int,
+    groups: int,
+    k: int,
+    *,
+    interests: int = 0,
+    ties: bool = False,
+    tight: float = 0.8,
+) -> Case:
+    """Take floors from a plan made at random, so that they are feasible; ``tight=1`` fills every place."""
+    rng = np.random.default_rng(seed)
+
+    def draw(shape: tuple[int, ...]) -> NDArray[np.float64]:
+        return rng.integers(-1, 2, shape).astype(np.float64) if ties else rng.normal(size=shape)
+
+    codes = np.concatenate([np.arange(groups), rng.integers(groups, size=items - groups)])
+    plan = np.concatenate([rng.choice(items, k, replace=False) for _ in range(requests)])
+    floors = np.floor(tight * np.bincount(codes[plan], minlength=groups)).astype(np.int64)
+    embeddings = draw((items, 3)) * (1 + codes[:, None])  # so that some groups are hard to choose
+    users = draw((requests, interests, 3) if interests else (requests, 3))
+    return Case(embeddings.astype(np.float32), users.astype(np.float32), codes, k, floors)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    items = draw(st.integers(1, 12))
+    return make(
+        draw(st.integers(0, 2**32 - 1)),
+        requests=draw(st.integers(1, 8)),
+        items=items,
+        groups=draw(st.integers(1, min(items, 5))),
+        k=draw(st.integers(1, items)),
+        interests=draw(st.sampled_from([0, 0, 1, 3])),
+        ties=draw(st.booleans()),
+        tight=draw(st.sampled_from([0.0, 0.5, 0.9, 1.0])),
+    )
+
+
+@pytest.fixture
+def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make tiny problems take the way of large ones: short lists, a sample, descent, small programs."""
+    for name, value in {"_LEAST": 2, "_FETCH": 2, "_FREE": 30, "_SAMPLE": 50, "_CHUNK": 7}.items():
+        monkeypatch.setattr(module, name, value)
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=cases(), short_lists=st.booleans())
+def test_it_is_the_optimum_of_the_program_and_the_program_is_integral(case: Case, short_lists: bool) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if short_lists:  # the whole catalog does not fit in a list: more has to be fetched as it is needed
+            patch.setattr(module, "_LEAST", 2)
+            patch.setattr(module, "_FETCH", 2)
+        best = case.solve()
+    case.check(best)
+    tolerance = 1e-6 * max(1.0, abs(best.relevance))
+    assert best.relevance == pytest.approx(case.optimum(whole=False), abs=tolerance)
+    assert best.feasible_relevance == pytest.approx(case.optimum(whole=True), abs=tolerance)
+
+
+@settings(max_examples=40, deadline=None)
+@given(case=cases(), group=st.integers(0, 4))
+def test_a_group_shown_as_often_as_can_be(case: Case, group: int) -> None:
+    group %= case.floors.size
+    case.floors[:] = 0
+    case.floors[group] = len(case.users) * min(case.k, int((case.groups == group).sum()))
+    best = case.solve()
+    case.check(best)
+    assert best.relevance == pytest.approx(
+        case.optimum(whole=False), abs=1e-6 * max(1.0, abs(best.relevance))
+    )
+    assert best.relevance - best.feasible_relevance < 1e-6 * max(1.0, abs(best.relevance))
+
+
+@pytest.mark.usefixtures("cramped")
+@pytest.mark.parametrize("tight", [0.3, 0.9, 1.0])
+@pytest.mark.parametrize("ties", [False, True])
+@pytest.mark.parametrize("interests", [0, 2])
+def test_the_way_of_large_problems(tight: float, ties: bool, interests: int) -> None:
+    case = make(1, requests=120, items=60, groups=6, k=4, interests=interests, ties=ties, tight=tight)
+    best = case.solve()
+    case.check(best)
+    assert best.relevance == pytest.approx(case.optimum(whole=False), rel=1e-6)
+    assert best.relevance - best.feasible_relevance < 1e-6 * max(1.0, abs(best.relevance))
+
+
+def test_only_what_is_scarce_has_a_price() -> None:
+    case = make(3, requests=40, items=30, groups=4, k=3, tight=0.7)
+    best = case.solve()
+    above = [price for group, price in best.prices.items() if best.exposures[group] > case.floors[int(group)]]
+    assert above == [0.0] * len(above)
+    assert best.cost > 0
+
+
+def test_without_floors_nothing_is_given_up() -> None:
+    case = make(4, requests=20, items=30, groups=4, k=3, tight=0)
+    best = case.solve()
+    case.check(best)
+    assert best.cost == best.gap == 0
+    assert set(best.prices.values()) == {0.0}
+
+
+def test_if_it_cannot_finish_it_says_so_and_still_meets_the_floors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_STEPS", 0)
+    for seed in range(20):
+        case = make(seed, requests=9, items=11, groups=4, k=3, tight=1.0)
+        best = case.solve()
+        case.check(best)
+        optimum = case.optimum(whole=True)
+        assert best.feasible_relevance - 1e-6 <= optimum <= best.relevance + 1e-6
+
+
+@pytest.mark.parametrize("k", [0, 9])
+def test_a_k_that_makes_no_sense_is_refused(k: int) -> None:
+    case = make(5, requests=4, items=8, groups=2, k=2)
+    case.k = k
+    with pytest.raises(InvalidInputError, match="k must be between 1 and the 8 items"):
+        case.solve()
+
+
+def test_users_of_another_dimension_are_refused() -> None:
+    case = make(5, requests=4, items=8, groups=2, k=2)
+    case.users = case.users[:, :2]
+    with pytest.raises(InvalidInputError, match=r"got shape \(4, 2\)"):
+        case.solve()
+
+
+@pytest.mark.parametrize("index", ["exact", "one-hot"])
+def test_any_exact_index_gives_the_same(index: str) -> None:
+    case = make(9, requests=30, items=50, groups=4, k=3, tight=0.9)
+    best = case.solve(index=index)
+    case.check(best)
+    assert best.relevance == pytest.approx(case.solve().relevance, rel=1e-6)
+
+
+def test_floors_that_cannot_be_met_are_refused() -> None:
+    case = make(5, requests=4, items=8, groups=2, k=2)
+    case.floors[0] = 4 * 2 + 1
+    with pytest.raises(InfeasibleFloorsError):
+        case.solve()
+
+
+def test_it_reads_well_and_shows_progress() -> None:
+    best = make(6, requests=40, items=30, groups=4, k=3).solve(progress=True)
+    assert repr(best).startswith("Hindsight(relevance=")
+    assert "40 requests" in repr(best)
+
+
+def test_descent_comes_near_and_polish_settles() -> None:
+    case = make(7, requests=400, items=50, groups=5, k=4, tight=0.9)
+    pool = Pool(case.scores, np.tile(case.groups, (400, 1)), 4, case.floors.astype(np.float64))
+    near = descend(pool, np.zeros(5), reach=100.0, near=20)
+    lacking = np.maximum(case.floors - pool.exposures(pool.best(near).inside), 0)
+    assert lacking.sum() <= 0.02 * case.floors.sum()
+    settled = polish(pool, near, free=500)
+    assert settled.final
+    assert settled.short == 0
+    assert pool.scores[settled.plan].sum() == pytest.approx(pool.best(settled.subsidies).value, rel=1e-12)
+
+
+def test_polish_in_a_box_never_goes_up_and_arrives() -> None:
+    case = make(8, requests=60, items=20, groups=4, k=3, tight=0.9)
+    pool = Pool(case.scores, np.tile(case.groups, (60, 1)), 3, case.floors.astype(np.float64))
+    subsidies, values = np.zeros(4), [np.inf]
+    for _ in range(200):
+        settled = polish(pool, subsidies, free=60)
+        subsidies = settled.subsidies
+        values.append(pool.best(subsidies).value)
+        if settled.final:
+            break
+    assert settled.final
+    assert (np.diff(values[1:]) <= 1e-9).all()
+    assert values[-1] == pytest.approx(case.optimum(whole=True), rel=1e-9)
