@@ -3,8 +3,8 @@
     python benchmarks/search.py                  # 300,000 and 1,700,000 items, 1 and 2 threads
     python benchmarks/search.py --quick          # small, to see that it runs
 
-All contenders take turns within every round, so that whatever else runs on the machine hits them alike; a
-figure is the median over rounds. Only ratios within one run mean anything.
+All contenders take turns within every round, so that whatever else runs on the machine hits them alike. Times
+and ratios are medians over rounds, a ratio being taken within its round. Only ratios of one run mean anything.
 """
 
 import argparse
@@ -33,6 +33,7 @@ SPECTRUM = (1 + np.arange(DIM, dtype=np.float32)) ** np.float32(-0.5)
 FAISS, BARE, PRICED, ONE_HOT = "faiss flat, no prices", "exact, no prices", "exact, prices", "one-hot, prices"
 
 Floats = npt.NDArray[np.float32]
+Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ def make_prices(groups: int, scale: float, rng: np.random.Generator) -> npt.NDAr
     return -subsidy
 
 
-def measure(contenders: dict[str, Callable[[int], object]], rounds: int, calls: int) -> dict[str, float]:
-    """Return the seconds per call of each contender; they take turns."""
+def measure(contenders: dict[str, Callable[[int], object]], rounds: int, calls: int) -> dict[str, Seconds]:
+    """Return the seconds per call of each contender in each round; they take turns."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, search in contenders.items():
@@ -77,13 +78,13 @@ def measure(contenders: dict[str, Callable[[int], object]], rounds: int, calls: 
                 search(call)
             if turn:  # the first only warms up
                 seconds[name].append((time.perf_counter() - started) / calls)
-    return {name: float(np.median(times)) for name, times in seconds.items()}
+    return {name: np.array(times) for name, times in seconds.items()}
 
 
 class Contest:
     """One catalog, made searchable in every way, with users and prices to search for."""
 
-    def __init__(self, n: int, groups: int, most: int, seed: int) -> None:
+    def __init__(self, n: int, groups: int, most: int, seed: int, with_one_hot: bool) -> None:
         rng = np.random.default_rng(seed)
         catalog = make_catalog(n, groups, rng)
         self.n, self.groups = n, groups
@@ -94,7 +95,8 @@ class Contest:
         tracemalloc.stop()
         self.flat = faiss.IndexFlatIP(DIM)
         self.flat.add(embeddings)
-        self.one_hot = OneHotIndex(catalog) if 4 * n * (DIM + groups) <= ONE_HOT_BYTES else None
+        fits = 4 * n * (DIM + groups) <= ONE_HOT_BYTES
+        self.one_hot = OneHotIndex(catalog) if with_one_hot and fits else None
         self.users = rng.standard_normal((max(most, 32), DIM), dtype=np.float32) * SPECTRUM
         scale = float((self.users[:32] @ embeddings[:4096].T).std())
         self.prices = [make_prices(groups, scale, rng) for _ in range(8)]
@@ -133,9 +135,9 @@ class Contest:
                 threads,
                 batch,
                 name,
-                ms_per_request=each / batch * 1e3,
-                times_faster_than_faiss=seconds[FAISS] / each,
-                times_without_prices=each / seconds[BARE] if name == PRICED else None,
+                ms_per_request=float(np.median(each)) / batch * 1e3,
+                times_faster_than_faiss=float(np.median(seconds[FAISS] / each)),
+                times_without_prices=float(np.median(each / seconds[BARE])) if name == PRICED else None,
             )
             for name, each in seconds.items()
         ]
@@ -160,6 +162,7 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", choices=["300k", "1.7m"], help="only these catalogs")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16, 64, 512])
+    parser.add_argument("--skip-one-hot", action="store_true", help="leave out the slowest contender")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("search-benchmark.json"))
@@ -170,7 +173,7 @@ def main() -> None:
     figures: list[Figure] = []
     memory: dict[int, float] = {}
     for n, groups in sizes:
-        contest = Contest(n, groups, max(given.batches), given.seed)
+        contest = Contest(n, groups, max(given.batches), given.seed, not given.skip_one_hot)
         memory[n] = contest.memory
         print(f"catalog and exact index of {n:,} items: {contest.memory:.3f} x the memory of the embeddings")
         for threads in given.threads:

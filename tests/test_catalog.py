@@ -65,8 +65,7 @@ def test_ids_default_to_row_numbers_without_storing_any() -> None:
     assert catalog.ids_of([[2], [0]]).tolist() == [[2], [0]]
     assert catalog.rank is None
     assert not any(
-        isinstance(held, np.ndarray) and held.dtype == np.int64 and len(held) == 3
-        for held in vars(catalog).values()
+        isinstance(held, np.ndarray) and held.dtype == np.int64 and len(held) == 3 for held in vars(catalog).values()
     )
 
 
@@ -118,9 +117,7 @@ def test_later_changes_to_given_arrays_do_not_reach_ids_or_groups() -> None:
         (EYE, [1, 1, 1], ["a", 2, "c"], "mix str"),
     ],
 )
-def test_bad_input_is_refused_with_the_reason(
-    embeddings: object, groups: object, ids: object, says: str
-) -> None:
+def test_bad_input_is_refused_with_the_reason(embeddings: object, groups: object, ids: object, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         Catalog(embeddings, groups, ids)  # type: ignore[arg-type]
 
@@ -132,9 +129,7 @@ def test_a_bad_value_far_down_is_found_with_its_row() -> None:
         Catalog(embeddings, np.zeros(70_000, dtype=int))
 
 
-@pytest.mark.parametrize(
-    ("asked", "says"), [("sonny", "'Sony'"), (3, "such as"), (None, "such as"), (True, "such as")]
-)
+@pytest.mark.parametrize(("asked", "says"), [("sonny", "'Sony'"), (3, "such as"), (None, "such as"), (True, "such as")])
 def test_unknown_labels_are_refused_with_close_ones(asked: object, says: str) -> None:
     catalog = Catalog(EYE, ["Sony", "Philips", "Bosch"])
     with pytest.raises(UnknownGroupError, match=says) as caught:

@@ -150,9 +150,7 @@ def test_a_group_shown_as_often_as_can_be(case: Case, group: int) -> None:
     case.floors[group] = len(case.users) * min(case.k, int((case.groups == group).sum()))
     best = case.solve()
     case.check(best)
-    assert best.relevance == pytest.approx(
-        case.optimum(whole=False), abs=1e-6 * max(1.0, abs(best.relevance))
-    )
+    assert best.relevance == pytest.approx(case.optimum(whole=False), abs=1e-6 * max(1.0, abs(best.relevance)))
     assert best.relevance - best.feasible_relevance < 1e-6 * max(1.0, abs(best.relevance))
 
 
@@ -198,14 +196,14 @@ def test_if_it_cannot_finish_it_says_so_and_still_meets_the_floors(monkeypatch: 
 def test_a_k_that_makes_no_sense_is_refused(k: int) -> None:
     case = make(5, requests=4, items=8, groups=2, k=2)
     case.k = k
-    with pytest.raises(InvalidInputError, match="k must be between 1 and the 8 items"):
+    with pytest.raises(InvalidInputError, match=r"k (must be|is 9)"):
         case.solve()
 
 
 def test_users_of_another_dimension_are_refused() -> None:
     case = make(5, requests=4, items=8, groups=2, k=2)
     case.users = case.users[:, :2]
-    with pytest.raises(InvalidInputError, match=r"got shape \(4, 2\)"):
+    with pytest.raises(InvalidInputError, match="users have 2 dimensions"):
         case.solve()
 
 

@@ -127,18 +127,13 @@ def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
     except ValueError as error:
         raise InvalidInputError(f"embeddings must be one (n, d) array of equal rows: {error}") from None
     if array.ndim != 2:
-        raise InvalidInputError(
-            f"embeddings must be an (n, d) array, got {array.ndim} dimension(s): reshape them."
-        )
+        raise InvalidInputError(f"embeddings must be an (n, d) array, got {array.ndim} dimension(s): reshape them.")
     if array.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):
         raise InvalidInputError(
-            f"embeddings must be float16, float32 or float64, got {array.dtype}:"
-            " convert with .astype('float32')."
+            f"embeddings must be float16, float32 or float64, got {array.dtype}: convert with .astype('float32')."
         )
     if array.size == 0:
-        raise InvalidInputError(
-            f"embeddings are empty (shape {array.shape}): a catalog needs at least one item."
-        )
+        raise InvalidInputError(f"embeddings are empty (shape {array.shape}): a catalog needs at least one item.")
     # A view of the caller's array would stay writeable through its own flags; a new view has flags of its
     # own.
     array = _frozen(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).view())
@@ -166,8 +161,7 @@ def _checked_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
             if kind not in ("int", "str"):
                 at = next(i for i, other in enumerate(values) if _kind(type(other)) == kind)
                 raise InvalidInputError(
-                    f"{what} must be str or int, got {value!r} ({kind}) in position {at}:"
-                    f" give every item its {one}."
+                    f"{what} must be str or int, got {value!r} ({kind}) in position {at}: give every item its {one}."
                 )
         if len(kinds) > 1:
             raise InvalidInputError(
@@ -181,9 +175,7 @@ def _checked_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
     if array.dtype.kind == "U":
         return array.copy() if array is given else array
     if array.dtype.kind not in "iu" or int(array.max()) > np.iinfo(np.int64).max:
-        raise InvalidInputError(
-            f"{what} must be str, or int that fits in 64 bits, got {array.dtype}: convert them."
-        )
+        raise InvalidInputError(f"{what} must be str, or int that fits in 64 bits, got {array.dtype}: convert them.")
     return array.astype(np.int64)
 
 

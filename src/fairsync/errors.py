@@ -49,8 +49,7 @@ class UnknownGroupError(InvalidInputError):
         )
         plural = "groups" if len(self.labels) > 1 else "group"
         super().__init__(
-            f"The catalog has no {plural} {shown}{more}. {hint}"
-            " Labels must match exactly, in type and spelling."
+            f"The catalog has no {plural} {shown}{more}. {hint} Labels must match exactly, in type and spelling."
         )
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:

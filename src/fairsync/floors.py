@@ -10,7 +10,8 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog, Label
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
 
-Floors: TypeAlias = int | Mapping[Label, int]
+# A mapping's keys are invariant to type checkers, so that {int: int} needs its own mention.
+Floors: TypeAlias = int | Mapping[str, int] | Mapping[int, int] | Mapping[Label, int]
 
 
 def resolve_floors(floors: Floors, catalog: Catalog) -> npt.NDArray[np.int64]:
@@ -82,8 +83,8 @@ def _plain(label: object) -> Label:
 
 def _count(value: object, what: str) -> int:
     """Return a number of exposures, or say why it is none."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < 0:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or int(value) < 0:
         raise InvalidInputError(f"{what} must be a whole number of exposures, 0 or more, got {value!r}.")
-    if value >= 2**53:
+    if int(value) >= 2**53:
         raise InvalidInputError(f"{what} is {value}: more exposures than can be counted.")
     return int(value)

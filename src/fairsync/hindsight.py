@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from fairsync.dual import Pool, descend, polish
 from fairsync.errors import InvalidInputError
 from fairsync.floors import check_feasible, resolve_floors
+from fairsync.inputs import check_k, check_users
 from fairsync.search import make_index
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Rows = NDArray[np.int64]
-    Vectors = NDArray[np.float64]
+    Vectors = NDArray[np.floating[Any]]
     Tick = Callable[[str, int, int], None]
 
 __all__ = ["Hindsight", "hindsight"]
@@ -136,14 +137,7 @@ def hindsight(
     >>> best.prices["big"], best.prices["small"] <= -0.2  # any subsidy from 0.2 to 0.8 leads to this plan
     (0.0, True)
     """
-    vectors = np.asarray(users, dtype=np.float64)
-    if vectors.ndim == 2:
-        vectors = vectors[:, None]
-    if vectors.ndim != 3 or vectors.shape[2] != catalog.dim or not np.isfinite(vectors).all():
-        shapes = f"(T, {catalog.dim}) or (T, interests, {catalog.dim})"
-        raise InvalidInputError(f"users must be finite numbers, {shapes}, got shape {np.shape(users)}.")
-    if not 1 <= k <= len(catalog):
-        raise InvalidInputError(f"k must be between 1 and the {len(catalog)} items of the catalog, got {k}.")
+    vectors, k = check_users(users, catalog), check_k(k, catalog)
     wanted = resolve_floors(floors, catalog)
     check_feasible(wanted, catalog, k, len(vectors))
     with _bar(progress) as tick:
@@ -220,9 +214,7 @@ def _approach(lists: _Lists, subsidies: Floats) -> Floats:
 class _Lists:
     """The best items of every request under some subsidies, and whether they suffice under others."""
 
-    def __init__(
-        self, catalog: Catalog, index: Index, users: Vectors, k: int, floors: Floats, tick: Tick
-    ) -> None:
+    def __init__(self, catalog: Catalog, index: Index, users: Vectors, k: int, floors: Floats, tick: Tick) -> None:
         self.catalog, self.index, self.tick = catalog, index, tick
         self.users, self.k, self.floors = users, k, floors
         self._size(min(max(_FETCH * k, _LEAST), len(catalog)))

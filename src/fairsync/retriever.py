@@ -2,7 +2,6 @@
 
 import threading
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ from fairsync.catalog import Catalog
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.floors import Floors, check_feasible, group_caps, resolve_floors
 from fairsync.hindsight import Hindsight
+from fairsync.inputs import check_k, check_positive, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, Standing
 from fairsync.policies import Feedback, Policy, Sample, Terms, make_policy
 from fairsync.report import Report, make_report
 from fairsync.search import Hits, Index, make_index
-from fairsync.users import check_users
 
 # Past requests are searched again while prices move; they settle within a few rounds.
 _CALIBRATION_ROUNDS = 4
@@ -107,11 +106,9 @@ class FairRetriever:
         index: str | Index = "exact",
         ledger: Ledger | None = None,
     ) -> None:
-        k = _positive(k, "k")
-        horizon = _positive(horizon, "horizon")
-        batch_size = _positive(batch_size, "batch_size")
-        if k > len(catalog):
-            raise InvalidInputError(f"k is {k}, but the catalog has only {len(catalog)} items. Choose a smaller k.")
+        k = check_k(k, catalog)
+        horizon = check_positive(horizon, "horizon")
+        batch_size = check_positive(batch_size, "batch_size")
         resolved = resolve_floors(floors, catalog)
         check_feasible(resolved, catalog, k, horizon)
         self.catalog = catalog
@@ -134,7 +131,7 @@ class FairRetriever:
             (n, d) one vector per request, or (n, interests, d) several. Any n: the prices change after every
             ``batch_size`` requests, inside a call as across calls. A call that fails leaves no trace.
         """
-        vectors = check_users(users, self.catalog.dim)
+        vectors = check_users(users, self.catalog)
         n, k = len(vectors), self.terms.k
         rows, relevance = np.empty((n, k), dtype=np.int64), np.empty((n, k))
         with self._lock:
@@ -142,7 +139,9 @@ class FairRetriever:
             while start < n:
                 loop = self._turn(loop)
                 size = min(
-                    n - start, self.terms.batch_size - loop.requests, self.terms.horizon - loop.standing.requests
+                    n - start,
+                    self.terms.batch_size - loop.requests,
+                    self.terms.horizon - loop.standing.requests,
                 )
                 here = slice(start, start + size)
                 loop, entry, found = self._serve(loop, vectors[here])
@@ -176,7 +175,7 @@ class FairRetriever:
         learn = getattr(self.policy, "calibrate", None)
         if learn is None:
             raise InvalidInputError(f"The policy {self.policy.name!r} has nothing to calibrate; use 'guaranteed'.")
-        vectors = check_users(past_users, self.catalog.dim)
+        vectors = check_users(past_users, self.catalog)
         if len(vectors) == 0:
             raise InvalidInputError("past_users is empty: give at least one past request.")
         with self._lock:
@@ -275,10 +274,3 @@ class FairRetriever:
             last = hits.relevance[:, -1] - prices[self.catalog.group_of[hits.rows[:, -1]]]
             np.maximum(best, (last + max(float(prices.max()), 0.0))[:, None], out=best)
         return float(best.sum())
-
-
-def _positive(value: object, what: str) -> int:
-    """Return a whole number above 0, or say why it is none."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < 1:
-        raise InvalidInputError(f"{what} must be a whole number, 1 or more, got {value!r}.")
-    return int(value)

@@ -25,9 +25,7 @@ def build(request: pytest.FixtureRequest) -> Build:
     return lambda catalog: make_index(name, catalog)
 
 
-def assert_plain(
-    build: Build, catalog: Catalog, users: npt.NDArray[np.floating], prices: Prices, k: int
-) -> Hits:
+def assert_plain(build: Build, catalog: Catalog, users: npt.NDArray[np.floating], prices: Prices, k: int) -> Hits:
     hits = build(catalog).search(users, prices, k)
     rows, relevance = plain.search(catalog, users, prices, k)
     assert hits.rows.tolist() == rows
@@ -36,13 +34,9 @@ def assert_plain(
     return hits
 
 
-def random_case(
-    seed: int, n: int = 400, dim: int = 8, groups: int = 5
-) -> tuple[Catalog, npt.NDArray[np.float64]]:
+def random_case(seed: int, n: int = 400, dim: int = 8, groups: int = 5) -> tuple[Catalog, npt.NDArray[np.float64]]:
     rng = np.random.default_rng(seed)
-    catalog = Catalog(
-        rng.standard_normal((n, dim)).astype(np.float32), rng.integers(0, groups, n), rng.permutation(n)
-    )
+    catalog = Catalog(rng.standard_normal((n, dim)).astype(np.float32), rng.integers(0, groups, n), rng.permutation(n))
     return catalog, rng.standard_normal((6, 1, dim))
 
 
@@ -92,9 +86,7 @@ def test_the_answer_is_that_of_the_plainest_search(
     assert_plain(build, *case)
 
 
-@pytest.mark.parametrize(
-    "prices", [None, np.linspace(-0.5, 0.5, 5), np.array([0.0, np.inf, 0.0, -1e6, np.inf])]
-)
+@pytest.mark.parametrize("prices", [None, np.linspace(-0.5, 0.5, 5), np.array([0.0, np.inf, 0.0, -1e6, np.inf])])
 def test_it_agrees_on_a_larger_catalog(build: Build, prices: Prices) -> None:
     catalog, users = random_case(1)
     assert_plain(build, catalog, users, prices, 20)
@@ -160,12 +152,8 @@ def test_items_that_float32_cannot_tell_apart_are_told_apart(build: Build) -> No
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_items_in_order_of_score(build: Build, order: int) -> None:
-    embeddings = np.sort(np.random.default_rng(6).standard_normal((3000, 1)), axis=0)[::order].astype(
-        np.float32
-    )
-    assert_plain(
-        build, Catalog(embeddings, np.arange(3000) % 7), np.ones((2, 1, 1)), np.linspace(0, 0.06, 7), 20
-    )
+    embeddings = np.sort(np.random.default_rng(6).standard_normal((3000, 1)), axis=0)[::order].astype(np.float32)
+    assert_plain(build, Catalog(embeddings, np.arange(3000) % 7), np.ones((2, 1, 1)), np.linspace(0, 0.06, 7), 20)
 
 
 def test_the_batch_does_not_matter(build: Build) -> None:

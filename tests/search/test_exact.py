@@ -26,9 +26,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "_THREAD_PRODUCTS", 1)
 
 
-def same(
-    index: ExactIndex, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int
-) -> None:
+def same(index: ExactIndex, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> None:
     hits = index.search(users, prices, k)
     rows, scores = plain.search(index.catalog, users, prices, k)
     assert hits.rows.tolist() == rows
@@ -112,9 +110,7 @@ def test_few_items_are_scored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     scale=st.sampled_from([1.0, 1e-30, 1e25]),
     price_scale=st.sampled_from([1e-6, 1.0, 1e9]),
 )
-def test_float32_scores_keep_within_their_margin(
-    seed: int, dim: int, scale: float, price_scale: float
-) -> None:
+def test_float32_scores_keep_within_their_margin(seed: int, dim: int, scale: float, price_scale: float) -> None:
     """No item of the best k may be below the k-th best float32 score by more than the margin."""
     rng = np.random.default_rng(seed)
     # All scores close together, so that rounding decides the float32 order.
@@ -136,9 +132,7 @@ def test_relevance_adds_from_left_to_right() -> None:
     rng = np.random.default_rng(4)
     for dim in (1, 2, 7, 64, 1000):
         for count in (1, 2, 300):
-            catalog = Catalog(
-                rng.standard_normal((count, dim)).astype(np.float32), np.zeros(count, dtype=int)
-            )
+            catalog = Catalog(rng.standard_normal((count, dim)).astype(np.float32), np.zeros(count, dtype=int))
             user = rng.standard_normal((1, 1, dim))
             got = relevance(catalog, user, np.zeros(count, dtype=np.int64), np.arange(count))
             want = [plain.dot(user[0, 0].tolist(), item.tolist()) for item in catalog.embeddings]

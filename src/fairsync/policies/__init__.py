@@ -10,9 +10,7 @@ from fairsync.policies.none import NoPolicy
 
 __all__ = ["FairSync", "Feedback", "Guaranteed", "NoPolicy", "Policy", "Sample", "Terms", "make_policy"]
 
-_POLICIES: dict[str, Callable[[], Policy]] = {
-    policy.name: policy for policy in (NoPolicy, FairSync, Guaranteed)
-}
+_POLICIES: dict[str, Callable[[], Policy]] = {policy.name: policy for policy in (NoPolicy, FairSync, Guaranteed)}
 
 
 def make_policy(policy: str | Policy) -> Policy:

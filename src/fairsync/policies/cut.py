@@ -48,9 +48,7 @@ def concatenate(*samples: Sample | None, keep: int) -> Sample:
     )
 
 
-def solve_subsidies(
-    sample: Sample, target: Floats, start: Floats, k: int, *, newest: int, iterations: int
-) -> Solution:
+def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, newest: int, iterations: int) -> Solution:
     r"""Find subsidies under which the sample's requests give each group its target of exposures.
 
     They minimise the sample's dual plus a doubt that vanishes as the sample grows,

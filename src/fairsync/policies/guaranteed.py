@@ -124,7 +124,8 @@ class Guaranteed:
             missing += np.where(missing > 0, np.sqrt(state.solution.variances * left), 0.0)
         target = np.minimum(missing / left, terms.caps)
         # The stock can ask for more than there is; a hair below, or the subsidies would have no finite answer.
-        return target * min(1.0, 0.999 * terms.k / max(float(target.sum()), 1e-12))
+        total = float(target.sum())
+        return target if total <= 0.999 * terms.k else target * (0.999 * terms.k / total)
 
 
 def _follow(state: GuaranteedState, target: Floats) -> Floats:

@@ -46,11 +46,9 @@ class ExactIndex:
 
     def __init__(self, catalog: Catalog, threads: int | None = None) -> None:
         if threads is not None and threads < 1:
-            raise InvalidInputError(
-                f"threads must be at least 1, got {threads}; leave it out to use every processor."
-            )
+            raise InvalidInputError(f"threads must be at least 1, got {threads}; leave it out to use every processor.")
         self.catalog = catalog
-        self.threads = threads or os.cpu_count() or 1
+        self.threads = threads or _processors()
         self._items = Float32Items.of(catalog.embeddings)
         # Bonuses are looked up almost twice as fast through numpy's own index type, where its 8 bytes hardly
         # count.
@@ -94,3 +92,8 @@ class ExactIndex:
             # Leaving the block waits for all; `list` brings an error of a thread to the caller.
             list(pool.map(lambda tile, *parts: tile.answer(parts, hits), tiles, *found))
         return hits
+
+
+def _processors() -> int:
+    """Return how many processors this process may use, which in a container can be fewer than there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -69,9 +69,7 @@ class OneHotIndex:
             scores, rows = self._faiss.search(wide[asked.ravel()], fetch)
             left = []
             for i, user in enumerate(waiting):
-                found = self._complete(
-                    scores[i :: len(waiting)], rows[i :: len(waiting)], spread, goal, margin[user]
-                )
+                found = self._complete(scores[i :: len(waiting)], rows[i :: len(waiting)], spread, goal, margin[user])
                 if found is None:
                     left.append(user)
                     continue

@@ -17,12 +17,11 @@ _Floats = npt.NDArray[np.float32]
 _BLOCK_SCORES = 1 << 18
 # Where a large k asks for larger blocks, they stop at 64 MB.
 _MOST_SCORES = 1 << 24
-# OpenBLAS runs products of up to 2^18 multiplications on the calling thread. Products are made in panels of
-# that size, because handing each block to BLAS threads and waiting for the slowest is many times slower as
-# soon as anything else runs on a core; our own threads meet once per search. (For a matrix times one vector
-# the size is 9,216.)
+# OpenBLAS runs products of up to 2^18 multiplications on the calling thread (one vector: fewer than 9,216).
+# Products are made in panels of that size, because handing each block to BLAS threads and waiting for the
+# slowest is many times slower as soon as anything else runs on a core; our own threads meet once per search.
 _PANEL_PRODUCTS = 1 << 18
-_PANEL_PRODUCTS_OF_ONE = 1 << 13
+_PANEL_PRODUCTS_OF_ONE = 9_215
 # Scores are first looked at in bundles of eight, through their maximum.
 _BUNDLE = 8
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
@@ -185,7 +184,7 @@ class Scan:
             bound = self._bundles(scores, best)
             bound += bonus.reshape(_BUNDLE, size).max(axis=0)[:, None]
             open_ = bound >= self.cut
-            self._in_full = np.count_nonzero(open_) > crowd
+            self._in_full = bool(np.count_nonzero(open_) > crowd)
         if open_ is None or self._in_full:
             if bonus is not None:
                 scores += bonus[:, None]

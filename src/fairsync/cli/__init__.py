@@ -1,0 +1,55 @@
+"""The command line: ``fairsync COMMAND``. One module per command; what they share is here."""
+
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperGroup
+
+from fairsync import __version__
+from fairsync.cli.demo import demo
+from fairsync.errors import FairSyncError
+
+__all__ = ["app"]
+
+
+class _Commands(TyperGroup):
+    """Shows an error that was raised on purpose as one line: its message says what to do."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except FairSyncError as error:
+            message = " ".join(str(error).split())
+            Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
+            raise typer.Exit(1) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="fairsync",
+    help="Guaranteed exposure for recommendation retrieval: every group gets its floor of exposures.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fairsync {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(demo)

@@ -1,0 +1,68 @@
+"""What callers may give, and a clear word where it cannot be used."""
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog import Catalog
+from fairsync.errors import InvalidInputError
+
+
+def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floating[Any]]:
+    """Return users as (n, interests, d) floats, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> catalog = Catalog(np.eye(8), list(range(8)))
+    >>> check_users(np.ones((5, 8), dtype=np.float32), catalog).shape
+    (5, 1, 8)
+    >>> check_users(np.ones((5, 4, 8)), catalog).shape
+    (5, 4, 8)
+    """
+    shapes = "(n, d) or (n, interests, d)"
+    try:
+        array = np.asarray(users)
+    except ValueError as error:
+        raise InvalidInputError(f"users must be {shapes}: the vectors differ in length.") from error
+    if array.dtype.kind in "iu":
+        array = array.astype(np.float64)
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        raise InvalidInputError(f"users must be float16, float32 or float64, got dtype {array.dtype}.")
+    if array.ndim == 1:
+        raise InvalidInputError(f"users must be {shapes}; for a single vector give users[None, :].")
+    if array.ndim not in (2, 3):
+        raise InvalidInputError(f"users must be {shapes}, got shape {array.shape}.")
+    if array.shape[-1] != catalog.dim:
+        raise InvalidInputError(f"users have {array.shape[-1]} dimensions, but the items have {catalog.dim}.")
+    if array.ndim == 2:
+        array = array[:, None, :]
+    if array.shape[1] == 0:
+        raise InvalidInputError("users have no interest vectors: each request needs at least one.")
+    bad = np.flatnonzero(~np.isfinite(array).all(axis=(1, 2)))
+    if len(bad):
+        more = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
+        raise InvalidInputError(f"the vector of request {bad[0]}{more} has a NaN or an infinite value.")
+    return array
+
+
+def check_positive(value: object, what: str) -> int:
+    """Return a whole number above 0, or say why it is none.
+
+    Examples
+    --------
+    >>> check_positive(np.int64(3), "horizon")
+    3
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or int(value) < 1:
+        raise InvalidInputError(f"{what} must be a whole number, 1 or more, got {value!r}.")
+    return int(value)
+
+
+def check_k(k: object, catalog: Catalog) -> int:
+    """Return the number of candidates per request, or say why there cannot be so many."""
+    number = check_positive(k, "k")
+    if number > len(catalog):
+        raise InvalidInputError(f"k is {number}, but the catalog has only {len(catalog)} items: choose a smaller k.")
+    return number

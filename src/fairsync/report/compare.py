@@ -1,0 +1,68 @@
+"""A policy's cost next to the least possible."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairsync.catalog import Label
+    from fairsync.hindsight import Hindsight
+    from fairsync.ledger import Standing
+    from fairsync.policies import Terms
+
+# Sums of the same relevance in another order differ by this much, relative to the sum: that is no cost.
+_ROUNDING = 1e-9
+# No policy has more relevance than plain retrieval; beyond this, relative to it, the requests were others.
+_TOLERANCE = 1e-6
+
+
+def compare(relevance: float, hindsight: Hindsight) -> tuple[float, float]:
+    """Return the cost, and the cost in multiples of the least possible.
+
+    Where nothing had to be given up, the multiple is 1 for nothing and +inf for anything.
+    """
+    noise = _ROUNDING * abs(hindsight.unconstrained_relevance)
+    cost = _above(noise, hindsight.unconstrained_relevance - relevance)
+    least = _above(noise, hindsight.cost)
+    if least == 0:
+        return cost, math.inf if cost else 1.0
+    return cost, cost / least
+
+
+def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms, standing: Standing) -> None:
+    """Refuse a plan that was not made for these very requests and floors, as far as can be told."""
+    requests, k = hindsight.rows.shape
+    if (requests, k) != (terms.horizon, terms.k):
+        raise InvalidInputError(
+            f"The hindsight was computed for {requests} requests of {k} candidates, but the horizon is"
+            f" {terms.horizon} requests of {terms.k}: compute it for all requests of one horizon."
+        )
+    if standing.requests != terms.horizon:
+        raise InvalidInputError(
+            f"Only {standing.requests} of the {terms.horizon} requests of the hindsight have come:"
+            " compare with it when the horizon is over."
+        )
+    if set(hindsight.exposures) != set(labels):
+        raise InvalidInputError("The hindsight has other groups than the report: compute it for the same catalog.")
+    for label, floor in zip(labels, terms.floors.tolist(), strict=True):
+        if hindsight.exposures[label] < floor:
+            raise InvalidInputError(
+                f"The hindsight gives group {label!r} {hindsight.exposures[label]} exposures, less than its"
+                f" floor of {floor}: compute it for the same floors."
+            )
+    most = hindsight.unconstrained_relevance
+    if standing.relevance - most > _TOLERANCE * abs(most):
+        raise InvalidInputError(
+            f"The relevance {standing.relevance:.6g} is more than the {most:.6g} that the hindsight has"
+            " without floors: compute it for the same requests, with an exact index."
+        )
+
+
+def _above(noise: float, value: float) -> float:
+    """Return what is more than rounding, else 0."""
+    return value if value > noise else 0.0

@@ -1,0 +1,237 @@
+"""Pictures of reports. Colours are those of Okabe and Ito, which colour-blind readers tell apart."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from fairsync.errors import InvalidInputError
+from fairsync.report.table import count, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from os import PathLike
+
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from fairsync.catalog import Label
+    from fairsync.report.report import Report
+
+COLOURS = {"kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00"}
+SUBSIDY, PRICE, GREY = "#009E73", "#CC79A7", "#8A8A8A"
+_NAMED = 45  # more labels than this cannot be read next to each other
+_WIDE = 50  # from this ratio of largest to smallest on, small bars would vanish without a log scale
+_SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def plot_report(report: Report) -> Figure:
+    """Return exposures and floors above, prices below; the most exposed group comes first."""
+    labels = sorted(report.floors, key=lambda label: -report.exposures[label])
+    x = np.arange(len(labels))
+    exposures = np.array([report.exposures[label] for label in labels])
+    floors = np.array([report.floors[label] for label in labels])
+    prices = np.array([report.prices[label] for label in labels])
+
+    masked = np.isposinf(prices)
+    shown = np.where(masked, 0.0, prices)
+    priced = bool(prices.any())
+
+    figure = Figure(figsize=(_width(len(labels)), 6.2 if priced else 4.8), layout="constrained", dpi=150)
+    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2.4 if priced else 9, 1])
+    colours = [COLOURS[report.status[label]] for label in labels]
+    top.bar(x, exposures, width=_bar_width(len(labels)), color=colours)
+    nothing = exposures == 0  # a bar of no height cannot be seen
+    top.scatter(x[nothing], exposures[nothing], s=9, color=[c for c, no in zip(colours, nothing, strict=True) if no])
+    mark_floors(top, x, floors)
+    top.set_ylabel("exposures")
+    scale_counts(top, np.concatenate([exposures, floors]))
+    present = [status for status in COLOURS if status in report.status.values()]
+    handles: list[Artist] = [Patch(color=COLOURS[status], label=status) for status in present]
+    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=5, loc="upper right")
+    _title(top, f"Exposures and floors under the policy '{report.policy}'", " · ".join(summary(report)))
+
+    price_colours = [SUBSIDY if price < 0 else PRICE for price in shown]
+    bottom.bar(x, shown, width=_bar_width(len(labels)), color=price_colours)
+    bottom.axhline(0, color="black", linewidth=0.8)
+    bottom.set_ylabel("price now")
+    if not priced:
+        bottom.set_ylim(-1, 1)
+        bottom.set_yticks([0])
+        bottom.set_ylabel("price")
+        bottom.text(0.5, 0.62, "no group has a price now", transform=bottom.transAxes, ha="center", color=GREY)
+    if masked.any():
+        bottom.plot(x[masked], shown[masked], "x", color="black", label="masked")
+    drawn = [Patch(color=SUBSIDY, label="subsidy")] if (shown < 0).any() else []
+    drawn += [Patch(color=PRICE, label="charge")] if (shown > 0).any() else []
+    extra = [Line2D([], [], marker="x", linestyle="", color="black", label="masked")] if masked.any() else []
+    if drawn or extra:
+        bottom.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left")
+    name_groups(bottom, labels)
+    for axes in (top, bottom):
+        tidy(axes)
+    return figure
+
+
+def plot_change(before: Report, after: Report) -> Figure:
+    """Return what each group got under one policy and under another, the least exposed before first."""
+    labels = sorted(before.floors, key=lambda label: (before.exposures[label], after.exposures[label]))
+    x = np.arange(len(labels))
+    was = np.array([before.exposures[label] for label in labels])
+    now = np.array([after.exposures[label] for label in labels])
+    floors = np.array([after.floors[label] for label in labels])
+
+    figure = Figure(figsize=(_width(len(labels)), 5.0), layout="constrained", dpi=150)
+    axes = figure.subplots()
+    size = 42.0 if len(labels) <= _NAMED else 15.0
+    for raised, colour in ((now >= was, COLOURS["kept"]), (now < was, GREY)):
+        axes.vlines(x[raised], was[raised], now[raised], color=colour, linewidth=1.2, alpha=0.5)
+    axes.scatter(
+        x, was, s=2 * size, facecolors="none", edgecolors=COLOURS["missed"], linewidths=1.3, zorder=4,
+        label=f"policy '{before.policy}'",
+    )  # fmt: skip
+    axes.scatter(x, now, s=size, color=COLOURS["kept"], marker="D", label=f"policy '{after.policy}'", zorder=3)
+    mark_floors(axes, x, floors)
+    scale_counts(axes, np.concatenate([was, now, floors]))
+    axes.set_ylabel("exposures")
+    handles, _ = axes.get_legend_handles_labels()
+    axes.legend(handles=[*handles, floor_handle()], frameon=False, loc="upper left")
+    kept = [sum(report.satisfied.values()) for report in (before, after)]
+    sub = f"floors reached: {kept[0]:,} of {count(len(labels), 'group')} before, {kept[1]:,} after"
+    _title(axes, "What every group gets, before and after", sub)
+    name_groups(axes, labels)
+    tidy(axes)
+    return figure
+
+
+def plot_pace(
+    requests: NDArray[np.int64],
+    courses: dict[str, NDArray[np.int64]],
+    names: Sequence[Label],
+    floors: Sequence[int],
+) -> Figure:
+    """Return how exposures grow with requests, one small panel for each group.
+
+    Parameters
+    ----------
+    requests
+        (n,) how many had come each time, the horizon last.
+    courses
+        By policy: (n, groups) exposures at these times.
+    names, floors
+        Of the groups.
+    """
+    columns = min(len(names), 3)
+    rows = math.ceil(len(names) / columns)
+    figure = Figure(figsize=(3.6 * columns + 0.4, 2.7 * rows + 0.7), layout="constrained", dpi=150)
+    grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
+    styles = [(GREY, "-"), (COLOURS["behind"], "-"), (COLOURS["on track"], "-"), (COLOURS["kept"], "-")]
+    for i, axes in enumerate(grid.flat):
+        if i >= len(names):
+            axes.set_visible(False)
+            continue
+        axes.plot([0, requests[-1]], [0, floors[i]], color="black", linestyle=":", linewidth=1, label="even pace")
+        axes.axhline(floors[i], color="black", linewidth=1, label="floor")
+        for (policy, course), (colour, line) in zip(courses.items(), styles, strict=False):
+            axes.plot(requests, course[:, i], color=colour, linestyle=line, linewidth=1.8, label=policy)
+        axes.set_title(f"group {names[i]}", loc="left", fontsize=10)
+        axes.set_ylim(bottom=-0.02 * max(axes.get_ylim()[1], 1.0))
+        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+        axes.xaxis.set_major_formatter(_thousands())
+        axes.yaxis.set_major_formatter(_thousands())
+        tidy(axes)
+    for axes in grid[:, 0]:
+        axes.set_ylabel("exposures")
+    for axes in grid[-1]:
+        axes.set_xlabel("requests")
+    handles, texts = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, texts, loc="outside upper center", ncols=len(texts), frameon=False, fontsize=9)
+    return figure
+
+
+def save(figure: Figure, path: str | PathLike[str]) -> Path:
+    """Write a figure as PNG, SVG or PDF, by the suffix."""
+    path = Path(path)
+    if path.suffix.lower() not in _SUFFIXES:
+        raise InvalidInputError(f"A plot is saved as {', '.join(_SUFFIXES)}; {path.name!r} has none of these suffixes.")
+    figure.savefig(path)
+    return path
+
+
+def mark_floors(axes: Axes, x: NDArray[np.int_], floors: NDArray[np.int64]) -> None:
+    """Draw a floor as a short line across its group's place."""
+    has = floors > 0
+    axes.hlines(floors[has], x[has] - 0.5, x[has] + 0.5, color="black", linewidth=1.4, zorder=2)
+
+
+def floor_handle() -> Line2D:
+    """Return the floor's entry in a legend."""
+    return Line2D([], [], color="black", linewidth=1.4, label="floor")
+
+
+def scale_counts(axes: Axes, counts: NDArray[np.int64]) -> None:
+    """Scale the y axis for counts: logarithmic (with a place for 0) where they differ widely."""
+    largest = int(counts.max(initial=1))
+    positive = counts[counts > 0]
+    if len(positive) and largest >= _WIDE * int(positive.min()):
+        axes.set_yscale("symlog", linthresh=1.0, linscale=0.4)
+        axes.set_ylim(0 if counts.min() > 0 else -0.25, largest * 4)
+        axes.set_yticks([0, *(10**power for power in range(math.ceil(math.log10(largest)) + 1))])
+    else:
+        axes.set_ylim(0, max(largest, 1) * 1.2)
+        axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_formatter(_thousands())
+
+
+def name_groups(axes: Axes, labels: Sequence[Label]) -> None:
+    """Name the groups on the x axis if there is room, else say how many there are."""
+    axes.set_xlim(-0.8, len(labels) - 0.2)
+    if len(labels) > _NAMED:
+        axes.set_xticks([])
+        axes.set_xlabel(count(len(labels), "group"))
+        return
+    names = [text if len(text) <= 18 else text[:17] + "…" for text in map(str, labels)]
+    upright = max(map(len, names)) * len(names) > 90
+    axes.set_xticks(range(len(names)), names, rotation=90 if upright else 0, fontsize=8 if upright else 10)
+    axes.set_xlabel("group")
+
+
+def tidy(axes: Axes) -> None:
+    """Leave out what carries no information."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="#E5E5E5", linewidth=0.6)
+    axes.set_axisbelow(True)
+
+
+def _width(groups: int) -> float:
+    return min(11.0, 8.5 + 0.05 * groups)
+
+
+def _bar_width(bars: int) -> float:
+    return 0.5 if bars <= 5 else 0.8 if bars <= 100 else 1.0
+
+
+def _thousands() -> FuncFormatter:
+    return FuncFormatter(lambda value, _: f"{value:,.0f}")
+
+
+def _title(axes: Axes, title: str, subtitle: str) -> None:
+    axes.set_title(subtitle, loc="left", fontsize=9, color="#555555")
+    axes.annotate(
+        title,
+        (0, 1),
+        (0, 22),
+        xycoords="axes fraction",
+        textcoords="offset points",
+        fontsize=13,
+        weight="bold",
+    )

@@ -1,0 +1,180 @@
+"""A report as a table for the terminal, the group most in need first."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import RenderableType
+
+    from fairsync.catalog import Label
+    from fairsync.report.report import Report, Status
+
+_ALL = 40  # up to so many groups, every one gets its row
+_FEW, _SOME = 10, 24  # with more groups, at least and at most so many rows
+_BAR = 12  # characters
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_ORDER: tuple[Status, ...] = ("missed", "behind", "on track", "kept")
+_STYLES = {"missed": "bold red", "behind": "yellow", "on track": "cyan", "kept": "green"}
+
+
+def render(report: Report) -> RenderableType:
+    """Return table, summary and reading of a report."""
+    ordered = by_need(report)
+    shown = ordered if len(ordered) <= _ALL else ordered[: _rows(report)]
+    title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("group", overflow="ellipsis", no_wrap=True, max_width=32)
+    table.add_column("floor", justify="right")
+    table.add_column("exposures", justify="right")
+    table.add_column("share of floor")
+    table.add_column("price", justify="right")
+    table.add_column("status")
+    for label in shown:
+        floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
+        table.add_row(
+            Text(str(label)),
+            f"{floor:,}",
+            f"{exposures:,}",
+            Text(share_bar(exposures, floor), style=_STYLES[status] if floor else "dim"),
+            price_text(report.prices[label]),
+            Text(status, style=_STYLES[status]),
+        )
+    parts: list[RenderableType] = [table]
+    if len(shown) < len(ordered):
+        parts.append(Text(_left_out(report, ordered[len(shown) :]) + "\n", style="dim"))
+    parts.append(Text(" · ".join(summary(report)), style="bold"))
+    parts.append(Text(reading(report)))
+    return Group(*parts)
+
+
+def by_need(report: Report) -> list[Label]:
+    """Return the labels, worst status first; then the subsidised; then by the share of the floor reached."""
+
+    def need(label: Label) -> tuple[int, bool, float]:
+        floor = report.floors[label]
+        share = report.exposures[label] / floor if floor else math.inf
+        return _ORDER.index(report.status[label]), report.prices[label] >= 0, share
+
+    return sorted(report.floors, key=need)
+
+
+def _rows(report: Report) -> int:
+    """Return how many groups there is something to say about, within reason."""
+    telling = sum(status != "kept" or report.prices[label] < 0 for label, status in report.status.items())
+    return min(max(telling, _FEW), _SOME)
+
+
+def summary(report: Report) -> list[str]:
+    """Return the key figures, each as a few words."""
+    kept, groups = sum(report.satisfied.values()), len(report.floors)
+    figures = [
+        f"ESP {report.esp:.1%} ({kept:,} of {count(groups, 'group')})",
+        f"{report.requests:,} of {count(report.horizon, 'request')}",
+        _cost(report),
+    ]
+    if report.cost_ratio is not None:
+        figures.append(
+            f"{report.cost_ratio:.2f} × hindsight" if report.cost_ratio < math.inf else "hindsight gives up nothing"
+        )
+    return [*figures, f"guard forced {report.forced:,} of {count(report.requests * report.k, 'slot')}"]
+
+
+def reading(report: Report) -> str:
+    """Say in plain words where the promise stands."""
+    short = [missing for missing in report.missing.values() if missing]
+    lacking = f"{count(sum(short), 'exposure')} in {count(len(short), 'group')}"
+    left = report.horizon - report.requests
+    if report.is_over:
+        words = (
+            f"The horizon is over, and {lacking} were missed."
+            if short
+            else "The horizon is over; every floor was kept."
+        )
+    elif short:
+        words = (
+            f"Still missing: {lacking}, with {count(left, 'request')} to come. The promise is for the whole"
+            " horizon: if fewer requests come, what is missing then is missed."
+        )
+    else:
+        words = f"Every floor is reached, {count(left, 'request')} before the end of the horizon."
+    if report.completed:
+        before = count(report.completed, "horizon")
+        words += f" Of {before} before this one, {report.kept_horizons:,} kept every floor."
+    return words
+
+
+def share_bar(exposures: int, floor: int) -> str:
+    """Return a small bar of exposures / floor, full at 1, and the share in figures.
+
+    Examples
+    --------
+    >>> share_bar(45, 100)
+    '█████▍        45%'
+    >>> share_bar(420, 100)
+    '████████████ 420%'
+    """
+    if floor == 0:
+        return " " * _BAR + "   no floor"
+    full, eighths = divmod(min(exposures, floor) * _BAR * 8 // floor, 8)
+    drawn = ("█" * full + (_EIGHTHS[eighths] if eighths else "")).ljust(_BAR)
+    # Rounded down: a miss must not read as 100 %.
+    figures = f"{exposures * 100 // floor}%" if exposures < 10 * floor else f"{exposures // floor:,}×"
+    return f"{drawn} {figures:>4}"
+
+
+def price_text(price: float) -> str:
+    """Return a price in few characters."""
+    if price in (0, math.inf):
+        return "masked" if price else "0"
+    return (f"{price:.4f}" if abs(price) >= 0.0001 else f"{price:.0e}").replace("-", "−")
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> count(1, "group"), count(1200, "group")
+    ('1 group', '1,200 groups')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    """Return a share with two significant digits, also where it is small.
+
+    Examples
+    --------
+    >>> percent(0.5), percent(0.00123), percent(0.0)
+    ('50%', '0.12%', '0%')
+    """
+    if share == 0:
+        return "0%"
+    decimals = max(0, 1 - math.floor(math.log10(abs(share * 100))))
+    return f"{share * 100:.{decimals}f}%"
+
+
+def _cost(report: Report) -> str:
+    if report.cost is None:
+        return "cost not measured"
+    base = abs(report.relevance + report.cost)
+    share = percent(report.cost / base) if base else f"{report.cost:.4g}"
+    bound = "" if report.cost_ratio is not None or report.cost == 0 else "at most "
+    return f"cost {bound}{share} of relevance"
+
+
+def _left_out(report: Report, labels: Sequence[Label]) -> str:
+    tally = Counter(report.status[label] for label in labels)
+    return f"{count(len(labels), 'more group')} not shown: " + ", ".join(
+        f"{tally[status]:,} {status}" for status in _ORDER if tally[status]
+    )

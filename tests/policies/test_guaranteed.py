@@ -1,0 +1,105 @@
+"""The default policy: its subsidies solve the dual of what it has seen."""
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from fairsync.policies import Guaranteed, Sample, Terms
+from fairsync.policies.base import Feedback
+from fairsync.policies.cut import concatenate, solve_subsidies
+
+
+def make_sample(seed: int, requests: int, items: int = 60, n_groups: int = 5, *, bias: float = 0.5) -> Sample:
+    """Complete lists: group g is less liked the higher g is."""
+    rng = np.random.default_rng(seed)
+    groups = np.sort(rng.integers(n_groups, size=(requests, items)), axis=1)
+    relevance = rng.normal(size=(requests, items)) - bias * groups
+    return Sample(groups.astype(np.intp), relevance.astype(np.float32))
+
+
+def exposures(sample: Sample, subsidies: np.typing.NDArray[np.float64], k: int) -> np.typing.NDArray[np.float64]:
+    """Average exposures of each group per request, straight from the definition."""
+    score = sample.relevance + subsidies[sample.groups]
+    top = np.argsort(-score, axis=1)[:, :k]
+    counts = np.bincount(np.take_along_axis(sample.groups, top, axis=1).ravel(), minlength=len(subsidies))
+    return counts / len(sample)
+
+
+def test_subsidies_bring_the_wanted_exposures() -> None:
+    sample, k = make_sample(0, 2000), 6
+    plain = exposures(sample, np.zeros(5), k)
+    target = np.array([0.0, 0.0, 0.0, 2 * plain[3], 3 * plain[4]])
+    solution = solve_subsidies(sample, target, np.zeros(5), k, newest=2000, iterations=25)
+    assert (solution.subsidies[:3] == 0).all()
+    assert exposures(sample, solution.subsidies, k)[3:] == pytest.approx(target[3:], rel=0.05)
+
+
+def test_they_are_those_of_the_linear_program() -> None:
+    """Strong duality: the multipliers of the floors in the transport LP over the same sample."""
+    sample, k, n_groups = make_sample(1, 120, items=20, n_groups=3), 3, 3
+    n, width = sample.groups.shape
+    plain = exposures(sample, np.zeros(3), k)
+    target = np.array([0.0, 0.0, plain[2] + 0.3])
+    solution = solve_subsidies(sample, target, np.zeros(3), k, newest=n, iterations=40)
+    rows = np.kron(np.eye(n), np.ones(width))
+    floors = np.stack([-(sample.groups.ravel() == g).astype(float) for g in range(n_groups)])
+    cost = -sample.relevance.ravel().astype(float)
+    lp = linprog(cost, A_ub=floors, b_ub=-target * n, A_eq=rows, b_eq=np.full(n, k), bounds=(0, 1))
+    # The doubt of a small sample pulls the subsidy a little towards zero, never past the optimum.
+    assert 0.6 * -lp.ineqlin.marginals[2] < solution.subsidies[2] <= 1.1 * -lp.ineqlin.marginals[2]
+
+
+def test_units_do_not_matter() -> None:
+    sample, k, target = make_sample(2, 500), 6, np.array([0, 0, 0, 0.5, 0.5])
+    one = solve_subsidies(sample, target, np.zeros(5), k, newest=500, iterations=10)
+    for scale in (2.0**-10, 2.0**10):
+        scaled = Sample(sample.groups, sample.relevance * np.float32(scale))
+        other = solve_subsidies(scaled, target, np.zeros(5), k, newest=500, iterations=10)
+        assert other.subsidies == pytest.approx(one.subsidies * scale, rel=1e-9)
+        assert other.variances == pytest.approx(one.variances)
+
+
+def test_variances_are_those_of_the_lists() -> None:
+    sample, k = make_sample(3, 300), 6
+    solution = solve_subsidies(sample, np.zeros(5), np.zeros(5), k, newest=300, iterations=1)
+    top = np.argsort(-sample.relevance, axis=1)[:, :k]
+    groups = np.take_along_axis(sample.groups, top, axis=1)
+    per_request = np.stack([(groups == g).sum(axis=1) for g in range(5)], axis=1)
+    assert solution.variances == pytest.approx(per_request.var(axis=0))
+
+
+def test_one_request_is_not_trusted_far() -> None:
+    """A group that a single request does not show is no reason for a subsidy as high as its lists reach."""
+    sample, k, target = make_sample(4, 1), 6, np.array([0, 0, 0, 0, 0.5])
+    reach = float(np.ptp(sample.relevance))
+    solution = solve_subsidies(sample, target, np.zeros(5), k, newest=1, iterations=25)
+    assert solution.subsidies[4] < 0.1 * reach
+
+
+def test_the_sample_keeps_the_latest_requests() -> None:
+    both = concatenate(make_sample(0, 5), make_sample(1, 5), keep=7)
+    assert len(both) == 7
+    assert (both.relevance[2:] == make_sample(1, 5).relevance).all()
+
+
+def test_what_is_reached_is_no_longer_subsidised() -> None:
+    terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
+    policy = Guaranteed()
+    counts = np.array([60, 30, 20, 10, 0])
+    state = policy.step(policy.start(terms), terms, Feedback(20, counts, counts, 80, make_sample(5, 20)))
+    assert policy.prices(state)[4] < 0
+    counts = np.array([40, 20, 10, 0, 50])
+    state = policy.step(state, terms, Feedback(20, counts, np.array([100, 50, 30, 10, 50]), 60, make_sample(6, 20)))
+    assert policy.prices(state)[4] == 0
+
+
+def test_the_last_batch_gets_a_stock() -> None:
+    """Nothing can be mended after the last batch, so it aims higher than what is missing."""
+    terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
+    policy = Guaranteed()
+    counts = np.array([60, 30, 20, 8, 2])
+    first = policy.step(policy.start(terms), terms, Feedback(20, counts, counts, 80, make_sample(5, 20)))
+    halfway = policy.step(first, terms, Feedback(20, counts, np.array([0, 0, 0, 0, 40]), 21, None))
+    last = policy.step(first, terms, Feedback(20, counts, np.array([0, 0, 0, 0, 40]), 20, None))
+    assert halfway.target[4] == pytest.approx(10 / 21)
+    assert last.target[4] > 10 / 20
