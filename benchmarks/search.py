@@ -3,8 +3,8 @@
     python benchmarks/search.py                  # 300,000 and 1,700,000 items, 1 and 2 threads
     python benchmarks/search.py --quick          # small, to see that it runs
 
-All contenders take turns within every round, so that whatever else runs on the machine hits them alike. Times
-and ratios are medians over rounds, a ratio being taken within its round. Only ratios of one run mean anything.
+All contenders take turns within every round, so that whatever else runs on the machine hits them alike.
+Times and ratios are medians over rounds, a ratio being taken within its round. Only ratios mean anything.
 """
 
 import argparse
@@ -144,9 +144,7 @@ class Contest:
 
 
 def show(figure: Figure) -> None:
-    extra = (
-        "" if figure.times_without_prices is None else f"{figure.times_without_prices:6.2f} x without prices"
-    )
+    extra = "" if figure.times_without_prices is None else f"{figure.times_without_prices:6.2f} x without prices"
     print(
         f"{figure.items:>9,} items {figure.threads} thread(s) batch {figure.batch:>3}  {figure.contender:<22}"
         f"{figure.ms_per_request:9.3f} ms/request {figure.times_faster_than_faiss:6.2f} x faiss {extra}",
@@ -155,9 +153,7 @@ def show(figure: Figure) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one small catalog")
     parser.add_argument("--sizes", nargs="+", choices=["300k", "1.7m"], help="only these catalogs")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])

@@ -20,7 +20,6 @@ class PlainLoop:
 
     def retrieve(self, users: npt.NDArray[np.float64]) -> list[list[int]]:
         catalog, terms, policy = self.catalog, self.terms, make_policy(self.policy_name)
-        width = min(len(catalog), terms.k + policy.lookahead(terms.k))
         group = catalog.group_of.tolist()
         state = policy.start(terms)
         exposures = [0] * len(terms.floors)
@@ -30,9 +29,10 @@ class PlainLoop:
             if served == terms.horizon or len(batch) == terms.batch_size:
                 if served == terms.horizon:
                     exposures, served = [0] * len(terms.floors), 0
-                state = policy.step(state, terms, self.feedback(batch, exposures, served, width))
+                state = policy.step(state, terms, self.feedback(batch, exposures, served))
                 batch = []
             prices = policy.prices(state)
+            width = min(len(catalog), terms.k + policy.lookahead(state, terms.k))
             user = user[None] if user.ndim == 2 else user[None, None]
             [rows], [relevance] = plain.search(catalog, user, prices, len(catalog))
             missing = [max(0, floor - seen) for floor, seen in zip(terms.floors.tolist(), exposures, strict=True)]
@@ -90,11 +90,7 @@ class PlainLoop:
         return (taken + [row for row in chosen if row not in taken])[: self.terms.k]
 
     def feedback(
-        self,
-        batch: list[tuple[list[int], list[float], list[int]]],
-        exposures: list[int],
-        served: int,
-        width: int,
+        self, batch: list[tuple[list[int], list[float], list[int]]], exposures: list[int], served: int
     ) -> Feedback:
         shown = [int(self.catalog.group_of[row]) for _, _, chosen in batch for row in chosen]
         sample = Sample(
@@ -106,5 +102,5 @@ class PlainLoop:
             np.bincount(shown, minlength=len(exposures)),
             np.array(exposures),
             self.terms.horizon - served,
-            sample if width > self.terms.k else None,
+            sample if sample.groups.shape[1] > self.terms.k else None,
         )

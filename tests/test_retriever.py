@@ -218,7 +218,7 @@ def test_bad_settings_are_refused(world: World, arguments: dict[str, Any], messa
 
 def test_unknown_groups_are_named(world: World) -> None:
     with pytest.raises(UnknownGroupError) as caught:
-        FairRetriever(world.catalog, floors={0: 1, 9: 1, "0": 1})
+        FairRetriever(world.catalog, floors={0: 1, 9: 1, "0": 1})  # type: ignore[arg-type]
     assert caught.value.labels == (9, "0")
 
 
@@ -237,7 +237,7 @@ def test_floors_that_cannot_be_met_are_refused(world: World) -> None:
 
 def test_numpy_labels_are_as_good_as_pythons() -> None:
     catalog = Catalog(np.eye(3), np.array(["x", "y", "x"]))
-    retriever = FairRetriever(catalog, 1, {np.str_("y"): 1}, 2)
+    retriever = FairRetriever(catalog, 1, {np.str_("y"): 1}, 2)  # type: ignore[arg-type]
     assert retriever.report().floors == {"x": 0, "y": 1}
 
 

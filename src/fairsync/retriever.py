@@ -116,7 +116,6 @@ class FairRetriever:
         self.policy = make_policy(policy)
         self.index = make_index(index, catalog)
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
-        self._width = min(len(catalog), k + self.policy.lookahead(k))
         self._lock = threading.Lock()
         state = self.policy.start(self.terms)
         self._none = np.zeros(catalog.n_groups, dtype=np.int64)
@@ -184,7 +183,7 @@ class FairRetriever:
             if remaining == 0:  # the horizon is over: these are prices for the next one
                 remaining, exposures = self.terms.horizon, self._none
             for _ in range(_CALIBRATION_ROUNDS):
-                sample = self._sample(self.index.search(vectors, loop.prices, self._width))
+                sample = self._sample(self.index.search(vectors, loop.prices, self._width(loop)))
                 state = learn(loop.policy_state, self.terms, Feedback(0, self._none, exposures, remaining, sample))
                 loop = replace(loop, policy_state=state, prices=self.policy.prices(state))
             self._loop = loop
@@ -225,7 +224,8 @@ class FairRetriever:
     def _serve(self, loop: _Loop, users: npt.NDArray[np.floating[Any]]) -> tuple[_Loop, Entry, Hits]:
         """Find the candidates of requests that share one price vector."""
         k, n_groups, prices = self.terms.k, self.catalog.n_groups, loop.prices
-        hits = self.index.search(users, prices, self._width)
+        width = self._width(loop)
+        hits = self.index.search(users, prices, width)
         if hits.rows[:, k - 1].min() < 0:
             raise FairSyncError(
                 f"The policy {self.policy.name!r} masked so many groups that fewer than k = {k} items were left."
@@ -250,9 +250,13 @@ class FairRetriever:
             loop.standing.after(entry),
             loop.counts + counts,
             loop.requests + len(users),
-            (*loop.samples, self._sample(hits)) if self._width > k else (),
+            (*loop.samples, self._sample(hits)) if width > k else (),
         )
         return after, entry, found
+
+    def _width(self, loop: _Loop) -> int:
+        """Return how long the lists must be: the candidates, and what the policy wants to see beyond them."""
+        return min(len(self.catalog), self.terms.k + self.policy.lookahead(loop.policy_state, self.terms.k))
 
     def _sample(self, hits: Hits) -> Sample:
         """Return what a policy may see of lists."""

@@ -24,9 +24,9 @@ def feedback_for(policy: Policy, seed: int) -> tuple[Terms, Feedback]:
     rng = np.random.default_rng(seed)
     terms = Terms(np.array([5, 40, 90]), np.array([4, 4, 4]), k=4, horizon=100, batch_size=8)
     counts = rng.multinomial(32, [0.7, 0.2, 0.1])
-    width = 4 + policy.lookahead(4)
+    width = 4 + policy.lookahead(policy.start(terms), 4)
     sample = Sample(rng.integers(3, size=(8, width)), rng.normal(size=(8, width)).astype(np.float32))
-    return terms, Feedback(8, counts, counts, 92, sample if policy.lookahead(4) else None)
+    return terms, Feedback(8, counts, counts, 92, sample if width > 4 else None)
 
 
 def test_a_step_is_a_pure_function(policy: Policy) -> None:

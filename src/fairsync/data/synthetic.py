@@ -152,8 +152,8 @@ def group_sizes(
     first = n_items - int(sizes.sum())
     if first < int(sizes.max(initial=1)):
         raise InvalidInputError(
-            f"{n_items} items are too few for {n_groups} groups of this shape: raise n_items, lower"
-            f" smallest_share ({smallest_share}) or raise largest_share ({largest_share})."
+            f"With {n_items} items the largest group would have {max(first, 0)}, the next {sizes.max(initial=1)}: raise"
+            f" largest_share ({largest_share}) or n_items, or lower smallest_share ({smallest_share})."
         )
     return np.concatenate([[first], sizes])
 

@@ -99,12 +99,12 @@ class Policy(Protocol):
     name: str
     keeps_floors: bool
 
-    def lookahead(self, k: int) -> int:
-        """Return how many entries beyond the k candidates the policy wants to see of each request."""
-        ...
-
     def start(self, terms: Terms) -> Any:
         """Return the state before the first request."""
+        ...
+
+    def lookahead(self, state: Any, k: int) -> int:
+        """Return how many entries beyond the k candidates the policy wants to see of the next requests."""
         ...
 
     def prices(self, state: Any) -> Floats:

@@ -24,8 +24,6 @@ class Solution:
         (G,) >= 0.
     slopes : numpy.ndarray
         (G,) exposures per request that one more unit of subsidy brings.
-    variances : numpy.ndarray
-        (G,) variance of the exposures in one request.
     ceiling : numpy.ndarray
         (G,) the highest subsidies that the sample's lists are deep enough to speak about.
     longest_step : float
@@ -34,13 +32,12 @@ class Solution:
 
     subsidies: Floats
     slopes: Floats
-    variances: Floats
     ceiling: Floats
     longest_step: float
 
 
 def concatenate(*samples: Sample | None, keep: int) -> Sample:
-    """Return the last ``keep`` requests of several samples, oldest first."""
+    """Return the last ``keep`` requests of several samples of one width, oldest first."""
     parts = [sample for sample in samples if sample is not None]
     return Sample(
         np.concatenate([part.groups for part in parts])[-keep:],
@@ -109,15 +106,17 @@ def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, ne
         longest = _LONGEST_STEP * band
         step = np.clip(-gradient / (density + doubt), -longest, longest)
         subsidies = np.clip(subsidies + shorten * step, 0.0, ceiling)
-    return Solution(best, slopes, _variances(sample, score >= 0, n_groups), ceiling, _LONGEST_STEP * widest)
+    return Solution(best, slopes, ceiling, _LONGEST_STEP * widest)
 
 
-def _variances(sample: Sample, chosen: np.typing.NDArray[np.bool_], n_groups: int) -> Floats:
-    """Return the variance over requests of each group's exposures."""
-    n = len(sample)
-    cells = np.nonzero(chosen)[0] * n_groups + sample.groups[chosen]
-    cell, count = np.unique(cells, return_counts=True)
-    group = cell % n_groups
-    mean = np.bincount(group, weights=count, minlength=n_groups) / n
-    square = np.bincount(group, weights=count.astype(np.float64) ** 2, minlength=n_groups) / n
-    return square - mean**2
+def exposure_variances(sample: Sample, subsidies: Floats, k: int) -> Floats:
+    """Return (G,) the variance over the sample's requests of each group's exposures in one request."""
+    n, width = sample.groups.shape
+    n_groups = len(subsidies)
+    score = sample.relevance + subsidies.astype(np.float32).take(sample.groups)
+    chosen = score >= np.partition(score, width - k, axis=1)[:, width - k, None]
+    cell, count = np.unique(np.nonzero(chosen)[0] * n_groups + sample.groups[chosen], return_counts=True)
+    mean = np.bincount(cell % n_groups, weights=count, minlength=n_groups) / n
+    square = np.bincount(cell % n_groups, weights=count.astype(np.float64) ** 2, minlength=n_groups) / n
+    variances: Floats = np.maximum(square - mean**2, 0.0)
+    return variances

@@ -62,7 +62,7 @@ class FairSync:
             raise InvalidInputError(f"learning_rate must be a positive number, got {learning_rate!r}.")
         self.learning_rate = float(learning_rate)
 
-    def lookahead(self, k: int) -> int:
+    def lookahead(self, state: FairSyncState, k: int) -> int:
         """Return 0: counts are all that the gradient needs."""
         return 0
 

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairsync.policies.base import Feedback, Floats, Sample, Terms
-from fairsync.policies.cut import Solution, concatenate, solve_subsidies
+from fairsync.policies.cut import Solution, concatenate, exposure_variances, solve_subsidies
 
 # None of these is a setting: they trade work for accuracy, and every set is served by the same ones.
 SAMPLE_SIZE = 2048  # requests remembered; the error of a rate falls with its root, the state grows with it
+SPARING = 4  # once the sample is full, one batch in so many renews it: the others teach little and cost the same ...
+SMALL_BATCH = 64  # ... unless batches are so large that there are few of them
 TURNOVER = 8  # solve anew when one part in so many of the sample is new: the work per request stays constant
-ITERATIONS = 4  # Newton steps per solve: it starts from the last solution, which is nearly right
+ITERATIONS = 2  # Newton steps per solve: it starts from the last solution, which is nearly right
 CALIBRATION_ITERATIONS = 25  # ... and so many where nothing is known yet
 
 
@@ -32,6 +34,10 @@ class GuaranteedState:
         Those that came since.
     seen : int
         Requests that have taught the present subsidies anything.
+    sparing : int
+        Once the sample is full, one batch in so many renews it.
+    skipped : int
+        Batches since the last one that did.
     """
 
     subsidies: Floats
@@ -40,6 +46,13 @@ class GuaranteedState:
     sample: Sample | None = None
     fresh: tuple[Sample, ...] = ()
     seen: int = 0
+    sparing: int = 1
+    skipped: int = 0
+
+    @property
+    def samples_next(self) -> bool:
+        """Whether the next batch is to be looked at closely."""
+        return self.seen < SAMPLE_SIZE or self.skipped >= self.sparing - 1
 
 
 class Guaranteed:
@@ -53,7 +66,8 @@ class Guaranteed:
     :math:`\lambda` are those for which the sample would have given each group :math:`D_g / R` exposures per request:
     whatever was missed or overshot so far moves the target, and the subsidies with it.
 
-    - A solve is a few Newton steps (:mod:`fairsync.policies.cut`). It is repeated when an eighth of the sample is new.
+    - A solve is a few Newton steps (:mod:`fairsync.policies.cut`), repeated when an eighth of the sample is new.
+      Once the sample is full, only one small batch in four renews it.
     - In between, the subsidies follow the target along the slopes of the last solve.
     - Once more requests have come than the sample holds, a solve moves the subsidies only part of the way:
       the average of many solves is worth more than the last one.
@@ -65,14 +79,17 @@ class Guaranteed:
     name = "guaranteed"
     keeps_floors = True
 
-    def lookahead(self, k: int) -> int:
-        """Return 3 k: the deeper the view, the further one solve can move the prices."""
-        return 3 * k
-
     def start(self, terms: Terms) -> GuaranteedState:
         """Return zero subsidies."""
         zero = np.zeros(len(terms.floors))
-        return GuaranteedState(subsidies=zero, target=zero)
+        return GuaranteedState(zero, zero, sparing=SPARING if terms.batch_size <= SMALL_BATCH else 1)
+
+    def lookahead(self, state: GuaranteedState, k: int) -> int:
+        """Return 3 k where the sample takes the lists in: the deeper they are, the further a solve can see.
+
+        Otherwise k / 2 is enough to know the cost, and for the guard.
+        """
+        return 3 * k if state.samples_next else k // 2
 
     def prices(self, state: GuaranteedState) -> Floats:
         """Return minus the subsidies."""
@@ -82,11 +99,12 @@ class Guaranteed:
         """Follow the target, and solve anew if enough has been seen since the last time."""
         target = self._target(state, terms, feedback)
         state = replace(state, subsidies=_follow(state, target), target=target)
-        if feedback.sample is not None:
-            state = replace(state, fresh=(*state.fresh, feedback.sample))
+        if feedback.sample is None or not state.samples_next:
+            return replace(state, skipped=state.skipped + 1)
+        state = replace(state, fresh=(*state.fresh, feedback.sample), skipped=0)
         fresh = sum(map(len, state.fresh))
         known = 0 if state.sample is None else len(state.sample)
-        if fresh == 0 or fresh * TURNOVER < known:
+        if fresh * TURNOVER < known:
             return state
         sample = concatenate(state.sample, *state.fresh, keep=SAMPLE_SIZE)
         seen = min(state.seen + fresh, max(terms.horizon, SAMPLE_SIZE))  # older lessons than a horizon fade
@@ -101,7 +119,7 @@ class Guaranteed:
         # All that was ever seen is in the sample at first: believe it. Later each solve is one voice among many.
         weight = 1.0 if seen <= len(sample) else min(1.0, 2 * fresh / seen)
         subsidies = state.subsidies + weight * (solution.subsidies - state.subsidies)
-        return GuaranteedState(subsidies, target, solution, sample, seen=seen)
+        return GuaranteedState(subsidies, target, solution, sample, seen=seen, sparing=state.sparing)
 
     def calibrate(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Start from past requests: the sample is theirs alone. Called again as prices move, until they settle."""
@@ -113,19 +131,21 @@ class Guaranteed:
         solution = solve_subsidies(
             sample, target, state.subsidies, terms.k, newest=n, iterations=CALIBRATION_ITERATIONS
         )
-        return GuaranteedState(solution.subsidies, target, solution, sample, seen=n)
+        return GuaranteedState(solution.subsidies, target, solution, sample, seen=n, sparing=state.sparing)
 
     @staticmethod
     def _target(state: GuaranteedState, terms: Terms, feedback: Feedback) -> Floats:
         """Return the exposures per request that each group needs from now on."""
         missing = np.maximum(terms.floors - feedback.exposures, 0).astype(np.float64)
         left = max(feedback.remaining, 1)
-        if left <= terms.batch_size and state.solution is not None:
-            missing += np.where(missing > 0, np.sqrt(state.solution.variances * left), 0.0)
+        if left <= terms.batch_size and state.sample is not None:
+            missing += np.where(
+                missing > 0, np.sqrt(left * exposure_variances(state.sample, state.subsidies, terms.k)), 0.0
+            )
         target = np.minimum(missing / left, terms.caps)
         # The stock can ask for more than there is; a hair below, or the subsidies would have no finite answer.
-        total = float(target.sum())
-        return target if total <= 0.999 * terms.k else target * (0.999 * terms.k / total)
+        most = 0.999 * terms.k / max(float(target.sum()), 1e-12)
+        return np.asarray(target * min(1.0, most))
 
 
 def _follow(state: GuaranteedState, target: Floats) -> Floats:

@@ -19,7 +19,7 @@ class NoPolicy:
     name = "none"
     keeps_floors = False
 
-    def lookahead(self, k: int) -> int:
+    def lookahead(self, state: int, k: int) -> int:
         """Return 0: there is nothing to learn."""
         return 0
 

@@ -95,8 +95,9 @@ def reading(report: Report) -> str:
     lacking = f"{count(sum(short), 'exposure')} in {count(len(short), 'group')}"
     left = report.horizon - report.requests
     if report.is_over:
+        was = "was" if sum(short) == 1 else "were"
         words = (
-            f"The horizon is over, and {lacking} were missed."
+            f"The horizon is over, and {lacking} {was} missed."
             if short
             else "The horizon is over; every floor was kept."
         )
