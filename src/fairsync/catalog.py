@@ -66,6 +66,7 @@ class Catalog:
             _checked_names(groups, n, "groups", "label"), return_inverse=True, return_counts=True
         )
         self.labels: list[Label] = names.tolist()
+        self._names: npt.NDArray[Any] = np.asarray(self.labels)
         self.group_of: npt.NDArray[np.int32] = _frozen(codes.astype(np.int32))
         self.group_sizes: npt.NDArray[np.int64] = _frozen(sizes.astype(np.int64))
         self._code = {label: code for code, label in enumerate(self.labels)}
@@ -97,7 +98,7 @@ class Catalog:
 
     def labels_of(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the labels of these group codes."""
-        return np.asarray(self.labels)[np.asarray(codes, dtype=np.int64)]
+        return self._names[np.asarray(codes, dtype=np.int64)]
 
     def code_of(self, label: object) -> int:
         """Return the code of a group label, or raise `UnknownGroupError` with close labels."""

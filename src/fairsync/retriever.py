@@ -149,13 +149,11 @@ class FairRetriever:
                 start += size
             self.ledger.record(entries)
             self._loop = loop
-        order = np.lexsort((rows if self.catalog.rank is None else self.catalog.rank[rows], -relevance))
-        rows = np.take_along_axis(rows, order, axis=1)
-        return Found(
-            self.catalog.ids_of(rows),
-            self.catalog.labels_of(self.catalog.group_of[rows]),
-            np.take_along_axis(relevance, order, axis=1),
-        )
+        best_first = np.lexsort((rows if self.catalog.rank is None else self.catalog.rank[rows], -relevance))
+        in_order = (np.arange(n)[:, None], best_first)
+        rows = rows[in_order]
+        groups = self.catalog.labels_of(self.catalog.group_of[rows])
+        return Found(self.catalog.ids_of(rows), groups, relevance[in_order])
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
         """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.
@@ -209,15 +207,9 @@ class FairRetriever:
         if not over and loop.requests < self.terms.batch_size:
             return loop
         standing = Standing.nothing(self.catalog.n_groups) if over else loop.standing
-        sample = None
-        if loop.samples:
-            sample = Sample(
-                np.concatenate([part.groups for part in loop.samples]),
-                np.concatenate([part.relevance for part in loop.samples]),
-            )
-        feedback = Feedback(
-            loop.requests, loop.counts, standing.exposures, self.terms.horizon - standing.requests, sample
-        )
+        left = self.terms.horizon - standing.requests
+        sample = Sample.join(loop.samples) if loop.samples else None
+        feedback = Feedback(loop.requests, loop.counts, standing.exposures, left, sample)
         state = self.policy.step(loop.policy_state, self.terms, feedback)
         return _Loop(state, self.policy.prices(state), standing, self._none, opens_horizon=over)
 

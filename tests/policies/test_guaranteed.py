@@ -6,7 +6,7 @@ from scipy.optimize import linprog
 
 from fairsync.policies import Guaranteed, Sample, Terms
 from fairsync.policies.base import Feedback
-from fairsync.policies.cut import concatenate, exposure_variances, solve_subsidies
+from fairsync.policies.cut import exposure_variances, solve_subsidies
 
 
 def make_sample(seed: int, requests: int, items: int = 60, n_groups: int = 5, *, bias: float = 0.5) -> Sample:
@@ -75,7 +75,7 @@ def test_one_request_is_not_trusted_far() -> None:
 
 
 def test_the_sample_keeps_the_latest_requests() -> None:
-    both = concatenate(make_sample(0, 5), make_sample(1, 5), keep=7)
+    both = Sample.join([make_sample(0, 5), make_sample(1, 5)], keep=7)
     assert len(both) == 7
     assert (both.relevance[2:] == make_sample(1, 5).relevance).all()
 

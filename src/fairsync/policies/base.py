@@ -1,5 +1,6 @@
 """What every policy is: floors and counts in, one price per group out."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -55,6 +56,17 @@ class Sample:
 
     def __len__(self) -> int:
         return len(self.groups)
+
+    @classmethod
+    def join(cls, parts: "Sequence[Sample]", keep: int | None = None) -> "Sample":
+        """Return the last ``keep`` requests (all, by default) of samples of one width, oldest first."""
+        if len(parts) == 1 and keep is None:
+            return parts[0]
+        since = 0 if keep is None else -keep
+        return cls(
+            np.concatenate([part.groups for part in parts])[since:],
+            np.concatenate([part.relevance for part in parts])[since:],
+        )
 
 
 @dataclass(frozen=True)

@@ -36,15 +36,6 @@ class Solution:
     longest_step: float
 
 
-def concatenate(*samples: Sample | None, keep: int) -> Sample:
-    """Return the last ``keep`` requests of several samples of one width, oldest first."""
-    parts = [sample for sample in samples if sample is not None]
-    return Sample(
-        np.concatenate([part.groups for part in parts])[-keep:],
-        np.concatenate([part.relevance for part in parts])[-keep:],
-    )
-
-
 def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, newest: int, iterations: int) -> Solution:
     r"""Find subsidies under which the sample's requests give each group its target of exposures.
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairsync.policies.base import Feedback, Floats, Sample, Terms
-from fairsync.policies.cut import Solution, concatenate, exposure_variances, solve_subsidies
+from fairsync.policies.cut import Solution, exposure_variances, solve_subsidies
 
 # None of these is a setting: they trade work for accuracy, and every set is served by the same ones.
 SAMPLE_SIZE = 2048  # requests remembered; the error of a rate falls with its root, the state grows with it
@@ -30,8 +30,8 @@ class GuaranteedState:
         The last solve: slopes and limits by which the subsidies follow a moving target until the next one.
     sample : Sample or None
         The requests that the last solve saw.
-    fresh : tuple of Sample
-        Those that came since.
+    fresh, n_fresh : tuple of Sample, int
+        Those that came since, and how many they are.
     seen : int
         Requests that have taught the present subsidies anything.
     sparing : int
@@ -45,6 +45,7 @@ class GuaranteedState:
     solution: Solution | None = None
     sample: Sample | None = None
     fresh: tuple[Sample, ...] = ()
+    n_fresh: int = 0
     seen: int = 0
     sparing: int = 1
     skipped: int = 0
@@ -98,27 +99,27 @@ class Guaranteed:
     def step(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Follow the target, and solve anew if enough has been seen since the last time."""
         target = self._target(state, terms, feedback)
-        state = replace(state, subsidies=_follow(state, target), target=target)
+        subsidies = _follow(state, target)
         if feedback.sample is None or not state.samples_next:
-            return replace(state, skipped=state.skipped + 1)
-        state = replace(state, fresh=(*state.fresh, feedback.sample), skipped=0)
-        fresh = sum(map(len, state.fresh))
+            return replace(state, subsidies=subsidies, target=target, skipped=state.skipped + 1)
+        fresh = (*state.fresh, feedback.sample)
+        n_fresh = state.n_fresh + len(feedback.sample)
         known = 0 if state.sample is None else len(state.sample)
-        if fresh * TURNOVER < known:
-            return state
-        sample = concatenate(state.sample, *state.fresh, keep=SAMPLE_SIZE)
-        seen = min(state.seen + fresh, max(terms.horizon, SAMPLE_SIZE))  # older lessons than a horizon fade
+        if n_fresh * TURNOVER < known:
+            return replace(state, subsidies=subsidies, target=target, fresh=fresh, n_fresh=n_fresh, skipped=0)
+        sample = Sample.join(fresh if state.sample is None else (state.sample, *fresh), keep=SAMPLE_SIZE)
         solution = solve_subsidies(
             sample,
             target,
-            state.subsidies,
+            subsidies,
             terms.k,
-            newest=fresh,
+            newest=n_fresh,
             iterations=ITERATIONS if known else CALIBRATION_ITERATIONS,
         )
-        # All that was ever seen is in the sample at first: believe it. Later each solve is one voice among many.
-        weight = 1.0 if seen <= len(sample) else min(1.0, 2 * fresh / seen)
-        subsidies = state.subsidies + weight * (solution.subsidies - state.subsidies)
+        # At first the sample holds all that was ever seen: believe it. Later each solve is one voice among many.
+        seen = min(state.seen + n_fresh, max(terms.horizon, SAMPLE_SIZE))  # lessons older than a horizon fade
+        weight = 1.0 if seen <= len(sample) else min(1.0, 2 * n_fresh / seen)
+        subsidies = subsidies + weight * (solution.subsidies - subsidies)
         return GuaranteedState(subsidies, target, solution, sample, seen=seen, sparing=state.sparing)
 
     def calibrate(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
@@ -126,7 +127,7 @@ class Guaranteed:
         target = self._target(state, terms, feedback)
         if feedback.sample is None or len(feedback.sample) == 0:
             return state
-        sample = concatenate(feedback.sample, keep=SAMPLE_SIZE)
+        sample = Sample.join((feedback.sample,), keep=SAMPLE_SIZE)
         n = len(sample)
         solution = solve_subsidies(
             sample, target, state.subsidies, terms.k, newest=n, iterations=CALIBRATION_ITERATIONS
@@ -153,6 +154,7 @@ def _follow(state: GuaranteedState, target: Floats) -> Floats:
     if state.solution is None:
         return np.where(target > 0, state.subsidies, 0.0)
     longest = state.solution.longest_step
-    step = np.clip((target - state.target) / state.solution.slopes, -longest, longest)
-    moved = np.clip(state.subsidies + step, 0.0, np.maximum(state.solution.ceiling, state.subsidies))
+    step = np.minimum(np.maximum((target - state.target) / state.solution.slopes, -longest), longest)
+    highest = np.maximum(state.solution.ceiling, state.subsidies)
+    moved = np.minimum(np.maximum(state.subsidies + step, 0.0), highest)
     return np.where(target > 0, moved, 0.0)
