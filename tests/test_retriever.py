@@ -93,6 +93,22 @@ def test_calibration_counts_nothing_and_sets_prices() -> None:
         retriever.calibrate(world.users[:0])
 
 
+@pytest.mark.parametrize("batch_size", [16, 200])
+def test_it_goes_on_once_the_sample_is_full(batch_size: int) -> None:
+    """More requests than the policy remembers, from the past and in the horizon; cut anywhere, as ever."""
+    world = make_world(18, groups=6, items=500, horizon=2600, k=5, tightness=0.4, dim=8)
+
+    def fresh() -> FairRetriever:
+        retriever = FairRetriever(world.catalog, world.k, world.floors, 2600, batch_size=batch_size)
+        return retriever.calibrate(world.users)
+
+    whole, parts = fresh(), fresh()
+    expected = whole.retrieve(world.users)
+    pieces = [parts.retrieve(part) for part in np.array_split(world.users, 171)]
+    assert (np.concatenate([piece.ids for piece in pieces]) == expected.ids).all()
+    assert whole.report().esp == 1.0
+
+
 def test_a_new_horizon_starts_counting_anew_and_keeps_its_prices() -> None:
     world = make_world(9, groups=5, items=200, horizon=100, k=5, tightness=0.8, dim=8)
     retriever = FairRetriever(world.catalog, world.k, world.floors, 100)

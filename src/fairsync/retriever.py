@@ -180,8 +180,10 @@ class FairRetriever:
             remaining, exposures = self.terms.horizon - loop.standing.requests, loop.standing.exposures
             if remaining == 0:  # the horizon is over: these are prices for the next one
                 remaining, exposures = self.terms.horizon, self._none
+            width = self._width(self.policy.start(self.terms))  # as deep as at a cold start
             for _ in range(_CALIBRATION_ROUNDS):
-                sample = self._sample(self.index.search(vectors, loop.prices, self._width(loop)))
+                hits = self.index.search(vectors, loop.prices, width)
+                sample = _sample(self.catalog.group_of[hits.rows], hits)
                 state = learn(loop.policy_state, self.terms, Feedback(0, self._none, exposures, remaining, sample))
                 loop = replace(loop, policy_state=state, prices=self.policy.prices(state))
             self._loop = loop
@@ -216,14 +218,15 @@ class FairRetriever:
     def _serve(self, loop: _Loop, users: npt.NDArray[np.floating[Any]]) -> tuple[_Loop, Entry, Hits]:
         """Find the candidates of requests that share one price vector."""
         k, n_groups, prices = self.terms.k, self.catalog.n_groups, loop.prices
-        width = self._width(loop)
+        width = self._width(loop.policy_state)
         hits = self.index.search(users, prices, width)
         if hits.rows[:, k - 1].min() < 0:
             raise FairSyncError(
                 f"The policy {self.policy.name!r} masked so many groups that fewer than k = {k} items were left."
             )
+        groups = self.catalog.group_of[hits.rows]
         found, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
-        counts = np.bincount(self.catalog.group_of[found.rows].ravel(), minlength=n_groups)
+        counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
         if self.policy.keeps_floors:
             missing = np.maximum(self.terms.floors - loop.standing.exposures, 0)
             left = self.terms.horizon - loop.standing.requests
@@ -234,7 +237,7 @@ class FairRetriever:
                 )  # fmt: skip
                 counts = np.bincount(self.catalog.group_of[found.rows].ravel(), minlength=n_groups)
         relevance = float(found.relevance.sum())
-        cost = self._most_relevance(prices, hits) - relevance
+        cost = self._most_relevance(prices, hits, groups) - relevance
         entry = Entry(counts, len(users), relevance, cost, forced, loop.opens_horizon)
         after = _Loop(
             loop.policy_state,
@@ -242,19 +245,15 @@ class FairRetriever:
             loop.standing.after(entry),
             loop.counts + counts,
             loop.requests + len(users),
-            (*loop.samples, self._sample(hits)) if width > k else (),
+            (*loop.samples, _sample(groups, hits)) if width > k else (),
         )
         return after, entry, found
 
-    def _width(self, loop: _Loop) -> int:
+    def _width(self, policy_state: Any) -> int:
         """Return how long the lists must be: the candidates, and what the policy wants to see beyond them."""
-        return min(len(self.catalog), self.terms.k + self.policy.lookahead(loop.policy_state, self.terms.k))
+        return min(len(self.catalog), self.terms.k + self.policy.lookahead(policy_state, self.terms.k))
 
-    def _sample(self, hits: Hits) -> Sample:
-        """Return what a policy may see of lists."""
-        return Sample(self.catalog.group_of[hits.rows].astype(np.intp), hits.relevance.astype(np.float32))
-
-    def _most_relevance(self, prices: npt.NDArray[np.float64], hits: Hits) -> float:
+    def _most_relevance(self, prices: npt.NDArray[np.float64], hits: Hits, groups: npt.NDArray[np.int32]) -> float:
         """Return the relevance that these requests could have had without prices, at most.
 
         The best k may lie outside the list, but no item there has more relevance than the list's last score plus the
@@ -267,6 +266,11 @@ class FairRetriever:
             return float("nan")
         best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
         if width < len(self.catalog):
-            last = hits.relevance[:, -1] - prices[self.catalog.group_of[hits.rows[:, -1]]]
+            last = hits.relevance[:, -1] - prices[groups[:, -1]]
             np.maximum(best, (last + max(float(prices.max()), 0.0))[:, None], out=best)
         return float(best.sum())
+
+
+def _sample(groups: npt.NDArray[np.int32], hits: Hits) -> Sample:
+    """Return what a policy may see of lists."""
+    return Sample(groups.astype(np.intp), hits.relevance.astype(np.float32))

@@ -9,11 +9,10 @@ from fairsync.policies.cut import Solution, exposure_variances, solve_subsidies
 
 # None of these is a setting: they trade work for accuracy, and every set is served by the same ones.
 SAMPLE_SIZE = 2048  # requests remembered; the error of a rate falls with its root, the state grows with it
-SPARING = 4  # once the sample is full, one batch in so many renews it: the others teach little and cost the same ...
-SMALL_BATCH = 64  # ... unless batches are so large that there are few of them
 TURNOVER = 8  # solve anew when one part in so many of the sample is new: the work per request stays constant
-ITERATIONS = 2  # Newton steps per solve: it starts from the last solution, which is nearly right
-CALIBRATION_ITERATIONS = 25  # ... and so many where nothing is known yet
+SMALL_BATCH = 64  # up to here solves are many and each matters little; beyond, they are few and must see far
+SPARING = 4  # once the sample is full, one small batch in so many renews it: the others teach little
+FIRST_ITERATIONS = 25  # Newton steps of a solve that starts from nothing; later ones start from the last
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,10 @@ class GuaranteedState:
         Those that came since, and how many they are.
     seen : int
         Requests that have taught the present subsidies anything.
-    sparing : int
-        Once the sample is full, one batch in so many renews it.
+    small_batch : bool
+        Whether prices change often.
     skipped : int
-        Batches since the last one that did.
+        Batches since the last one that the sample took in.
     """
 
     subsidies: Floats
@@ -47,13 +46,13 @@ class GuaranteedState:
     fresh: tuple[Sample, ...] = ()
     n_fresh: int = 0
     seen: int = 0
-    sparing: int = 1
+    small_batch: bool = True
     skipped: int = 0
 
     @property
     def samples_next(self) -> bool:
         """Whether the next batch is to be looked at closely."""
-        return self.seen < SAMPLE_SIZE or self.skipped >= self.sparing - 1
+        return self.seen < SAMPLE_SIZE or not self.small_batch or self.skipped >= SPARING - 1
 
 
 class Guaranteed:
@@ -83,14 +82,16 @@ class Guaranteed:
     def start(self, terms: Terms) -> GuaranteedState:
         """Return zero subsidies."""
         zero = np.zeros(len(terms.floors))
-        return GuaranteedState(zero, zero, sparing=SPARING if terms.batch_size <= SMALL_BATCH else 1)
+        return GuaranteedState(zero, zero, small_batch=terms.batch_size <= SMALL_BATCH)
 
     def lookahead(self, state: GuaranteedState, k: int) -> int:
-        """Return 3 k where the sample takes the lists in: the deeper they are, the further a solve can see.
+        """Return as much as a solve must see, where the sample takes the lists in.
 
-        Otherwise k / 2 is enough to know the cost, and for the guard.
+        Otherwise k is enough to know the cost, and for the guard.
         """
-        return 3 * k if state.samples_next else k // 2
+        if not state.samples_next:
+            return k
+        return k + 40 if state.small_batch else 3 * k
 
     def prices(self, state: GuaranteedState) -> Floats:
         """Return minus the subsidies."""
@@ -114,13 +115,13 @@ class Guaranteed:
             subsidies,
             terms.k,
             newest=n_fresh,
-            iterations=ITERATIONS if known else CALIBRATION_ITERATIONS,
+            iterations=(1 if state.small_batch else 4) if known else FIRST_ITERATIONS,
         )
         # At first the sample holds all that was ever seen: believe it. Later each solve is one voice among many.
         seen = min(state.seen + n_fresh, max(terms.horizon, SAMPLE_SIZE))  # lessons older than a horizon fade
         weight = 1.0 if seen <= len(sample) else min(1.0, 2 * n_fresh / seen)
         subsidies = subsidies + weight * (solution.subsidies - subsidies)
-        return GuaranteedState(subsidies, target, solution, sample, seen=seen, sparing=state.sparing)
+        return GuaranteedState(subsidies, target, solution, sample, seen=seen, small_batch=state.small_batch)
 
     def calibrate(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Start from past requests: the sample is theirs alone. Called again as prices move, until they settle."""
@@ -129,10 +130,8 @@ class Guaranteed:
             return state
         sample = Sample.join((feedback.sample,), keep=SAMPLE_SIZE)
         n = len(sample)
-        solution = solve_subsidies(
-            sample, target, state.subsidies, terms.k, newest=n, iterations=CALIBRATION_ITERATIONS
-        )
-        return GuaranteedState(solution.subsidies, target, solution, sample, seen=n, sparing=state.sparing)
+        solution = solve_subsidies(sample, target, state.subsidies, terms.k, newest=n, iterations=FIRST_ITERATIONS)
+        return GuaranteedState(solution.subsidies, target, solution, sample, seen=n, small_batch=state.small_batch)
 
     @staticmethod
     def _target(state: GuaranteedState, terms: Terms, feedback: Feedback) -> Floats:

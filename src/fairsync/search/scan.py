@@ -25,7 +25,7 @@ _PANEL_PRODUCTS_OF_ONE = 9_215
 # Scores are first looked at in bundles of eight, through their maximum.
 _BUNDLE = 8
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
-_BLOCK_PER_K = 16
+_BLOCK_PER_K = 128
 _LOWEST = np.finfo(np.float32).min
 
 # Memory for scores, kept between calls: fresh pages from the kernel cost as much as the scores that go there.
