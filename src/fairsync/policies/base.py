@@ -58,7 +58,7 @@ class Sample:
         return len(self.groups)
 
     @classmethod
-    def join(cls, parts: "Sequence[Sample]", keep: int | None = None) -> "Sample":
+    def join(cls, parts: Sequence["Sample"], keep: int | None = None) -> "Sample":
         """Return the last ``keep`` requests (all, by default) of samples of one width, oldest first."""
         if len(parts) == 1 and keep is None:
             return parts[0]
