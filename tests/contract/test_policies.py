@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from fairsync.errors import InvalidInputError
-from fairsync.policies import make_policy
+from fairsync.policies import POLICIES, make_policy
 from fairsync.policies.base import Feedback, Policy, Sample, Terms
 from fairsync.retriever import FairRetriever
 from fairsync.search import INDEXES
 from worlds import make_world
 
-POLICIES = ["none", "fairsync", "guaranteed"]
 
-
-@pytest.fixture(params=POLICIES)
+@pytest.fixture(params=sorted(POLICIES))
 def policy(request: pytest.FixtureRequest) -> Policy:
     return make_policy(str(request.param))
 

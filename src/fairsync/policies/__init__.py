@@ -8,9 +8,9 @@ from fairsync.policies.fairsync import FairSync
 from fairsync.policies.guaranteed import Guaranteed
 from fairsync.policies.none import NoPolicy
 
-__all__ = ["FairSync", "Feedback", "Guaranteed", "NoPolicy", "Policy", "Sample", "Terms", "make_policy"]
+__all__ = ["POLICIES", "FairSync", "Feedback", "Guaranteed", "NoPolicy", "Policy", "Sample", "Terms", "make_policy"]
 
-_POLICIES: dict[str, Callable[[], Policy]] = {policy.name: policy for policy in (NoPolicy, FairSync, Guaranteed)}
+POLICIES: dict[str, Callable[[], Policy]] = {policy.name: policy for policy in (NoPolicy, FairSync, Guaranteed)}
 
 
 def make_policy(policy: str | Policy) -> Policy:
@@ -23,7 +23,7 @@ def make_policy(policy: str | Policy) -> Policy:
     """
     if not isinstance(policy, str):
         return policy
-    if policy not in _POLICIES:
-        names = ", ".join(repr(name) for name in _POLICIES)
+    if policy not in POLICIES:
+        names = ", ".join(repr(name) for name in POLICIES)
         raise InvalidInputError(f"There is no policy {policy!r}. Choose one of {names}, or give a policy object.")
-    return _POLICIES[policy]()
+    return POLICIES[policy]()

@@ -1,0 +1,15 @@
+"""Every example runs."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_it_runs_and_keeps_its_promise(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    scope = runpy.run_path(str(path), run_name="__main__")
+    assert scope["retriever"].report().esp == 1.0
+    assert "kept" in capsys.readouterr().out
