@@ -15,6 +15,8 @@ from fairsync.search.scoring import reference_price, settle_indifferent
 
 # A thread is worth starting for about this many multiplications (a millisecond).
 _THREAD_PRODUCTS = 1 << 23
+# A single vector is read past the items as fast as memory allows, which more threads hardly change.
+_THREAD_BYTES = 1 << 27
 
 
 class ExactIndex:
@@ -76,7 +78,10 @@ class ExactIndex:
             Tile(self.catalog, self._items, self._group_of, vectors[who], prices, goal, who)
             for who in (kept[at : at + width] for at in range(0, len(kept), width))
         ]
-        workers = min(self.threads, self._items.values.size * len(kept) * interests // _THREAD_PRODUCTS)
+        columns = len(kept) * interests
+        workers = min(self.threads, self._items.values.size * columns // _THREAD_PRODUCTS)
+        if columns == 1:
+            workers = min(workers, self._items.values.nbytes // _THREAD_BYTES)
         if workers <= 1:
             for tile in tiles:
                 tile.answer((Scan(tile).run(0, len(self.catalog)),), hits)

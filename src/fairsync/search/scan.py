@@ -67,7 +67,9 @@ class Tile:
         width = self.columns.shape[1]
         products = _PANEL_PRODUCTS if width > 1 else _PANEL_PRODUCTS_OF_ONE
         self.panel = max(_BUNDLE, products // (width * catalog.dim) // _BUNDLE * _BUNDLE)
-        block = min(max(_BLOCK_SCORES // width, _BLOCK_PER_K * k), len(catalog))
+        # For one vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
+        scores = _BLOCK_SCORES if width > 1 else 8 * _BLOCK_SCORES
+        block = min(max(scores // width, _BLOCK_PER_K * k), len(catalog))
         self.block = -(-block // self.panel) * self.panel
 
     def settle(self, owners: _Rows, rows: _Rows) -> Hits:
