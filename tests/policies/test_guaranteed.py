@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from fairsync.hindsight import hindsight
 from fairsync.policies import Guaranteed, Sample, Terms
 from fairsync.policies.base import Feedback
 from fairsync.policies.cut import exposure_variances, solve_subsidies
+from fairsync.retriever import FairRetriever
+from worlds import make_world
 
 
 def make_sample(seed: int, requests: int, items: int = 60, n_groups: int = 5, *, bias: float = 0.5) -> Sample:
@@ -101,3 +104,26 @@ def test_the_last_batch_gets_a_stock() -> None:
     last = policy.step(first, terms, Feedback(20, counts, np.array([0, 0, 0, 0, 40]), 20, None))
     assert halfway.target[4] == pytest.approx(10 / 21)
     assert last.target[4] > 10 / 20
+
+
+def test_what_was_learnt_serves_the_next_horizon() -> None:
+    """The second horizon, with as many like requests, costs less than the first, which started from nothing."""
+    world = make_world(21, groups=20, items=800, horizon=600, k=10, tightness=0.5, dim=16)
+    retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, batch_size=64)
+    costs: list[float] = []
+    for _ in range(2):
+        retriever.retrieve(world.users)
+        costs.append(retriever.report().cost or 0.0)
+    assert costs[1] < costs[0]
+
+
+@pytest.mark.parametrize("batch_size", [1, 16, 64])
+def test_the_cost_is_near_the_least_possible(batch_size: int) -> None:
+    world = make_world(22, groups=20, items=800, horizon=600, k=10, tightness=0.5, dim=16)
+    retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, batch_size=batch_size)
+    retriever.calibrate(world.users[::-1])
+    retriever.retrieve(world.users)
+    best = hindsight(world.catalog, world.users, k=world.k, floors=world.floors)
+    ratio = retriever.report(best).cost_ratio
+    assert ratio is not None
+    assert 1 - 1e-9 <= ratio < 1.15

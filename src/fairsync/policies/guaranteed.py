@@ -100,38 +100,31 @@ class Guaranteed:
     def step(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Follow the target, and solve anew if enough has been seen since the last time."""
         target = self._target(state, terms, feedback)
-        subsidies = _follow(state, target)
-        if feedback.sample is None or not state.samples_next:
-            return replace(state, subsidies=subsidies, target=target, skipped=state.skipped + 1)
-        fresh = (*state.fresh, feedback.sample)
-        n_fresh = state.n_fresh + len(feedback.sample)
+        state = _taking_in(state, feedback.sample)
         known = 0 if state.sample is None else len(state.sample)
-        if n_fresh * TURNOVER < known:
-            return replace(state, subsidies=subsidies, target=target, fresh=fresh, n_fresh=n_fresh, skipped=0)
-        sample = Sample.join(fresh if state.sample is None else (state.sample, *fresh), keep=SAMPLE_SIZE)
+        if known + state.n_fresh and (known == 0 or feedback.remaining == terms.horizon):
+            # A new horizon too starts afresh: the prices at the end of the last were those of its stragglers.
+            return _solved_from(_joined(state), target, state, terms)
+        state = replace(state, subsidies=_follow(state, target), target=target)
+        if state.n_fresh * TURNOVER < known:
+            return state
+        sample = _joined(state)
+        iterations = 1 if state.small_batch else 4  # it starts from the last solution, which is nearly right
         solution = solve_subsidies(
-            sample,
-            target,
-            subsidies,
-            terms.k,
-            newest=n_fresh,
-            iterations=(1 if state.small_batch else 4) if known else FIRST_ITERATIONS,
+            sample, target, state.subsidies, terms.k, newest=state.n_fresh, iterations=iterations
         )
         # At first the sample holds all that was ever seen: believe it. Later each solve is one voice among many.
-        seen = min(state.seen + n_fresh, max(terms.horizon, SAMPLE_SIZE))  # lessons older than a horizon fade
-        weight = 1.0 if seen <= len(sample) else min(1.0, 2 * n_fresh / seen)
-        subsidies = subsidies + weight * (solution.subsidies - subsidies)
+        seen = state.seen + state.n_fresh
+        weight = 1.0 if seen <= len(sample) else min(1.0, 2 * state.n_fresh / seen)
+        subsidies = state.subsidies + weight * (solution.subsidies - state.subsidies)
         return GuaranteedState(subsidies, target, solution, sample, seen=seen, small_batch=state.small_batch)
 
     def calibrate(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Start from past requests: the sample is theirs alone. Called again as prices move, until they settle."""
-        target = self._target(state, terms, feedback)
         if feedback.sample is None or len(feedback.sample) == 0:
             return state
-        sample = Sample.join((feedback.sample,), keep=SAMPLE_SIZE)
-        n = len(sample)
-        solution = solve_subsidies(sample, target, state.subsidies, terms.k, newest=n, iterations=FIRST_ITERATIONS)
-        return GuaranteedState(solution.subsidies, target, solution, sample, seen=n, small_batch=state.small_batch)
+        target = self._target(state, terms, feedback)
+        return _solved_from(Sample.join((feedback.sample,), keep=SAMPLE_SIZE), target, state, terms)
 
     @staticmethod
     def _target(state: GuaranteedState, terms: Terms, feedback: Feedback) -> Floats:
@@ -146,6 +139,25 @@ class Guaranteed:
         # The stock can ask for more than there is; a hair below, or the subsidies would have no finite answer.
         most = 0.999 * terms.k / max(float(target.sum()), 1e-12)
         return np.asarray(target * min(1.0, most))
+
+
+def _taking_in(state: GuaranteedState, sample: Sample | None) -> GuaranteedState:
+    """Return the state with the lists of another batch, if they are wanted."""
+    if sample is None or not state.samples_next:
+        return replace(state, skipped=state.skipped + 1)
+    return replace(state, fresh=(*state.fresh, sample), n_fresh=state.n_fresh + len(sample), skipped=0)
+
+
+def _joined(state: GuaranteedState) -> Sample:
+    """Return the latest requests of the sample and of what came since."""
+    return Sample.join(state.fresh if state.sample is None else (state.sample, *state.fresh), keep=SAMPLE_SIZE)
+
+
+def _solved_from(sample: Sample, target: Floats, state: GuaranteedState, terms: Terms) -> GuaranteedState:
+    """Return a state whose subsidies come from this sample alone, solved with care."""
+    n = len(sample)
+    solution = solve_subsidies(sample, target, state.subsidies, terms.k, newest=n, iterations=FIRST_ITERATIONS)
+    return GuaranteedState(solution.subsidies, target, solution, sample, seen=n, small_batch=state.small_batch)
 
 
 def _follow(state: GuaranteedState, target: Floats) -> Floats:
