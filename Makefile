@@ -14,7 +14,7 @@ help:
 	@echo "make demo    see what floors do, on generated data (results in out/demo)"
 	@echo "make test    all checks and tests"
 	@echo "make check   lint, format and types only"
-	@echo "make bench   how fast search under prices is"
+	@echo "make bench   how fast search and the loop are, and what floors cost (half an hour; ARGS=--quick: a few minutes)"
 	@echo "make setup   the virtual environment only"
 	@echo "make clean   remove the virtual environment, caches and results"
 
@@ -42,7 +42,9 @@ check: $(READY)
 	$(BIN)/mypy
 
 bench: $(BENCH_READY)
-	$(BIN)/python benchmarks/search.py $(ARGS)
+	@failed=0; for name in search loop cost; do \
+		$(BIN)/python -m benchmarks.$$name $(ARGS) || failed=1; \
+	done; exit $$failed
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out

@@ -1,8 +1,8 @@
-"""What does the promise cost? Relevance given up, in multiples of the least possible in hindsight.
+"""What the promise costs: relevance given up, in multiples of the least possible in hindsight.
 
     python -m benchmarks.cost                      # both real sets, K 20 and 50, and the long horizon: 15 minutes
     python -m benchmarks.cost --quick              # one set, two batch sizes: a minute, once the model is trained
-    python -m benchmarks.cost --seeds 0 1 2        # several orders of arrival (for guaranteed; fairsync takes the first)
+    python -m benchmarks.cost --seeds 0 1 2        # several orders of arrival (fairsync: the first)
 
 Floors are what a group in the middle gets from plain retrieval, so that half of the groups need help. `guaranteed` has
 nothing to tune; it runs cold, and after calibration on past requests. `fairsync` (the paper's) gets the best learning
@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 from rich.console import Console
 from rich.progress import Progress, TaskID
 
 from benchmarks import embeddings
-from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 from fairsync.catalog import Catalog
 from fairsync.data.synthetic import group_sizes
 from fairsync.hindsight import Hindsight, hindsight
@@ -35,8 +35,8 @@ from fairsync.retriever import FairRetriever
 GENERATED = "generated"
 COLD, CALIBRATED, FAIRSYNC = "guaranteed, cold", "guaranteed, calibrated", "fairsync, tuned"
 # Learning rates in units of a candidate's mean relevance.
-GRID = tuple(np.geomspace(1e-4, 1.0, 9).tolist())
-SHORT_GRID = tuple(np.geomspace(1e-3, 1e-1, 4).tolist())
+GRID = tuple(np.geomspace(1e-3, 1.0, 13).tolist())
+SHORT_GRID = tuple(np.geomspace(1e-3, 10**-1.5, 7).tolist())
 LONG = 30_000  # requests from which on a horizon counts as long
 SMALL_BATCH = 64
 
@@ -56,9 +56,11 @@ class World:
 
     @property
     def long(self) -> bool:
+        """Whether the claim for long horizons applies."""
         return len(self.users) >= LONG
 
     def retriever(self, policy: str | Policy, batch: int) -> FairRetriever:
+        """Return a retriever that has promised the floors."""
         horizon = len(self.users)
         return FairRetriever(self.catalog, self.k, self.floor, horizon, policy=policy, batch_size=batch)
 
@@ -88,10 +90,12 @@ class Row:
 
     @property
     def worst(self) -> float:
-        return max(outcome.ratio for outcome in self.outcomes)
+        """The highest ratio of all orders."""
+        return float(np.max([outcome.ratio for outcome in self.outcomes]))  # not a number, if one is none
 
     @property
     def esp(self) -> float:
+        """The lowest ESP of all orders."""
         return min(outcome.esp for outcome in self.outcomes)
 
     def cells(self) -> list[str]:
@@ -155,7 +159,8 @@ def measure(
     task: TaskID,
 ) -> tuple[list[Row], list[dict[str, Any]]]:
     """Return a row for each method and batch size, and all trials of the tuning."""
-    rows, tuning = [], []
+    rows: list[Row] = []
+    tuning: list[dict[str, Any]] = []
     unit = abs(best.unconstrained_relevance) / best.rows.size
 
     def one(method: str, batch: int, order: int, rate: float | None = None) -> Outcome:
@@ -168,8 +173,7 @@ def measure(
         return Row(world.name, world.k, world.long, batch, method, tuple(outcomes))
 
     for batch in batches:
-        for method in (COLD, CALIBRATED):
-            rows.append(row(method, batch, [one(method, batch, order) for order in orders]))
+        rows += [row(method, batch, [one(method, batch, order) for order in orders]) for method in (COLD, CALIBRATED)]
         trials = [one(FAIRSYNC, batch, orders[0], rate * unit) for rate in grid]
         rows.append(row(FAIRSYNC, batch, [tune(trials)]))
         tuning += [{"world": world.name, "k": world.k, "batch": batch, **asdict(trial)} for trial in trials]
@@ -187,7 +191,9 @@ def check_claims(rows: Sequence[Row]) -> list[Claim]:
         ("cost ÷ hindsight, calibrated", [row for row in short if row.method == CALIBRATED], 1.25),
         ("cost ÷ hindsight, long horizon", [row for row in guaranteed if row.long], 1.05),
     )
-    claims = [Claim(what, max(row.worst for row in of_kind), limit) for what, of_kind, limit in kinds if of_kind]
+    claims = [
+        Claim(what, float(np.max([row.worst for row in of_kind])), limit) for what, of_kind, limit in kinds if of_kind
+    ]
     if guaranteed:
         claims.append(Claim("ESP of guaranteed", min(row.esp for row in guaranteed), 1.0, at_most=False))
     return claims
@@ -198,7 +204,8 @@ def generate(sizes: npt.NDArray[np.int64], requests: int, past: int, seed: int, 
     rng = np.random.default_rng(seed)
     spectrum = (1.0 + np.arange(dim)) ** -0.5
     groups = np.repeat(np.arange(len(sizes)), sizes)
-    items = 0.6 * (rng.normal(size=(len(sizes), dim)) * spectrum)[groups] + rng.normal(size=(len(groups), dim)) * spectrum
+    centres = rng.normal(size=(len(sizes), dim)) * spectrum
+    items = 0.6 * centres[groups] + rng.normal(size=(len(groups), dim)) * spectrum
     liked = items[rng.integers(len(items), size=(requests + past, 8))]
     users = 0.5 * liked[:, 0] + 0.5 * liked.mean(1) + 0.3 * rng.normal(size=(requests + past, dim)) * spectrum
     users = users.astype(np.float32)
@@ -210,10 +217,8 @@ def skewed_sizes(n_items: int, n_groups: int, data: Path) -> npt.NDArray[np.int6
     file = data / "amazon-book" / "items.parquet"
     if not file.exists() or n_groups != 165:
         return group_sizes(n_items, n_groups)
-    import polars as pl
-
-    real = np.sort(pl.read_parquet(file).group_by("group").len()["len"].to_numpy())[::-1]
-    sizes = np.maximum(np.floor(real / real.sum() * n_items), 1).astype(np.int64)
+    real = np.sort(embeddings.read_group_sizes(file))[::-1]
+    sizes: npt.NDArray[np.int64] = np.maximum(np.floor(real / real.sum() * n_items), 1).astype(np.int64)
     sizes[0] += n_items - sizes.sum()
     return sizes
 
@@ -294,11 +299,11 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--k", type=int, nargs="+", default=[20, 50], help="for the real sets; generated has 20")
     parser.add_argument("--batch-sizes", type=int, nargs="+")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="orders of arrival")
-    parser.add_argument("--items", type=int, default=40_000, help="of the generated set")
+    parser.add_argument("--items", type=int, help="of the generated set")
     parser.add_argument("--groups", type=int, default=165, help="of the generated set")
-    parser.add_argument("--requests", type=int, default=60_000, help="of the generated set")
+    parser.add_argument("--requests", type=int, help="of the generated set")
     parser.add_argument("--past", type=int, default=2_000, help="past requests of the generated set")
-    parser.add_argument("--floor", type=int, default=200, help="of the generated set")
+    parser.add_argument("--floor", type=int, help="of the generated set")
     parser.add_argument("--quick", action="store_true", help="amazon-beauty, K 20, B 16 and 256, a small grid")
     parser.add_argument("--full", action="store_true", help="all batch sizes and orders on the generated set, too")
     parser.add_argument("--out", type=Path, default=OUT)
@@ -307,6 +312,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         given.sets, given.k = given.sets or [embeddings.SETS[0]], [20]
         given.batch_sizes = given.batch_sizes or [16, 256]
     given.sets = given.sets or [*embeddings.SETS, GENERATED]
+    given.items = given.items or (10_000 if given.quick else 40_000)
+    given.requests = given.requests or (6_000 if given.quick else 60_000)
+    given.floor = (20 if given.quick else 200) if given.floor is None else given.floor
     return given
 
 

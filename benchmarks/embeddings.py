@@ -23,10 +23,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from benchmarks.output import progress
 from rich.console import Console
 from rich.progress import Progress
-
-from benchmarks.output import progress
 
 ROOT = Path(__file__).resolve().parent.parent
 CACHE = ROOT / ".cache" / "embeddings"
@@ -113,6 +112,13 @@ def read(folder: Path, settings: Settings, seed: int) -> tuple[Split, npt.NDArra
             sequences.setdefault(str(user), []).append(row[item])
     groups = merge_infrequent([str(group) for group in items["group"].to_list()], settings.least_items)
     return split_users(sequences, seed), groups
+
+
+def read_group_sizes(file: Path) -> Rows:
+    """Return how many items each group of a map of items to groups has."""
+    import polars as pl
+
+    return np.asarray(pl.read_parquet(file).group_by("group").len()["len"].to_numpy(), dtype=np.int64)
 
 
 def load(name: str, data: Path, seed: int, bar: Progress, settings: Settings | None = None) -> Embeddings:

@@ -25,6 +25,7 @@ class Claim:
 
     @property
     def met(self) -> bool:
+        """Whether the value is within the limit."""
         return self.value <= self.limit if self.at_most else self.value >= self.limit
 
     def __str__(self) -> str:
@@ -41,6 +42,7 @@ class Table:
     rows: Sequence[Sequence[str]]
 
     def to_rich(self) -> RichTable:
+        """Return it for the terminal."""
         table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         for i, column in enumerate(self.columns):
             table.add_column(column, justify="right" if i else "left")
@@ -49,6 +51,7 @@ class Table:
         return table
 
     def to_markdown(self) -> str:
+        """Return it for a document."""
         lines = [self.columns, ["---"] + ["---:"] * (len(self.columns) - 1), *self.rows]
         body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
         return f"{self.title}\n\n{body}\n"

@@ -1,23 +1,24 @@
-"""How fast is search under prices, against faiss without any? Prints a table and writes JSON.
+"""How fast search under prices is, against faiss without any.
 
-    python benchmarks/search.py                  # 300,000 and 1,700,000 items, 1 and 2 threads
-    python benchmarks/search.py --quick          # small, to see that it runs
+    python -m benchmarks.search                  # 300,000 and 1,700,000 items, 1 and 2 threads
+    python -m benchmarks.search --quick          # small, to see that it runs
 
 All contenders take turns within every round, so that whatever else runs on the machine hits them alike.
 Times and ratios are medians over rounds, a ratio being taken within its round. Only ratios mean anything.
 """
 
 import argparse
-import json
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import faiss
 import numpy as np
 import numpy.typing as npt
+from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairsync.catalog import Catalog
@@ -29,6 +30,7 @@ K = 50
 ONE_HOT_BYTES = 1 << 29
 FULL = ((300_000, 165), (1_700_000, 1_246))
 QUICK = ((12_000, 65),)
+CLAIMED_ITEMS = 300_000
 SPECTRUM = (1 + np.arange(DIM, dtype=np.float32)) ** np.float32(-0.5)
 FAISS, BARE, PRICED, ONE_HOT = "faiss flat, no prices", "exact, no prices", "exact, prices", "one-hot, prices"
 
@@ -143,16 +145,48 @@ class Contest:
         ]
 
 
-def show(figure: Figure) -> None:
-    extra = "" if figure.times_without_prices is None else f"{figure.times_without_prices:6.2f} x without prices"
-    print(
-        f"{figure.items:>9,} items {figure.threads} thread(s) batch {figure.batch:>3}  {figure.contender:<22}"
-        f"{figure.ms_per_request:9.3f} ms/request {figure.times_faster_than_faiss:6.2f} x faiss {extra}",
-        flush=True,
+def check_claims(figures: Sequence[Figure], memory: dict[int, float]) -> list[Claim]:
+    """Hold the slowest of each kind against its limit; small catalogs are no matter."""
+    figures = [one for one in figures if one.items >= CLAIMED_ITEMS]
+    priced = [one for one in figures if one.contender == PRICED]
+    exact = [one for one in figures if one.contender in (BARE, PRICED)]
+    batches = [one.times_faster_than_faiss for one in exact if one.batch >= 16]
+    single = [one.times_faster_than_faiss for one in exact if one.batch == 1]
+    added = [one.times_without_prices for one in priced if one.times_without_prices is not None]
+    claims = []
+    if batches:
+        claims.append(Claim("times as fast as faiss flat, batch ≥ 16", min(batches), 2.0, at_most=False))
+    if single:
+        claims.append(Claim("times as fast as faiss flat, one request", min(single), 1.0, at_most=False))
+    if added:
+        claims.append(Claim("time with prices ÷ without", max(added), 1.10))
+    large = [ratio for items, ratio in memory.items() if items >= CLAIMED_ITEMS]
+    if large:
+        claims.append(Claim("memory of catalog and index ÷ embeddings", max(large), 1.15))
+    return claims
+
+
+def table(figures: Sequence[Figure]) -> Table:
+    return Table(
+        f"Exact search, d = {DIM}, K = {K}",
+        ["items", "groups", "threads", "batch", "search", "ms/request", "× faiss", "÷ without prices"],
+        [
+            [
+                f"{one.items:,}",
+                f"{one.groups:,}",
+                str(one.threads),
+                str(one.batch),
+                one.contender,
+                f"{one.ms_per_request:.3f}",
+                f"{one.times_faster_than_faiss:.2f}",
+                "" if one.times_without_prices is None else f"{one.times_without_prices:.2f}",
+            ]
+            for one in figures
+        ],
     )
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one small catalog")
     parser.add_argument("--sizes", nargs="+", choices=["300k", "1.7m"], help="only these catalogs")
@@ -161,26 +195,27 @@ def main() -> None:
     parser.add_argument("--skip-one-hot", action="store_true", help="leave out the slowest contender")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("search-benchmark.json"))
-    given = parser.parse_args()
+    parser.add_argument("--out", type=Path, default=OUT)
+    given, screen = parser.parse_args(argv), screen or make_screen()
     sizes: tuple[tuple[int, int], ...] = QUICK if given.quick else FULL
     if given.sizes:
         sizes = tuple(FULL[["300k", "1.7m"].index(size)] for size in given.sizes)
     figures: list[Figure] = []
     memory: dict[int, float] = {}
-    for n, groups in sizes:
-        contest = Contest(n, groups, max(given.batches), given.seed, not given.skip_one_hot)
-        memory[n] = contest.memory
-        print(f"catalog and exact index of {n:,} items: {contest.memory:.3f} x the memory of the embeddings")
-        for threads in given.threads:
-            for batch in given.batches:
-                latest = contest.figures(threads, batch, given.rounds)
-                for figure in latest:
-                    show(figure)
-                figures += latest
-    result = {"dim": DIM, "k": K, "memory_ratio": memory, "figures": [asdict(figure) for figure in figures]}
-    given.out.write_text(json.dumps(result, indent=2) + "\n")
+    with progress(screen) as bar:
+        task = bar.add_task("", total=len(sizes) * len(given.threads) * len(given.batches))
+        for n, groups in sizes:
+            bar.update(task, description=f"{n:,} items: generating")
+            contest = Contest(n, groups, max(given.batches), given.seed, not given.skip_one_hot)
+            memory[n] = contest.memory
+            for threads in given.threads:
+                for batch in given.batches:
+                    bar.update(task, description=f"{n:,} items, {threads} thread(s), batch {batch}")
+                    figures += contest.figures(threads, batch, given.rounds)
+                    bar.advance(task)
+    document = {"dim": DIM, "k": K, "memory_ratio": memory, "figures": [asdict(figure) for figure in figures]}
+    return finish("search", [table(figures)], check_claims(figures, memory), document, given.out, screen)
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

@@ -84,7 +84,7 @@ def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, ne
         counts = np.bincount(flat, weights=(score >= 0).ravel(), minlength=n_groups)
         near = np.bincount(flat, weights=(np.abs(score) <= band).ravel(), minlength=n_groups)
         density = np.maximum(near, 1.0) / (2 * band)
-        doubt = _DOUBT / n * (float(density[needy].mean()) if needy.any() else 1.0)
+        doubt = _DOUBT / n * np.sqrt(density * (float(density[needy].mean()) if needy.any() else 1.0))
         gradient = counts - wanted + doubt * subsidies
         excess = float(np.abs(np.where(subsidies > 0, gradient, np.minimum(gradient, 0))).sum())
         if excess < least:
