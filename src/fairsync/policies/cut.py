@@ -10,6 +10,8 @@ from fairsync.policies.base import Floats, Sample
 _BAND = 0.1
 # Requests' worth of belief that a group needs no subsidy: what one or two requests say is mostly noise.
 _DOUBT = 32.0
+# From this many requests on, what they say is believed more and more.
+_FADES = 512
 # A step is at most this many bands: beyond, the slope at hand says nothing.
 _LONGEST_STEP = 6.0
 
@@ -39,7 +41,7 @@ class Solution:
 def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, newest: int, iterations: int) -> Solution:
     r"""Find subsidies under which the sample's requests give each group its target of exposures.
 
-    They minimise the sample's dual plus a doubt that vanishes as the sample grows,
+    They minimise the sample's dual plus a doubt, worth c requests, that fades as the sample grows,
 
     .. math::  \sum_s \mathrm{TopK}(r_s + \lambda) - n \sum_g \rho_g \lambda_g
                + \tfrac12 \, c \, \bar{h} \sum_g \lambda_g^2, \qquad \lambda \ge 0
@@ -84,7 +86,7 @@ def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, ne
         counts = np.bincount(flat, weights=(score >= 0).ravel(), minlength=n_groups)
         near = np.bincount(flat, weights=(np.abs(score) <= band).ravel(), minlength=n_groups)
         density = np.maximum(near, 1.0) / (2 * band)
-        doubt = _DOUBT / n * np.sqrt(density * (float(density[needy].mean()) if needy.any() else 1.0))
+        doubt = _DOUBT / n * min(1.0, _FADES / n) * (float(density[needy].mean()) if needy.any() else 1.0)
         gradient = counts - wanted + doubt * subsidies
         excess = float(np.abs(np.where(subsidies > 0, gradient, np.minimum(gradient, 0))).sum())
         if excess < least:
