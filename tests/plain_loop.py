@@ -95,7 +95,7 @@ class PlainLoop:
         shown = [int(self.catalog.group_of[row]) for _, _, chosen in batch for row in chosen]
         sample = Sample(
             np.array([[self.catalog.group_of[row] for row in rows] for rows, _, _ in batch], dtype=np.intp),
-            np.array([relevance for _, relevance, _ in batch], dtype=np.float32),
+            np.array([[r - scores[self.terms.k - 1] for r in scores] for _, scores, _ in batch], dtype=np.float32),
         )
         return Feedback(
             len(batch),

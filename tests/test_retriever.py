@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, UnknownGroupError
+from fairsync.ledger import MemoryLedger
 from fairsync.policies import Feedback, NoPolicy, Terms
 from fairsync.policies.base import Floats
 from fairsync.retriever import FairRetriever
@@ -194,6 +195,7 @@ def world() -> World:
         (np.array([["a"] * 5]), "float32"),
         ([[1.0, 2.0], [3.0]], "users"),
         (np.ones((2, 5), dtype=complex), "float32"),
+        (np.full((2, 5), 3e307), "scale them"),
     ],
 )
 def test_bad_users_are_refused_and_nothing_is_counted(world: World, users: Any, message: str) -> None:
@@ -225,6 +227,9 @@ def test_no_users_no_candidates(world: World) -> None:
         ({"policy": "fair"}, "no policy 'fair'"),
         ({"index": "hsnw"}, "hsnw"),
         ({"index": 7}, "index"),
+        ({"policy": None}, "policy must be"),
+        ({"policy": NoPolicy}, "policy must be"),
+        ({"horizon": 10**19}, "more than can be counted"),
     ],
 )
 def test_bad_settings_are_refused(world: World, arguments: dict[str, Any], message: str) -> None:
@@ -271,3 +276,87 @@ def test_terms_reach_the_policy() -> None:
     assert [feedback.requests for _, feedback in seen] == [4, 4, 2, 4, 4]
     assert [feedback.remaining for _, feedback in seen] == [6, 2, 10, 6, 2]
     assert [int(feedback.exposures.sum()) for _, feedback in seen] == [8, 16, 0, 8, 16]
+
+
+def test_every_item_may_be_a_candidate() -> None:
+    """With k = catalog size there is nothing to choose, nor to learn; horizons of one request roll over."""
+    catalog = Catalog(np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 5)
+    users = np.random.default_rng(1).normal(size=(40, 4))
+    for horizon in (40, 1):
+        retriever = FairRetriever(catalog, 30, horizon * 6, horizon)
+        assert retriever.retrieve(users).ids.shape == (40, 30)
+        assert retriever.report().esp == 1.0
+
+
+@pytest.mark.parametrize("at", [5, 2400, 2405, 2416, 2431])
+def test_calibration_may_come_at_any_time(at: int) -> None:
+    world = make_world(19, groups=6, items=300, horizon=3000, k=5, tightness=0.4, dim=8)
+    retriever = FairRetriever(world.catalog, world.k, world.floors, 3000)
+    retriever.retrieve(world.users[:at])
+    retriever.calibrate(world.users[:100])
+    retriever.retrieve(world.users[at:])
+    assert retriever.report().esp == 1.0
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-12, 1e12, 1e30, 1e100])
+def test_scores_of_any_size_will_do(scale: float) -> None:
+    world = make_world(20, horizon=80, tightness=0.8)
+    catalog = Catalog(world.catalog.embeddings * scale, world.catalog.group_of)
+    retriever = FairRetriever(catalog, world.k, world.floors, 80, batch_size=8)
+    retriever.retrieve(world.users)
+    assert retriever.report().esp == 1.0
+
+
+def test_a_large_common_part_of_all_scores_changes_nothing_much() -> None:
+    world = make_world(23, groups=6, items=300, horizon=500, k=5, tightness=0.5, dim=8)
+    costs = []
+    for offset in (0.0, 1e7):
+        lifted = np.concatenate([world.catalog.embeddings, np.full((300, 1), offset)], axis=1)
+        users = np.concatenate([world.users, np.ones((500, 1))], axis=1)
+        retriever = FairRetriever(Catalog(lifted, world.catalog.group_of), 5, world.floors, 500)
+        retriever.retrieve(users)
+        costs.append(retriever.report().cost)
+    assert costs[1] == pytest.approx(costs[0], rel=0.05)
+
+
+def test_a_ledger_that_does_not_fit_is_refused() -> None:
+    world = make_world(24, groups=3, horizon=40, tightness=0.9)
+    ledger = MemoryLedger(3)
+    FairRetriever(world.catalog, world.k, 0, 40, policy="none", ledger=ledger).retrieve(world.users[:39])
+    with pytest.raises(InvalidInputError, match="new ledger"):
+        FairRetriever(world.catalog, world.k, world.floors, 40, ledger=ledger)
+    with pytest.raises(InvalidInputError, match="new ledger"):
+        FairRetriever(world.catalog, world.k, 0, 30, ledger=ledger)
+    with pytest.raises(InvalidInputError, match="another catalog"):
+        FairRetriever(world.catalog, world.k, 0, 40, ledger=MemoryLedger(2))
+    resumed = FairRetriever(world.catalog, world.k, 1, 40, ledger=ledger)
+    resumed.retrieve(world.users[39:])
+    assert resumed.report().requests == 40
+
+
+def test_an_index_of_another_catalog_is_refused() -> None:
+    world = make_world(25)
+    other = make_index("exact", make_world(26).catalog)
+    with pytest.raises(InvalidInputError, match="very catalog"):
+        FairRetriever(world.catalog, world.k, index=other)
+
+
+class Forgetful:
+    """An index that never finds anything of group 0 once it is asked for it alone."""
+
+    applies_prices = "bias"
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.index = make_index("exact", catalog)
+
+    def search(self, users: npt.NDArray[Any], prices: Floats | None, k: int) -> Hits:
+        if prices is not None and np.isinf(prices).any():
+            return Hits.empty(len(users), k)
+        return self.index.search(users, prices, k)
+
+
+def test_an_index_that_loses_items_is_told() -> None:
+    world = make_world(27, horizon=20, tightness=1.0)
+    retriever = FairRetriever(world.catalog, world.k, world.floors, 20, index=Forgetful(world.catalog))
+    with pytest.raises(FairSyncError, match="too few items"):
+        retriever.retrieve(world.users)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fairsync.errors import InvalidInputError, UnknownGroupError
 
 # Above this a float64 inner product of two such vectors could overflow.
-_LARGEST_VALUE = 1e150
+LARGEST_VALUE = 1e150
 # Checks go through the embeddings in blocks, so that they never need a second copy of them.
 _BLOCK_VALUES = 1 << 20
 
@@ -138,7 +138,7 @@ def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
     # A view of the caller's array would stay writeable through its own flags; a new view has flags of its
     # own.
     array = _frozen(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).view())
-    limit = min(_LARGEST_VALUE, float(np.finfo(array.dtype).max))
+    limit = min(LARGEST_VALUE, float(np.finfo(array.dtype).max))
     step = max(1, _BLOCK_VALUES // array.shape[1])
     for start in range(0, len(array), step):
         fine = np.abs(array[start : start + step]) <= limit

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
+from fairsync.errors import FairSyncError
 from fairsync.policies.base import Counts, Floats, Terms
 from fairsync.search.base import Hits
 
@@ -187,22 +188,27 @@ def compose(
         Requests left after this one.
     """
     taken: dict[int, float] = {}
-    still = missing.copy()
 
-    def take(eligible: npt.NDArray[np.bool_], how_many: int) -> None:
-        """Take the best items of the eligible groups that are still missing."""
+    def take(quota: Counts, how_many: int) -> None:
+        """Take the best items of groups that have a quota left, so many in all."""
         while how_many > 0:
-            masked = np.where(eligible & (still > 0), prices, np.inf)
-            found = search(masked, min(len(taken) + how_many, len(group_of)))
+            before = len(taken)
+            found = search(np.where(quota > 0, prices, np.inf), min(before + how_many, len(group_of)))
             for row, score in zip(found.rows[0].tolist(), found.relevance[0].tolist(), strict=True):
-                if row >= 0 and row not in taken and how_many > 0 and still[group_of[row]] > 0:
+                if row >= 0 and row not in taken and how_many > 0 and quota[group_of[row]] > 0:
                     taken[row] = score
-                    still[group_of[row]] -= 1
+                    quota[group_of[row]] -= 1
                     how_many -= 1
+            if len(taken) == before:
+                raise FairSyncError(
+                    "The index found too few items of a group whose floor is due. The promise needs an index that"
+                    " can return every item of a group; 'exact' can."
+                )
 
-    for group in np.flatnonzero(missing > left * terms.caps):
-        take(np.arange(len(still)) == group, int(missing[group] - left * terms.caps[group]))
-    take(np.ones(len(still), dtype=bool), int(missing.sum()) - left * terms.k - len(taken))
+    owed = np.maximum(missing - left * terms.caps, 0)
+    still = missing - owed
+    take(owed, int(owed.sum()))
+    take(still, int(missing.sum()) - left * terms.k - len(taken))
     for row, score in zip(rows.tolist(), relevance.tolist(), strict=True):
         if len(taken) < terms.k:
             taken.setdefault(row, score)

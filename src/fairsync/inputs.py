@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.catalog import Catalog
+from fairsync.catalog import LARGEST_VALUE, Catalog
 from fairsync.errors import InvalidInputError
 
 
@@ -44,6 +44,9 @@ def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floati
     if len(bad):
         more = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
         raise InvalidInputError(f"the vector of request {bad[0]}{more} has a NaN or an infinite value.")
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > LARGEST_VALUE:
+        raise InvalidInputError(f"users hold a value of {largest:g}; scale them below {LARGEST_VALUE:g}.")
     return array
 
 
@@ -57,6 +60,8 @@ def check_positive(value: object, what: str) -> int:
     """
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or int(value) < 1:
         raise InvalidInputError(f"{what} must be a whole number, 1 or more, got {value!r}.")
+    if int(value) > 2**40:
+        raise InvalidInputError(f"{what} is {value}: more than can be counted; choose 2^40 at most.")
     return int(value)
 
 

@@ -117,9 +117,10 @@ class FairRetriever:
         self.index = make_index(index, catalog)
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
         self._lock = threading.Lock()
-        state = self.policy.start(self.terms)
         self._none = np.zeros(catalog.n_groups, dtype=np.int64)
-        self._loop = _Loop(state, self.policy.prices(state), self.ledger.standing(), self._none)
+        standing = self._checked_standing()
+        state = self.policy.start(self.terms)
+        self._loop = _Loop(state, self.policy.prices(state), standing, self._none)
 
     def retrieve(self, users: npt.ArrayLike) -> Found:
         """Return the candidates of requests in order of arrival.
@@ -134,7 +135,8 @@ class FairRetriever:
         n, k = len(vectors), self.terms.k
         rows, relevance = np.empty((n, k), dtype=np.int64), np.empty((n, k))
         with self._lock:
-            loop, entries, start = self._loop, [], 0
+            loop, start = replace(self._loop, standing=self.ledger.standing()), 0
+            entries: list[Entry] = []
             while start < n:
                 loop = self._turn(loop)
                 size = min(
@@ -145,6 +147,8 @@ class FairRetriever:
                 here = slice(start, start + size)
                 loop, entry, found = self._serve(loop, vectors[here])
                 rows[here], relevance[here] = found.rows, found.relevance
+                if entries and not entry.opens_horizon:
+                    entry = entries.pop().plus(entry)
                 entries.append(entry)
                 start += size
             self.ledger.record(entries)
@@ -172,7 +176,7 @@ class FairRetriever:
         learn = getattr(self.policy, "calibrate", None)
         if learn is None:
             raise InvalidInputError(f"The policy {self.policy.name!r} has nothing to calibrate; use 'guaranteed'.")
-        vectors = check_users(past_users, self.catalog)
+        vectors = check_users(past_users, self.catalog)[-self.policy.memory :]
         if len(vectors) == 0:
             raise InvalidInputError("past_users is empty: give at least one past request.")
         with self._lock:
@@ -183,10 +187,11 @@ class FairRetriever:
             width = self._width(self.policy.start(self.terms))  # as deep as at a cold start
             for _ in range(_CALIBRATION_ROUNDS):
                 hits = self.index.search(vectors, loop.prices, width)
-                sample = _sample(self.catalog.group_of[hits.rows], hits)
+                sample = self._sample(self.catalog.group_of[hits.rows], hits)
                 state = learn(loop.policy_state, self.terms, Feedback(0, self._none, exposures, remaining, sample))
                 loop = replace(loop, policy_state=state, prices=self.policy.prices(state))
-            self._loop = loop
+            # Lists of the batch under way were made for the state before: of another depth, and already old.
+            self._loop = replace(loop, samples=())
         return self
 
     def report(self, hindsight: Hindsight | None = None) -> Report:
@@ -210,7 +215,7 @@ class FairRetriever:
             return loop
         standing = Standing.nothing(self.catalog.n_groups) if over else loop.standing
         left = self.terms.horizon - standing.requests
-        sample = Sample.join(loop.samples) if loop.samples else None
+        sample = Sample.join(loop.samples, keep=self.policy.memory) if loop.samples else None
         feedback = Feedback(loop.requests, loop.counts, standing.exposures, left, sample)
         state = self.policy.step(loop.policy_state, self.terms, feedback)
         return _Loop(state, self.policy.prices(state), standing, self._none, opens_horizon=over)
@@ -237,7 +242,7 @@ class FairRetriever:
                 )  # fmt: skip
                 counts = np.bincount(self.catalog.group_of[found.rows].ravel(), minlength=n_groups)
         relevance = float(found.relevance.sum())
-        cost = self._most_relevance(prices, hits, groups) - relevance
+        cost = max(0.0, self._most_relevance(prices, hits, groups) - relevance)  # rounding can take it below 0
         entry = Entry(counts, len(users), relevance, cost, forced, loop.opens_horizon)
         after = _Loop(
             loop.policy_state,
@@ -245,13 +250,41 @@ class FairRetriever:
             loop.standing.after(entry),
             loop.counts + counts,
             loop.requests + len(users),
-            (*loop.samples, _sample(groups, hits)) if width > k else (),
+            self._samples(loop.samples, groups, hits) if width > k else (),
         )
         return after, entry, found
 
     def _width(self, policy_state: Any) -> int:
         """Return how long the lists must be: the candidates, and what the policy wants to see beyond them."""
         return min(len(self.catalog), self.terms.k + self.policy.lookahead(policy_state, self.terms.k))
+
+    def _sample(self, groups: npt.NDArray[np.int32], hits: Hits) -> Sample:
+        """Return what a policy may see of lists."""
+        beyond_last = hits.relevance - hits.relevance[:, self.terms.k - 1, None]
+        return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32))
+
+    def _samples(self, before: tuple[Sample, ...], groups: npt.NDArray[np.int32], hits: Hits) -> tuple[Sample, ...]:
+        """Return the lists of a batch with some more; of a very long batch only what can still matter."""
+        samples = (*before, self._sample(groups, hits))
+        return samples if len(samples) < 512 else (Sample.join(samples, keep=self.policy.memory),)
+
+    def _checked_standing(self) -> Standing:
+        """Return where the ledger's horizon stands, if it is one that this retriever can go on with."""
+        standing = self.ledger.standing()
+        if len(standing.exposures) != self.catalog.n_groups:
+            raise InvalidInputError(
+                f"The ledger counts {len(standing.exposures)} groups, the catalog has {self.catalog.n_groups}:"
+                " it belongs to another catalog."
+            )
+        left = self.terms.horizon - standing.requests
+        missing = np.maximum(self.terms.floors - standing.exposures, 0)
+        if left < 0 or (left > 0 and self.policy.keeps_floors and not guard.is_safe(missing, left, self.terms)):
+            raise InvalidInputError(
+                f"The ledger's horizon has {standing.requests} requests already and misses {int(missing.sum())}"
+                f" exposures: the floors cannot be met by request {self.terms.horizon}. Lower them, lengthen the"
+                " horizon, or start with a new ledger."
+            )
+        return standing
 
     def _most_relevance(self, prices: npt.NDArray[np.float64], hits: Hits, groups: npt.NDArray[np.int32]) -> float:
         """Return the relevance that these requests could have had without prices, at most.
@@ -267,10 +300,5 @@ class FairRetriever:
         best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
         if width < len(self.catalog):
             last = hits.relevance[:, -1] - prices[groups[:, -1]]
-            np.maximum(best, (last + max(float(prices.max()), 0.0))[:, None], out=best)
+            np.maximum(best, (last + float(prices[np.isfinite(prices)].max()))[:, None], out=best)
         return float(best.sum())
-
-
-def _sample(groups: npt.NDArray[np.int32], hits: Hits) -> Sample:
-    """Return what a policy may see of lists."""
-    return Sample(groups.astype(np.intp), hits.relevance.astype(np.float32))

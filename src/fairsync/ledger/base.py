@@ -35,6 +35,17 @@ class Entry:
     forced: int = 0
     opens_horizon: bool = False
 
+    def plus(self, other: "Entry") -> "Entry":
+        """Return one entry for both; the other must follow in the same horizon."""
+        return Entry(
+            self.counts + other.counts,
+            self.requests + other.requests,
+            self.relevance + other.relevance,
+            self.cost + other.cost,
+            self.forced + other.forced,
+            self.opens_horizon,
+        )
+
 
 @dataclass(frozen=True)
 class Standing:

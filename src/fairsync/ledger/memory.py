@@ -21,25 +21,24 @@ class MemoryLedger:
     """
 
     def __init__(self, n_groups: int) -> None:
-        self._standing = Standing.nothing(n_groups)
-        self._past: list[Standing] = []
+        # One reference to both, so that an interrupt cannot come between them.
+        self._record: tuple[Standing, tuple[Standing, ...]] = (Standing.nothing(n_groups), ())
         self._n_groups = n_groups
 
     def standing(self) -> Standing:
         """Return where the present horizon stands."""
-        return self._standing
+        return self._record[0]
 
     def past(self) -> Sequence[Standing]:
         """Return the standings at the end of the horizons before it, oldest first."""
-        return tuple(self._past)
+        return self._record[1]
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Add entries."""
-        standing, past = self._standing, []
+        standing, past = self._record
         for entry in entries:
             if entry.opens_horizon:
-                past.append(standing)
+                past = (*past, standing)
                 standing = Standing.nothing(self._n_groups)
             standing = standing.after(entry)
-        self._past += past
-        self._standing = standing
+        self._record = (standing, past)

@@ -21,9 +21,11 @@ def make_policy(policy: str | Policy) -> Policy:
     >>> make_policy("guaranteed").name
     'guaranteed'
     """
+    names = ", ".join(repr(name) for name in POLICIES)
     if not isinstance(policy, str):
+        if isinstance(policy, type) or not callable(getattr(policy, "step", None)):
+            raise InvalidInputError(f"policy must be one of {names}, or an object with step(), got {policy!r}.")
         return policy
     if policy not in POLICIES:
-        names = ", ".join(repr(name) for name in POLICIES)
         raise InvalidInputError(f"There is no policy {policy!r}. Choose one of {names}, or give a policy object.")
     return POLICIES[policy]()

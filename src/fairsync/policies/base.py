@@ -48,7 +48,8 @@ class Sample:
     groups : numpy.ndarray
         (n, width) group code of each entry.
     relevance : numpy.ndarray
-        (n, width) relevance of each entry, without the price.
+        (n, width) relevance of each entry, without the price, less that of the last candidate: differences within
+        a request are all that matters, and they survive rounding where large common parts would not.
     """
 
     groups: npt.NDArray[np.intp]
@@ -106,10 +107,13 @@ class Policy(Protocol):
         The name by which ``FairRetriever(policy=...)`` knows it.
     keeps_floors : bool
         Whether the retriever makes the floors true by its guard wherever prices alone would not.
+    memory : int
+        How many of the latest requests a sample needs to hold at most.
     """
 
     name: str
     keeps_floors: bool
+    memory: int
 
     def start(self, terms: Terms) -> Any:
         """Return the state before the first request."""

@@ -56,6 +56,7 @@ class FairSync:
 
     name = "fairsync"
     keeps_floors = False
+    memory = 0
 
     def __init__(self, learning_rate: float = 0.01) -> None:
         if not (np.isfinite(learning_rate) and learning_rate > 0):

@@ -11,7 +11,7 @@ from fairsync.policies.cut import Solution, exposure_variances, solve_subsidies
 SAMPLE_SIZE = 2048  # requests remembered; the error of a rate falls with its root, the state grows with it
 TURNOVER = 8  # solve anew when one part in so many of the sample is new: the work per request stays constant
 SMALL_BATCH = 64  # up to here solves are many and each matters little; beyond, they are few and must see far
-SPARING = 4  # once the sample is full, one small batch in so many renews it: the others teach little
+SPARING = 4  # once the sample is full, one small batch in so many renews it (one large one in two)
 FIRST_ITERATIONS = 25  # Newton steps of a solve that starts from nothing; later ones start from the last
 
 
@@ -37,6 +37,10 @@ class GuaranteedState:
         Whether prices change often.
     skipped : int
         Batches since the last one that the sample took in.
+    opening : numpy.ndarray or None
+        (G,) subsidies for a whole horizon, with which the next one starts.
+    variances : numpy.ndarray or None
+        (G,) of the exposures in one request of the sample; made when first needed.
     """
 
     subsidies: Floats
@@ -48,11 +52,13 @@ class GuaranteedState:
     seen: int = 0
     small_batch: bool = True
     skipped: int = 0
+    opening: Floats | None = None
+    variances: Floats | None = None
 
     @property
     def samples_next(self) -> bool:
         """Whether the next batch is to be looked at closely."""
-        return self.seen < SAMPLE_SIZE or not self.small_batch or self.skipped >= SPARING - 1
+        return self.seen < SAMPLE_SIZE or self.skipped >= (SPARING - 1 if self.small_batch else 1)
 
 
 class Guaranteed:
@@ -78,6 +84,7 @@ class Guaranteed:
 
     name = "guaranteed"
     keeps_floors = True
+    memory = SAMPLE_SIZE
 
     def start(self, terms: Terms) -> GuaranteedState:
         """Return zero subsidies."""
@@ -99,17 +106,20 @@ class Guaranteed:
 
     def step(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Follow the target, and solve anew if enough has been seen since the last time."""
+        state = _taking_in(_with_variances(state, terms, feedback), feedback.sample)
         target = self._target(state, terms, feedback)
-        state = _taking_in(state, feedback.sample)
         known = 0 if state.sample is None else len(state.sample)
-        if known + state.n_fresh and (known == 0 or feedback.remaining == terms.horizon):
+        new = state.n_fresh > 0 and state.n_fresh * TURNOVER >= known
+        if feedback.remaining == terms.horizon and state.opening is not None and not new:
+            return replace(state, subsidies=np.where(target > 0, state.opening, 0.0), target=target)
+        if new and (known == 0 or feedback.remaining == terms.horizon):
             # A new horizon too starts afresh: the prices at the end of the last were those of its stragglers.
-            return _solved_from(_joined(state), target, state, terms)
+            return _solved_from(_joined(state), target, state, terms, whole_horizon=feedback.remaining == terms.horizon)
         state = replace(state, subsidies=_follow(state, target), target=target)
-        if state.n_fresh * TURNOVER < known:
+        if not new:
             return state
         sample = _joined(state)
-        iterations = 1 if state.small_batch else 4  # it starts from the last solution, which is nearly right
+        iterations = 1 if state.small_batch else 2  # it starts from the last solution, which is nearly right
         solution = solve_subsidies(
             sample, target, state.subsidies, terms.k, newest=state.n_fresh, iterations=iterations
         )
@@ -117,28 +127,36 @@ class Guaranteed:
         seen = state.seen + state.n_fresh
         weight = 1.0 if seen <= len(sample) else min(1.0, 2 * state.n_fresh / seen)
         subsidies = state.subsidies + weight * (solution.subsidies - state.subsidies)
-        return GuaranteedState(subsidies, target, solution, sample, seen=seen, small_batch=state.small_batch)
+        return GuaranteedState(
+            subsidies, target, solution, sample, seen=seen, small_batch=state.small_batch, opening=state.opening
+        )
 
     def calibrate(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Start from past requests: the sample is theirs alone. Called again as prices move, until they settle."""
         if feedback.sample is None or len(feedback.sample) == 0:
             return state
         target = self._target(state, terms, feedback)
-        return _solved_from(Sample.join((feedback.sample,), keep=SAMPLE_SIZE), target, state, terms)
+        sample = Sample.join((feedback.sample,), keep=SAMPLE_SIZE)
+        return _solved_from(sample, target, state, terms, whole_horizon=feedback.remaining == terms.horizon)
 
     @staticmethod
     def _target(state: GuaranteedState, terms: Terms, feedback: Feedback) -> Floats:
         """Return the exposures per request that each group needs from now on."""
         missing = np.maximum(terms.floors - feedback.exposures, 0).astype(np.float64)
         left = max(feedback.remaining, 1)
-        if left <= terms.batch_size and state.sample is not None:
-            missing += np.where(
-                missing > 0, np.sqrt(left * exposure_variances(state.sample, state.subsidies, terms.k)), 0.0
-            )
+        if left <= terms.batch_size and state.variances is not None:
+            missing += np.where(missing > 0, np.sqrt(left * state.variances), 0.0)
         target = np.minimum(missing / left, terms.caps)
         # The stock can ask for more than there is; a hair below, or the subsidies would have no finite answer.
         most = 0.999 * terms.k / max(float(target.sum()), 1e-12)
         return np.asarray(target * min(1.0, most))
+
+
+def _with_variances(state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
+    """Return the state with the variances of exposures, if the batch ahead is the last and they are not known yet."""
+    if feedback.remaining > terms.batch_size or state.sample is None or state.variances is not None:
+        return state
+    return replace(state, variances=exposure_variances(state.sample, state.subsidies, terms.k))
 
 
 def _taking_in(state: GuaranteedState, sample: Sample | None) -> GuaranteedState:
@@ -153,11 +171,17 @@ def _joined(state: GuaranteedState) -> Sample:
     return Sample.join(state.fresh if state.sample is None else (state.sample, *state.fresh), keep=SAMPLE_SIZE)
 
 
-def _solved_from(sample: Sample, target: Floats, state: GuaranteedState, terms: Terms) -> GuaranteedState:
+def _solved_from(
+    sample: Sample, target: Floats, state: GuaranteedState, terms: Terms, *, whole_horizon: bool
+) -> GuaranteedState:
     """Return a state whose subsidies come from this sample alone, solved with care."""
     n = len(sample)
     solution = solve_subsidies(sample, target, state.subsidies, terms.k, newest=n, iterations=FIRST_ITERATIONS)
-    return GuaranteedState(solution.subsidies, target, solution, sample, seen=n, small_batch=state.small_batch)
+    # What a calibration in mid-horizon finds would not fit a whole one; the next opening solves anew.
+    opening = solution.subsidies if whole_horizon else None
+    return GuaranteedState(
+        solution.subsidies, target, solution, sample, seen=n, small_batch=state.small_batch, opening=opening
+    )
 
 
 def _follow(state: GuaranteedState, target: Floats) -> Floats:

@@ -18,6 +18,7 @@ class NoPolicy:
 
     name = "none"
     keeps_floors = False
+    memory = 0
 
     def lookahead(self, state: int, k: int) -> int:
         """Return 0: there is nothing to learn."""

@@ -27,6 +27,10 @@ def make_index(index: str | Index, catalog: Catalog) -> Index:
             raise InvalidInputError(
                 f"index must be one of {', '.join(INDEXES)} or an object with search(), got {index!r}."
             )
+        if isinstance(index, type) or getattr(index, "catalog", catalog) is not catalog:
+            raise InvalidInputError(
+                "index must be made of the very catalog that is searched: give its name, or build it so."
+            )
         return index
     if index not in INDEXES:
         raise InvalidInputError(f"there is no index {index!r}: choose one of {', '.join(INDEXES)}.")
