@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -163,3 +165,9 @@ def test_errors_survive_a_process_border() -> None:
     for error in (InfeasibleFloorsError("a", 3, "why", 2), UnknownGroupError(["x"], ["y"])):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+@pytest.mark.parametrize("groups", [None, 5, "abc", {"a", "b", "c"}, {"a": 1, "b": 2, "c": 3}])
+def test_labels_must_come_in_the_order_of_the_items(groups: Any) -> None:
+    with pytest.raises(InvalidInputError, match="in the order of the items"):
+        Catalog(np.eye(3), groups)

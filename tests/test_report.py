@@ -48,9 +48,9 @@ def report(
     )
 
 
-def best(*, relevance: float = 95.0, exposures: dict[Label, int] | None = None, requests: int = 10) -> Hindsight:
-    given: dict[Label, int] = {"g0": 20, "g1": 20} if exposures is None else exposures
-    return Hindsight(relevance, relevance, 100.0, {}, given, np.zeros((requests, 4), dtype=np.int64))
+def best(*, relevance: float = 95.0, floors: dict[Label, int] | None = None, requests: int = 10) -> Hindsight:
+    given: dict[Label, int] = {"g0": 20, "g1": 20} if floors is None else floors
+    return Hindsight(relevance, relevance, 100.0, {}, given, given, np.zeros((requests, 4), dtype=np.int64))
 
 
 def test_the_numbers_midway() -> None:
@@ -102,8 +102,8 @@ def test_where_nothing_had_to_be_given_up(relevance: float, ratio: float) -> Non
     [
         (best(requests=9), 10, "computed for 9 requests of 4 candidates, but the horizon is 10 requests of 4"),
         (best(), 9, "Only 9 of the 10 requests"),
-        (best(exposures={"g0": 20, "other": 20}), 10, "other groups"),
-        (best(exposures={"g0": 20, "g1": 19}), 10, "gives group 'g1' 19 exposures, less than its floor of 20"),
+        (best(floors={"g0": 20, "other": 20}), 10, "other groups"),
+        (best(floors={"g0": 20, "g1": 19}), 10, "a floor of 19 for group 'g1'"),
     ],
 )
 def test_a_hindsight_of_something_else_is_refused(hindsight: Hindsight, requests: int, why: str) -> None:
@@ -249,3 +249,9 @@ def test_what_a_retriever_reports_is_what_it_returned() -> None:
     assert made.relevance == pytest.approx(found.relevance.sum())
     assert (made.requests, made.horizon, made.completed) == (13, 20, 0)
     assert repr(made) == f"Report('guaranteed', 13 of 20 requests, {sum(made.satisfied.values())} of 5 floors reached)"
+
+
+def test_labels_are_drawn_as_they_are(tmp_path: Path) -> None:
+    made = report([20, 3], [20, 20], labels=["$x_$^", "$5 to $10"])
+    made.plot(tmp_path / "dollars.png")
+    assert (tmp_path / "dollars.png").stat().st_size

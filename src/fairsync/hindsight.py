@@ -60,6 +60,8 @@ class Hindsight:
     prices
         The price of each group; negative prices are subsidies. A group above its floor has price 0. Where the
         floors take (nearly) all places, only differences between prices mean something.
+    floors
+        What each group had to get.
     exposures
         What each group gets from the plan.
     rows
@@ -70,6 +72,7 @@ class Hindsight:
     feasible_relevance: float
     unconstrained_relevance: float
     prices: dict[Label, float]
+    floors: dict[Label, int]
     exposures: dict[Label, int]
     rows: Rows
 
@@ -319,6 +322,7 @@ class _Lists:
         return Hindsight(
             *bounds,
             prices={label: -float(subsidy) or 0.0 for label, subsidy in zip(labels, subsidies, strict=True)},
+            floors={label: int(floor) for label, floor in zip(labels, self.floors, strict=True)},
             exposures={label: int(count) for label, count in zip(labels, exposures, strict=True)},
             rows=rows,
         )

@@ -62,7 +62,7 @@ def test_a_missed_floor_never_reads_as_all() -> None:
 @pytest.mark.parametrize(
     ("broken", "what"),
     [
-        (row(cost.COLD, 64, outcome(1.1), outcome(1.26, order=1)), "cold, B ≤ 64"),
+        (row(cost.COLD, 64, outcome(1.2), outcome(1.32, order=1)), "cold, B ≤ 64"),
         (row(cost.COLD, 256, outcome(1.51)), "cold, B > 64"),
         (row(cost.CALIBRATED, 512, outcome(1.26)), "calibrated"),
         (row(cost.COLD, 16, outcome(1.06), long=True), "long horizon"),

@@ -98,7 +98,7 @@ def make(exposures: list[int], cost: float, ratio: float, forced: int = 0) -> Re
 
 
 def test_the_reading_follows_the_numbers() -> None:
-    best = Hindsight(199.0, 199.0, 200.0, {}, {}, None)  # type: ignore[arg-type]
+    best = Hindsight(199.0, 199.0, 200.0, {}, {}, {}, None)  # type: ignore[arg-type]
     reports = {
         "none": make([30, 10, 0], 0, 0),
         "fairsync": make([20, 12, 8], 3.0, 3.0),
@@ -116,8 +116,16 @@ def test_the_reading_follows_the_numbers() -> None:
     assert "Calibration did not pay here: it cost 50% more" in "\n".join(read(reports, best, 10))
 
     idle = {name: make([20, 10, 10], 0.0, 1.0) for name in reports}
-    nothing = Hindsight(200.0, 200.0, 200.0, {}, {}, None)  # type: ignore[arg-type]
+    nothing = Hindsight(200.0, 200.0, 200.0, {}, {}, {}, None)  # type: ignore[arg-type]
     text = "\n".join(read(idle, nothing, 10))
     assert "floors change nothing here" in text
     assert "times the least possible" not in text
     assert "Calibration" not in text
+
+
+def test_a_place_that_cannot_be_written_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    arguments = ["demo", "--items", "60", "--groups", "3", "--requests", "12", "--k", "3"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "file" / "demo")])
+    assert result.exit_code == 1
+    assert len(result.stderr.strip().splitlines()) == 1

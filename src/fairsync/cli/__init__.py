@@ -19,7 +19,7 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except FairSyncError as error:
+        except (FairSyncError, OSError) as error:  # OSError: a path that cannot be written, a disk that is full
             message = " ".join(str(error).split())
             Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
             raise typer.Exit(1) from None

@@ -73,7 +73,6 @@ def demo(
     the best plan that could have been made had every request been known beforehand (hindsight).
     """
     screen = Console(quiet=as_json, highlight=False)
-    out.mkdir(parents=True, exist_ok=True)
     data = synthetic(items, groups, requests, _DIM, seed, n_past=max(requests // 6, 1))
     catalog = Catalog(data.embeddings, data.groups)
     promise = _typical_exposures(catalog, data, k) if floor is None else floor
@@ -88,6 +87,7 @@ def demo(
         "guaranteed": retriever("guaranteed"),
         "guaranteed, calibrated": retriever("guaranteed"),
     }
+    out.mkdir(parents=True, exist_ok=True)  # only now, when nothing that was asked for is impossible
     largest = int(catalog.group_sizes.max()) / items
     screen.print(
         f"{count(items, 'item')} in {count(groups, 'group')}, of which the largest holds {percent(largest)};"
@@ -129,7 +129,7 @@ def _typical_exposures(catalog: Catalog, data: Synthetic, k: int) -> int:
     middle = float(np.median(exposures)) * horizon / past
     # Never more than half of what could be promised to everyone.
     possible = min(horizon * k // catalog.n_groups, horizon * min(k, int(catalog.group_sizes.min())))
-    return int(min(max(float(f"{middle:.1g}"), 1.0), max(possible // 2, 1)))
+    return int(min(max(float(f"{middle:.1g}"), 1.0), possible // 2))
 
 
 def _follow(name: str, retriever: FairRetriever, data: Synthetic, progress: Progress) -> NDArray[np.int64]:

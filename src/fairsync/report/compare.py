@@ -50,10 +50,10 @@ def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms
     if set(hindsight.exposures) != set(labels):
         raise InvalidInputError("The hindsight has other groups than the report: compute it for the same catalog.")
     for label, floor in zip(labels, terms.floors.tolist(), strict=True):
-        if hindsight.exposures[label] < floor:
+        if hindsight.floors[label] != floor:
             raise InvalidInputError(
-                f"The hindsight gives group {label!r} {hindsight.exposures[label]} exposures, less than its"
-                f" floor of {floor}: compute it for the same floors."
+                f"The hindsight was computed for a floor of {hindsight.floors[label]} for group {label!r}, but its"
+                f" floor is {floor}: compute it for the same floors."
             )
     most = hindsight.unconstrained_relevance
     if standing.relevance - most > _TOLERANCE * abs(most):

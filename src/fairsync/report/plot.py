@@ -142,7 +142,7 @@ def plot_pace(
         axes.axhline(floors[i], color="black", linewidth=1, label="floor")
         for (policy, course), (colour, line) in zip(courses.items(), styles, strict=False):
             axes.plot(requests, course[:, i], color=colour, linestyle=line, linewidth=1.8, label=policy)
-        axes.set_title(f"group {names[i]}", loc="left", fontsize=10)
+        axes.set_title(f"group {names[i]}", loc="left", fontsize=10, parse_math=False)
         axes.set_ylim(bottom=-0.02 * max(axes.get_ylim()[1], 1.0))
         axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
@@ -201,7 +201,9 @@ def name_groups(axes: Axes, labels: Sequence[Label]) -> None:
         return
     names = [text if len(text) <= 18 else text[:17] + "…" for text in map(str, labels)]
     upright = max(map(len, names)) * len(names) > 90
-    axes.set_xticks(range(len(names)), names, rotation=90 if upright else 0, fontsize=8 if upright else 10)
+    # A label is text, also where it holds the dollar signs that matplotlib takes for mathematics.
+    rotation, size = (90, 8) if upright else (0, 10)
+    axes.set_xticks(range(len(names)), names, parse_math=False, rotation=rotation, fontsize=size)
     axes.set_xlabel("group")
 
 
