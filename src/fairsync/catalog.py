@@ -156,9 +156,7 @@ def _checked_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
     """Return labels or ids as an int64 or str array, refusing what cannot be compared or matched reliably."""
     array = given if isinstance(given, np.ndarray) else None
     if array is None and (isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable)):
-        raise InvalidInputError(
-            f"{what} must be a sequence of {n} {one}s in the order of the items, got {given!r:.80}."
-        )
+        raise InvalidInputError(f"{what} must be {n} {one}s in the order of the items, got {given!r:.80}.")
     if array is None or array.dtype.kind == "O":
         values = list(given) if array is None else array.tolist()
         kinds = {_kind(type(value)): value for value in values}
