@@ -290,7 +290,8 @@ class FairRetriever:
         """Return the relevance that these requests could have had without prices, at most.
 
         The best k may lie outside the list, but no item there has more relevance than the list's last score plus the
-        highest price: with that as a stand-in the sum is never too low, and nearly always exact.
+        highest price: with that as a stand-in the sum is never too low. Where prices suit the data it is hardly
+        ever too high either.
         """
         k, width = self.terms.k, hits.rows.shape[1]
         if not prices.any():
