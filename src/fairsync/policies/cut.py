@@ -14,6 +14,10 @@ _DOUBT = 32.0
 _FADES = 512
 # A step is at most this many bands: beyond, the slope at hand says nothing.
 _LONGEST_STEP = 6.0
+# Rows of a sample looked at together: what is made of them stays in cache.
+_ROWS = 256
+# Two counts are made in one pass, the second in units of this: float64 holds both exactly.
+_SHIFT = 2.0**26
 
 
 @dataclass(frozen=True)
@@ -66,25 +70,20 @@ def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, ne
         Newton steps at most.
     """
     n, width = sample.groups.shape
-    n_groups = len(target)
-    flat = sample.groups.ravel()
+    len(target)
     wanted, needy = target * n, target > 0
     reach = sample.relevance.max(axis=1) - sample.relevance.min(axis=1)
     # Any positive width serves where all relevance is equal.
     widest = band = _BAND * float(np.median(reach)) or float(reach.max()) or 1.0
     shorten, least = 1.0, np.inf
     subsidies = best = start
-    ceiling = slopes = start
+    slopes = start
+    # Beyond its depth a list cannot tell which of a group's items would come next.
+    latest = Sample(sample.groups[-newest:], sample.relevance[-newest:])
+    score = latest.relevance + start.astype(np.float32).take(latest.groups)
+    ceiling = start + float((np.partition(score, width - k, axis=1)[:, width - k] - score.min(axis=1)).mean())
     for iteration in range(iterations + 1):
-        score = sample.relevance + subsidies.astype(np.float32).take(sample.groups)
-        cut = np.partition(score, width - k, axis=1)[:, width - k]
-        if iteration == 0:
-            depth = (cut - score.min(axis=1))[-newest:]
-            # Beyond its depth a list cannot tell which of a group's items would come next.
-            ceiling = start + float(depth.mean())
-        score -= cut[:, None]
-        counts = np.bincount(flat, weights=(score >= 0).ravel(), minlength=n_groups)
-        near = np.bincount(flat, weights=(np.abs(score) <= band).ravel(), minlength=n_groups)
+        counts, near = _look(sample, subsidies, k, band)
         density = np.maximum(near, 1.0) / (2 * band)
         doubt = _DOUBT / n * min(1.0, _FADES / n) * (float(density[needy].mean()) if needy.any() else 1.0)
         gradient = counts - wanted + doubt * subsidies
@@ -100,6 +99,22 @@ def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, ne
         step = np.clip(-gradient / (density + doubt), -longest, longest)
         subsidies = np.clip(subsidies + shorten * step, 0.0, ceiling)
     return Solution(best, slopes, ceiling, _LONGEST_STEP * widest)
+
+
+def _look(sample: Sample, subsidies: Floats, k: int, band: float) -> tuple[Floats, Floats]:
+    """Return (G,) how many entries the subsidies would choose, and how many lie within a band around the cut."""
+    width, n_groups = sample.groups.shape[1], len(subsidies)
+    bonus = subsidies.astype(np.float32)
+    both = np.zeros(n_groups)
+    for start in range(0, len(sample), _ROWS):
+        groups = sample.groups[start : start + _ROWS]
+        score = bonus.take(groups)
+        score += sample.relevance[start : start + _ROWS]
+        score -= np.partition(score, width - k, axis=1)[:, width - k, None]
+        weights = (score >= 0) + _SHIFT * (np.abs(score) <= band)
+        both += np.bincount(groups.ravel(), weights=weights.ravel(), minlength=n_groups)
+    near, counts = np.divmod(both, _SHIFT)
+    return counts, near
 
 
 def exposure_variances(sample: Sample, subsidies: Floats, k: int) -> Floats:
