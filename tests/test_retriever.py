@@ -81,6 +81,13 @@ def test_the_cost_is_what_plain_retrieval_would_have_had_more() -> None:
     assert given_up <= cost + 1e-9 <= 1.05 * given_up + 1e-9
 
 
+def test_a_cost_that_was_not_measured_is_not_zero() -> None:
+    world = make_world(6, groups=6, items=400, horizon=200, k=5, tightness=0.6, dim=8)
+    retriever = FairRetriever(world.catalog, world.k, world.floors, 200, policy="fairsync")
+    retriever.retrieve(world.users)
+    assert retriever.report().cost is None
+
+
 def test_calibration_counts_nothing_and_sets_prices() -> None:
     world = make_world(8, groups=5, items=200, horizon=300, k=5, tightness=0.7, dim=8)
     retriever = FairRetriever(world.catalog, world.k, world.floors, 300)

@@ -242,7 +242,8 @@ class FairRetriever:
                 )  # fmt: skip
                 counts = np.bincount(self.catalog.group_of[found.rows].ravel(), minlength=n_groups)
         relevance = float(found.relevance.sum())
-        cost = max(0.0, self._most_relevance(prices, hits, groups) - relevance)  # rounding can take it below 0
+        # Rounding can take it below 0. What was not measured stays nan: np.maximum passes that on, max() does not.
+        cost = float(np.maximum(self._most_relevance(prices, hits, groups) - relevance, 0.0))
         entry = Entry(counts, len(users), relevance, cost, forced, loop.opens_horizon)
         after = _Loop(
             loop.policy_state,
@@ -287,7 +288,7 @@ class FairRetriever:
         return standing
 
     def _most_relevance(self, prices: npt.NDArray[np.float64], hits: Hits, groups: npt.NDArray[np.int32]) -> float:
-        """Return the relevance that these requests could have had without prices, at most.
+        """Return the relevance that these requests could have had without prices, at most; nan if that is not known.
 
         The best k may lie outside the list, but no item there has more relevance than the list's last score plus the
         highest price: with that as a stand-in the sum is never too low. Where prices suit the data it is hardly
@@ -296,10 +297,10 @@ class FairRetriever:
         k, width = self.terms.k, hits.rows.shape[1]
         if not prices.any():
             return float(hits.relevance[:, :k].sum())
-        if width == k < len(self.catalog):
+        if width == k < len(self.catalog) or np.isinf(prices).any():  # of masked items the list says nothing
             return float("nan")
         best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
         if width < len(self.catalog):
             last = hits.relevance[:, -1] - prices[groups[:, -1]]
-            np.maximum(best, (last + float(prices[np.isfinite(prices)].max()))[:, None], out=best)
+            np.maximum(best, (last + float(prices.max()))[:, None], out=best)
         return float(best.sum())

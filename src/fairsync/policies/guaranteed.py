@@ -73,7 +73,7 @@ class Guaranteed:
     whatever was missed or overshot so far moves the target, and the subsidies with it.
 
     - A solve is a few Newton steps (:mod:`fairsync.policies.cut`), repeated when an eighth of the sample is new.
-      Once the sample is full, only one small batch in four renews it.
+      Once the sample is full, only one small batch in four renews it, or one large one in two.
     - In between, the subsidies follow the target along the slopes of the last solve.
     - Once more requests have come than the sample holds, a solve moves the subsidies only part of the way:
       the average of many solves is worth more than the last one.
@@ -110,11 +110,12 @@ class Guaranteed:
         target = self._target(state, terms, feedback)
         known = 0 if state.sample is None else len(state.sample)
         new = state.n_fresh > 0 and state.n_fresh * TURNOVER >= known
-        if feedback.remaining == terms.horizon and state.opening is not None and not new:
+        # A new horizon starts afresh: the prices at the end of the last were those of its stragglers.
+        opens = feedback.remaining == terms.horizon and known + state.n_fresh > 0
+        if opens and state.opening is not None and not new:
             return replace(state, subsidies=np.where(target > 0, state.opening, 0.0), target=target)
-        if new and (known == 0 or feedback.remaining == terms.horizon):
-            # A new horizon too starts afresh: the prices at the end of the last were those of its stragglers.
-            return _solved_from(_joined(state), target, state, terms, whole_horizon=feedback.remaining == terms.horizon)
+        if opens or (new and known == 0):
+            return _solved_from(_joined(state), target, state, terms, whole_horizon=opens)
         state = replace(state, subsidies=_follow(state, target), target=target)
         if not new:
             return state
