@@ -1,0 +1,175 @@
+"""A prepared data set: who took which item when, and the group of each item; kept as parquet and a JSON of facts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from fairsync.data.requests import Ragged
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+VERSION = 1
+"""Of the prepared format; a folder with another version is refused."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a data set is and how it was made: the numbers of the paper's Table 1, and the settings.
+
+    Attributes
+    ----------
+    name
+        Of the data set.
+    users, items, groups, interactions
+        How many there are.
+    raw_rows
+        Rows read from the source.
+    bad_rows
+        Why rows could not be used, and how many for each reason.
+    least_interactions
+        Every user and every item has at least so many.
+    least_items
+        Groups with fewer items were made one.
+    history
+        How many items of a history models look at.
+    has_clock
+        Whether times are unix seconds; if not, they are places in the user's sequence.
+    """
+
+    name: str
+    users: int
+    items: int
+    groups: int
+    interactions: int
+    raw_rows: int = 0
+    bad_rows: dict[str, int] = field(default_factory=dict)
+    least_interactions: int = 1
+    least_items: int = 1
+    history: int = 20
+    has_clock: bool = True
+    version: int = VERSION
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Sequences of users over a catalog of items.
+
+    Attributes
+    ----------
+    facts : Facts
+        Numbers and settings.
+    user_ids, item_ids : numpy.ndarray
+        (n,) str: the ids of the source. Everything else speaks of rows of these.
+    item_groups : numpy.ndarray
+        (n_items,) str: the label of each item's group.
+    sequences : Ragged
+        For each user, the items in order of time.
+    times : numpy.ndarray
+        int64, one for each of ``sequences.items``.
+    """
+
+    facts: Facts
+    user_ids: NDArray[np.str_]
+    item_ids: NDArray[np.str_]
+    item_groups: NDArray[np.str_]
+    sequences: Ragged
+    times: NDArray[np.int64]
+
+    @property
+    def n_items(self) -> int:
+        """Items in the catalog."""
+        return len(self.item_ids)
+
+    def save(self, folder: Path) -> None:
+        """Write the data set; the folder appears whole or not at all, and replaces a prepared one.
+
+        Parameters
+        ----------
+        folder
+            Where to. A folder that holds something else is not touched.
+        """
+        folder = Path(folder)
+        check_target(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            users = np.repeat(np.arange(len(self.user_ids), dtype=np.int32), self.sequences.lengths)
+            visits = {"user": users, "item": self.sequences.items, "time": self.times}
+            pl.DataFrame(visits).write_parquet(work / "interactions.parquet")
+            pl.DataFrame({"id": self.user_ids}).write_parquet(work / "users.parquet")
+            pl.DataFrame({"id": self.item_ids, "group": self.item_groups}).write_parquet(work / "items.parquet")
+            (work / "facts.json").write_text(json.dumps(asdict(self.facts), indent=2) + "\n", encoding="utf-8")
+            work.chmod(0o777 & ~_umask())
+            if folder.exists():
+                shutil.rmtree(folder)
+            work.rename(folder)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+    @staticmethod
+    def load(folder: Path) -> Dataset:
+        """Read what :meth:`save` wrote; raises :exc:`InvalidInputError` if it is not that."""
+        folder = Path(folder)
+        facts = _read_facts(folder)
+        try:
+            visits = pl.read_parquet(folder / "interactions.parquet")
+            users = pl.read_parquet(folder / "users.parquet")
+            items = pl.read_parquet(folder / "items.parquet")
+            user, item, time = (visits[name].to_numpy() for name in ("user", "item", "time"))
+            user_ids, item_ids, groups = (
+                column.cast(pl.String).to_numpy().astype(str) for column in (users["id"], items["id"], items["group"])
+            )
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise InvalidInputError(f"{folder} cannot be read ({error}): run 'fairsync prepare' again.") from error
+        whole = len(user) == facts.interactions and len(user_ids) == facts.users and len(item_ids) == facts.items
+        if whole and len(user):
+            whole = bool((np.diff(user) >= 0).all() and user[0] >= 0 and user[-1] < facts.users)
+            whole = whole and 0 <= int(item.min()) and int(item.max()) < facts.items
+        if not whole:
+            raise InvalidInputError(
+                f"The files in {folder} do not agree with its facts.json: run 'fairsync prepare' again."
+            )
+        offsets = np.searchsorted(user, np.arange(facts.users + 1)).astype(np.int64)
+        sequences = Ragged(item.astype(np.int32, copy=False), offsets)
+        return Dataset(facts, user_ids, item_ids, groups, sequences, time.astype(np.int64, copy=False))
+
+
+def check_target(folder: Path) -> None:
+    """Refuse to write where something other than a prepared data set lies."""
+    if folder.exists() and not (folder / "facts.json").exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInputError(f"{folder} exists and is not a prepared data set: choose another folder.")
+
+
+def _read_facts(folder: Path) -> Facts:
+    path = folder / "facts.json"
+    if not path.exists():
+        raise InvalidInputError(f"{folder} is not a prepared data set (no facts.json): run 'fairsync prepare' first.")
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+        version = read.get("version")
+        if version != VERSION:
+            raise InvalidInputError(
+                f"{path} has version {version}, this program reads {VERSION}: run 'fairsync prepare' again."
+            )
+        return Facts(**{one.name: read[one.name] for one in fields(Facts)})
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{path} is damaged ({error}): run 'fairsync prepare' again.") from error
+
+
+def _umask() -> int:
+    now = os.umask(0)
+    os.umask(now)
+    return now
