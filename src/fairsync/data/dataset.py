@@ -135,7 +135,7 @@ class Dataset:
         whole = len(user) == facts.interactions and len(user_ids) == facts.users and len(item_ids) == facts.items
         if whole and len(user):
             whole = bool((np.diff(user) >= 0).all() and user[0] >= 0 and user[-1] < facts.users)
-            whole = whole and 0 <= int(item.min()) and int(item.max()) < facts.items
+            whole = whole and int(item.min()) >= 0 and int(item.max()) < facts.items
         if not whole:
             raise InvalidInputError(
                 f"The files in {folder} do not agree with its facts.json: run 'fairsync prepare' again."
