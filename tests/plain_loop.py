@@ -29,7 +29,8 @@ class PlainLoop:
             if served == terms.horizon or len(batch) == terms.batch_size:
                 if served == terms.horizon:
                     exposures, served = [0] * len(terms.floors), 0
-                state = policy.step(state, terms, self.feedback(batch, exposures, served))
+                watched = policy.watches(state)
+                state = policy.step(state, terms, self.feedback(batch, exposures, served, watched))
                 batch = []
             prices = policy.prices(state)
             width = min(len(catalog), terms.k + policy.lookahead(state, terms.k))
@@ -90,7 +91,7 @@ class PlainLoop:
         return (taken + [row for row in chosen if row not in taken])[: self.terms.k]
 
     def feedback(
-        self, batch: list[tuple[list[int], list[float], list[int]]], exposures: list[int], served: int
+        self, batch: list[tuple[list[int], list[float], list[int]]], exposures: list[int], served: int, watched: bool
     ) -> Feedback:
         shown = [int(self.catalog.group_of[row]) for _, _, chosen in batch for row in chosen]
         sample = Sample(
@@ -102,5 +103,5 @@ class PlainLoop:
             np.bincount(shown, minlength=len(exposures)),
             np.array(exposures),
             self.terms.horizon - served,
-            sample if sample.groups.shape[1] > self.terms.k else None,
+            sample if watched and sample.groups.shape[1] > self.terms.k else None,
         )

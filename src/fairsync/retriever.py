@@ -245,13 +245,14 @@ class FairRetriever:
         # Rounding can take it below 0. What was not measured stays nan: np.maximum passes that on, max() does not.
         cost = float(np.maximum(self._most_relevance(prices, hits, groups) - relevance, 0.0))
         entry = Entry(counts, len(users), relevance, cost, forced, loop.opens_horizon)
+        watched = width > k and self.policy.watches(loop.policy_state)
         after = _Loop(
             loop.policy_state,
             prices,
             loop.standing.after(entry),
             loop.counts + counts,
             loop.requests + len(users),
-            self._samples(loop.samples, groups, hits) if width > k else (),
+            self._samples(loop.samples, groups, hits) if watched else (),
         )
         return after, entry, found
 

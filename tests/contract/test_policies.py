@@ -22,9 +22,10 @@ def feedback_for(policy: Policy, seed: int) -> tuple[Terms, Feedback]:
     rng = np.random.default_rng(seed)
     terms = Terms(np.array([5, 40, 90]), np.array([4, 4, 4]), k=4, horizon=100, batch_size=8)
     counts = rng.multinomial(32, [0.7, 0.2, 0.1])
-    width = 4 + policy.lookahead(policy.start(terms), 4)
+    state = policy.start(terms)
+    width = 4 + policy.lookahead(state, 4)
     sample = Sample(rng.integers(3, size=(8, width)), rng.normal(size=(8, width)).astype(np.float32))
-    return terms, Feedback(8, counts, counts, 92, sample if width > 4 else None)
+    return terms, Feedback(8, counts, counts, 92, sample if policy.watches(state) else None)
 
 
 def test_a_step_is_a_pure_function(policy: Policy) -> None:

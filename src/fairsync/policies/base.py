@@ -85,7 +85,7 @@ class Feedback:
     remaining : int
         Requests left in the horizon.
     sample : Sample or None
-        The neighbourhood of the cut for those requests, if the policy asked for it by its ``lookahead``.
+        The neighbourhood of the cut for those requests, if the policy watches them.
     """
 
     requests: int
@@ -120,7 +120,11 @@ class Policy(Protocol):
         ...
 
     def lookahead(self, state: Any, k: int) -> int:
-        """Return how many entries beyond the k candidates the policy wants to see of the next requests."""
+        """Return by how much the lists of the next requests should exceed k, for the policy, the guard and the report."""
+        ...
+
+    def watches(self, state: Any) -> bool:
+        """Return whether the policy wants a sample of the next requests."""
         ...
 
     def prices(self, state: Any) -> Floats:

@@ -70,7 +70,6 @@ def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, ne
         Newton steps at most.
     """
     n, width = sample.groups.shape
-    len(target)
     wanted, needy = target * n, target > 0
     reach = sample.relevance.max(axis=1) - sample.relevance.min(axis=1)
     # Any positive width serves where all relevance is equal.

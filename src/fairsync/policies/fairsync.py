@@ -67,6 +67,10 @@ class FairSync:
         """Return 0: counts are all that the gradient needs."""
         return 0
 
+    def watches(self, state: FairSyncState) -> bool:
+        """Return no: a policy of counts alone."""
+        return False
+
     def start(self, terms: Terms) -> FairSyncState:
         """Return zero prices."""
         zero = np.zeros(len(terms.floors))

@@ -100,6 +100,10 @@ class Guaranteed:
             return k
         return k + 40 if state.small_batch else 3 * k
 
+    def watches(self, state: GuaranteedState) -> bool:
+        """Return whether the sample takes the next lists in."""
+        return state.samples_next
+
     def prices(self, state: GuaranteedState) -> Floats:
         """Return minus the subsidies."""
         return -state.subsidies
@@ -162,7 +166,7 @@ def _with_variances(state: GuaranteedState, terms: Terms, feedback: Feedback) ->
 
 def _taking_in(state: GuaranteedState, sample: Sample | None) -> GuaranteedState:
     """Return the state with the lists of another batch, if they are wanted."""
-    if sample is None or not state.samples_next:
+    if sample is None:
         return replace(state, skipped=state.skipped + 1)
     return replace(state, fresh=(*state.fresh, sample), n_fresh=state.n_fresh + len(sample), skipped=0)
 

@@ -24,6 +24,10 @@ class NoPolicy:
         """Return 0: there is nothing to learn."""
         return 0
 
+    def watches(self, state: int) -> bool:
+        """Return no."""
+        return False
+
     def start(self, terms: Terms) -> int:
         """Return the number of groups, which is all there is to know."""
         return len(terms.floors)

@@ -67,15 +67,15 @@ class ExactIndex:
             same = settle_indifferent(self.catalog, prices, k)
             hits.rows[~real], hits.relevance[~real] = same.rows, same.relevance
         kept = np.flatnonzero(real)
-        goal = min(k, len(self.catalog))
+        goal, reference = min(k, len(self.catalog)), 0.0
         if prices is not None:
-            goal, _ = reference_price(self.catalog, prices, k)
+            goal, reference = reference_price(self.catalog, prices, k)
         if goal == 0 or len(kept) == 0:
             return hits
         interests = vectors.shape[1]
         width = max(1, columns_at_once(self.catalog.dim, goal) // interests)
         tiles = [
-            Tile(self.catalog, self._items, self._group_of, vectors[who], prices, goal, who)
+            Tile(self.catalog, self._items, self._group_of, vectors[who], prices, reference, goal, who)
             for who in (kept[at : at + width] for at in range(0, len(kept), width))
         ]
         columns = len(kept) * interests

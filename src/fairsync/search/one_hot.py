@@ -44,7 +44,7 @@ class OneHotIndex:
         prices = check_prices(prices, self.catalog.n_groups)
         hits = Hits.empty(len(vectors), k)
         spread = np.zeros(self.catalog.n_groups) if prices is None else prices
-        goal, _ = reference_price(self.catalog, spread, k)
+        goal, reference = reference_price(self.catalog, spread, k)
         real = vectors.any(axis=(1, 2))
         if not real.all():
             same = settle_indifferent(self.catalog, prices, k)
@@ -52,7 +52,7 @@ class OneHotIndex:
         kept = np.flatnonzero(real)
         if goal == 0 or len(kept) == 0:
             return hits
-        queries = Float32Queries.of(self.catalog, self._items, vectors[kept], spread, goal)
+        queries = Float32Queries.of(self._items, vectors[kept], spread, reference)
         assert queries.bonus is not None
         # No product with infinity: -8 is below anything an open group can score, and what is masked is
         # dropped later.

@@ -30,9 +30,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.catalog import Catalog
-from fairsync.search.scoring import reference_price
-
 _U = 2.0**-24
 _CUT_OFF = 4.0
 _BLOCK_VALUES = 1 << 18
@@ -93,20 +90,18 @@ class Float32Queries:
     @classmethod
     def of(
         cls,
-        catalog: Catalog,
         items: Float32Items,
         users: npt.NDArray[np.float64],
         prices: npt.NDArray[np.float64] | None,
-        k: int,
+        reference: float,
     ) -> "Float32Queries":
-        """Prepare nonzero users, (n, interests, d), and their prices.
+        """Prepare nonzero users, (n, interests, d), and their prices, to be counted from the reference price.
 
         Examples
         --------
         >>> import numpy as np
-        >>> catalog = Catalog(np.eye(2, dtype=np.float32), ["a", "b"])
-        >>> items = Float32Items.of(catalog.embeddings)
-        >>> Float32Queries.of(catalog, items, np.ones((1, 1, 2)), None, 1).margin < 1e-5
+        >>> items = Float32Items.of(np.eye(2, dtype=np.float32))
+        >>> Float32Queries.of(items, np.ones((1, 1, 2)), None, 0.0).margin < 1e-5
         array([ True])
         """
         n, interests, d = users.shape
@@ -120,15 +115,12 @@ class Float32Queries:
         error = 2 * (d + 8) * _U * np.ldexp(length, -unit) * items.largest_norm + (d + 8) * 2.0**-60
         bonus, slack = None, 0.0
         if prices is not None:
-            bonus, slack = _bonus(catalog, prices, k, unit + items.exponent)
+            bonus, slack = _bonus(prices, reference, unit + items.exponent)
         return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error)
 
 
-def _bonus(
-    catalog: Catalog, prices: npt.NDArray[np.float64], k: int, unit: int
-) -> tuple[npt.NDArray[np.float32], float]:
+def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tuple[npt.NDArray[np.float32], float]:
     """Return the bonus of each group in this unit, rounded up, and how much too high one can be."""
-    _, reference = reference_price(catalog, prices, k)
     open_ = prices < np.inf
     price = np.where(open_, prices, 0.0)
     wobble = np.ldexp(np.abs(price) + abs(reference), -unit) * 2.0**-50

@@ -22,8 +22,9 @@ _MOST_SCORES = 1 << 24
 # slowest is many times slower as soon as anything else runs on a core; our own threads meet once per search.
 _PANEL_PRODUCTS = 1 << 18
 _PANEL_PRODUCTS_OF_ONE = 9_215
-# Scores are first looked at in bundles of eight, through their maximum.
-_BUNDLE = 8
+# Scores are first looked at in bundles, through their maximum; for one vector alone numpy's calls, not its sums,
+# take the time, and longer bundles need fewer.
+_BUNDLE, _BUNDLE_OF_ONE = 8, 32
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
 _BLOCK_PER_K = 128
 _LOWEST = np.finfo(np.float32).min
@@ -57,16 +58,18 @@ class Tile:
         group_of: npt.NDArray[np.signedinteger],
         users: npt.NDArray[np.float64],
         prices: npt.NDArray[np.float64] | None,
+        reference: float,
         k: int,
         who: _Rows,
     ) -> None:
         self.catalog, self.items, self.group_of = catalog, items.values, group_of
         self.users, self.prices, self.k, self.who = users, prices, k, who
-        queries = Float32Queries.of(catalog, items, users, prices, k)
+        queries = Float32Queries.of(items, users, prices, reference)
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
         products = _PANEL_PRODUCTS if width > 1 else _PANEL_PRODUCTS_OF_ONE
-        self.panel = max(_BUNDLE, products // (width * catalog.dim) // _BUNDLE * _BUNDLE)
+        self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
+        self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
         # For one vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
         scores = _BLOCK_SCORES if width > 1 else 8 * _BLOCK_SCORES
         block = min(max(scores // width, _BLOCK_PER_K * k), len(catalog))
@@ -109,7 +112,7 @@ class Scan:
         """Go through rows ``low`` to ``high``."""
         tile = self.tile
         width = tile.columns.shape[1]
-        size = tile.block * (width + 1) + tile.block // _BUNDLE * width
+        size = tile.block * (width + 1) + tile.block // tile.bundle * width
         try:
             memory = _spare.pop()
         except IndexError:
@@ -167,8 +170,9 @@ class Scan:
     def _look(self, start: int, stop: int, memory: _Floats) -> None:
         """Score a block and take in what reaches the cut."""
         tile, users, width = self.tile, len(self.cut), self.tile.columns.shape[1]
-        size = -(-(stop - start) // _BUNDLE)
-        length = size * _BUNDLE
+        bundles = tile.bundle
+        size = -(-(stop - start) // bundles)
+        length = size * bundles
         scores = memory[: length * width].reshape(length, width)
         self._multiply(start, stop, scores)
         rest = memory[length * width :]
@@ -184,7 +188,7 @@ class Scan:
             # A bundle scores at most its best relevance plus its best bonus: that takes an eighth of the
             # additions.
             bound = self._bundles(scores, best)
-            bound += bonus.reshape(_BUNDLE, size).max(axis=0)[:, None]
+            bound += bonus.reshape(bundles, size).max(axis=0)[:, None]
             open_ = bound >= self.cut
             self._in_full = bool(np.count_nonzero(open_) > crowd)
         if open_ is None or self._in_full:
@@ -198,13 +202,13 @@ class Scan:
                 self._raise(self._kth(top, scores[: stop - start]))
                 open_ = top >= self.cut
         bundle, owner = np.divmod(np.flatnonzero(open_), users)
-        slabs = scores.reshape(_BUNDLE, size * width)
+        slabs = scores.reshape(bundles, size * width)
         first = bundle * width + owner
         values = slabs.take(first, axis=1)
         for interest in range(1, width // users):
             np.maximum(values, slabs.take(first + interest * users, axis=1), out=values)
         if bonus is not None:
-            values += bonus.reshape(_BUNDLE, size).take(bundle, axis=1)
+            values += bonus.reshape(bundles, size).take(bundle, axis=1)
         slab, at = np.nonzero(values >= self.cut[owner])
         if bonus is not None and len(bundle) - len(at) > length * users // 64:
             # Opening that many bundles in vain costs more than adding the bonus to every score.
@@ -227,8 +231,8 @@ class Scan:
 
         Bundle c is rows c, c + size, c + 2·size and so on: then the maximum runs over whole contiguous slabs.
         """
-        size, width, users = len(scores) // _BUNDLE, scores.shape[1], len(self.cut)
-        np.maximum.reduce(scores.reshape(_BUNDLE, size, width), axis=0, out=best)
+        size, width, users = len(scores) // self.tile.bundle, scores.shape[1], len(self.cut)
+        np.maximum.reduce(scores.reshape(self.tile.bundle, size, width), axis=0, out=best)
         return best if width == users else best.reshape(size, -1, users).max(axis=1)
 
     def _kth(self, best: _Floats, scores: _Floats) -> _Floats:
