@@ -70,9 +70,24 @@ class Ragged:
         >>> [one.tolist() for one in lists.take(np.array([2, 0]))]
         [[2], [3, 1]]
         """
-        lengths = self.lengths[rows]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] - offsets[:-1], lengths)
+        return self.part(rows, np.zeros(len(rows), dtype=np.int64), self.lengths[rows])
+
+    def part(self, rows: NDArray[np.integer], starts: NDArray[np.integer], stops: NDArray[np.integer]) -> Ragged:
+        """Return from each list at ``rows`` its items from place ``starts`` up to before place ``stops``.
+
+        Examples
+        --------
+        >>> lists = Ragged(np.array([3, 1, 2, 5], dtype=np.int32), np.array([0, 3, 4]))
+        >>> [one.tolist() for one in lists.part(np.array([0, 1, 0]), np.array([1, 0, 0]), np.array([3, 0, 1]))]
+        [[1, 2], [], [3]]
+        """
+        if (starts < 0).any() or (stops < starts).any() or (stops > self.lengths[rows]).any():
+            raise InvalidInputError(
+                "a part must start at 0 or later, and stop not before that nor after the list ends."
+            )
+        lengths = stops - starts
+        offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        places = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][rows] + starts - offsets[:-1], lengths)
         return Ragged(self.items[places], offsets)
 
 
@@ -141,8 +156,7 @@ def histories_before(
     >>> histories_before(sequences, np.array([0, 0, 1]), np.array([4, 1, 1]), length=3).tolist()
     [[6, 7, 8], [5, -1, -1], [9, -1, -1]]
     """
-    starts = np.maximum(ends - length, 0)
-    places = starts[:, None] + np.arange(length)
-    real = places < ends[:, None]
-    places += sequences.offsets[:-1][rows][:, None]
-    return np.where(real, sequences.items[np.where(real, places, 0)], np.int32(PADDING))
+    kept = np.minimum(ends, length)
+    histories = np.full((len(rows), length), PADDING, dtype=np.int32)
+    histories[np.arange(length) < kept[:, None]] = sequences.part(rows, ends - kept, ends).items
+    return histories
