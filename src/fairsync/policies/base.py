@@ -120,7 +120,7 @@ class Policy(Protocol):
         ...
 
     def lookahead(self, state: Any, k: int) -> int:
-        """Return by how much the lists of the next requests should exceed k, for the policy, the guard and the report."""
+        """Return by how much the next lists should exceed k, for the policy, the guard and the report."""
         ...
 
     def watches(self, state: Any) -> bool:
