@@ -1,5 +1,35 @@
 """Data to retrieve from."""
 
+from fairsync.data.amazon import read_amazon
+from fairsync.data.completejourney import read_completejourney
+from fairsync.data.dataset import Dataset, Facts
+from fairsync.data.log import Log
+from fairsync.data.prepare import prepare
+from fairsync.data.replay import Replay, replay
+from fairsync.data.requests import PADDING, Ragged, Requests
+from fairsync.data.splits import Split, split_by_time, split_by_users
 from fairsync.data.synthetic import Synthetic, synthetic
+from fairsync.data.table import Columns, read_table
+from fairsync.data.taobao import read_taobao
 
-__all__ = ["Synthetic", "synthetic"]
+__all__ = [
+    "PADDING",
+    "Columns",
+    "Dataset",
+    "Facts",
+    "Log",
+    "Ragged",
+    "Replay",
+    "Requests",
+    "Split",
+    "Synthetic",
+    "prepare",
+    "read_amazon",
+    "read_completejourney",
+    "read_table",
+    "read_taobao",
+    "replay",
+    "split_by_time",
+    "split_by_users",
+    "synthetic",
+]

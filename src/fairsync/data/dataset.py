@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 VERSION = 1
 """Of the prepared format; a folder with another version is refused."""
 
+_FILES = {"facts.json", "interactions.parquet", "users.parquet", "items.parquet"}
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -37,6 +39,11 @@ class Facts:
         Rows read from the source.
     bad_rows
         Why rows could not be used, and how many for each reason.
+    first_bad
+        Where the first row of each reason stands in the source.
+    left_out
+        Rows that are well but were not wanted, by reason. What was read is in use, bad or left out:
+        ``raw_rows == interactions + sum(bad_rows.values()) + sum(left_out.values())``.
     least_interactions
         Every user and every item has at least so many.
     least_items
@@ -54,6 +61,8 @@ class Facts:
     interactions: int
     raw_rows: int = 0
     bad_rows: dict[str, int] = field(default_factory=dict)
+    first_bad: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
     least_interactions: int = 1
     least_items: int = 1
     history: int = 20
@@ -99,7 +108,7 @@ class Dataset:
         folder
             Where to. A folder that holds something else is not touched.
         """
-        folder = Path(folder)
+        folder = Path(folder).resolve()
         check_target(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -111,9 +120,11 @@ class Dataset:
             pl.DataFrame({"id": self.item_ids, "group": self.item_groups}).write_parquet(work / "items.parquet")
             (work / "facts.json").write_text(json.dumps(asdict(self.facts), indent=2) + "\n", encoding="utf-8")
             work.chmod(0o777 & ~_umask())
+            old = work.with_name(f"{work.name}-old")
             if folder.exists():
-                shutil.rmtree(folder)
+                folder.rename(old)  # out of the way first: a rename is done at once, removing files is not
             work.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -147,8 +158,13 @@ class Dataset:
 
 def check_target(folder: Path) -> None:
     """Refuse to write where something other than a prepared data set lies."""
-    if folder.exists() and not (folder / "facts.json").exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InvalidInputError(f"{folder} exists and is not a prepared data set: choose another folder.")
+    if folder.is_dir():
+        names = {path.name for path in folder.iterdir()}
+        free = not names or ("facts.json" in names and names <= _FILES)
+    else:
+        free = not folder.exists()
+    if not free:
+        raise InvalidInputError(f"{folder} exists and holds something else than a data set: choose another folder.")
 
 
 def _read_facts(folder: Path) -> Facts:

@@ -1,0 +1,165 @@
+"""Blocks of CSV and JSON lines as tables of strings; lines that cannot be read are told, not dropped.
+
+A block is read the fast way first. Whenever that leaves a doubt, it is read again line by line, the way that knows what
+is wrong with which line.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from fairsync.data.files import Block
+
+LINE, FAULT = "line", "fault"
+"""Columns that every table has: the number of the line, and why it could not be read (null: it could)."""
+
+# OSError: a block whose first bytes look like those of a packed file is unpacked by polars, too.
+_DOUBTS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+
+
+def read_csv(
+    block: Block, names: Sequence[str], path: Path, separator: str = ",", *, quoted: bool = True
+) -> pl.DataFrame:
+    r"""Read lines of fields.
+
+    Parameters
+    ----------
+    block
+        Whole lines without a header.
+    names
+        Of the columns. A line with fewer fields lacks the last; one with more is at fault.
+    path
+        The file, for messages.
+    separator
+        Between fields.
+    quoted
+        Whether a field may stand in double quotes. It must end on its line.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``line``, ``fault`` and the columns, all as strings; an empty field is null, and empty lines are left out.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairsync.data.files import Block
+    >>> read_csv(Block(b"1,a\n2,b,c\n3\n", first=5), ["user", "item"], Path("log.csv")).rows()
+    [(5, None, '1', 'a'), (6, 'too many fields', None, None), (7, None, '3', None)]
+    """
+    quote = '"' if quoted else None
+    columns = dict.fromkeys(names, pl.String)
+    try:
+        table = pl.read_csv(block.lines, has_header=False, schema=columns, separator=separator, quote_char=quote)
+    except _DOUBTS:
+        table = None
+    if table is not None and table.height == _count_lines(block.lines) and not _has_empty_rows(table):
+        return _number(table, block.first)
+
+    def fields(line: str) -> list[str] | str:
+        # Quotes that do not end would swallow the lines that follow, so each line is a file of its own.
+        read = next(csv.reader([line], delimiter=separator, strict=True)) if quoted else line.split(separator)
+        return read if len(read) <= len(names) else "too many fields"
+
+    return _read_slowly(block, names, path, fields)
+
+
+def read_json(block: Block, names: Sequence[str], path: Path) -> pl.DataFrame:
+    r"""Read lines that are one JSON object each.
+
+    Parameters
+    ----------
+    block
+        Whole lines.
+    names
+        Fields that are wanted; others are passed over.
+    path
+        The file, for messages.
+
+    Returns
+    -------
+    polars.DataFrame
+        As :func:`read_csv`. A field that is missing is null, and one that is not a string is its JSON text.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from fairsync.data.files import Block
+    >>> lines = b'{"asin": "B1", "unixReviewTime": 5, "helpful": [0, 1]}\n{"asin"\n'
+    >>> read_json(Block(lines, first=1), ["asin", "unixReviewTime"], Path("reviews.json")).rows()
+    [(1, None, 'B1', '5'), (2, 'not a JSON object', None, None)]
+    """
+    try:
+        table = pl.read_ndjson(block.lines, schema=dict.fromkeys(names, pl.String))
+    except _DOUBTS:
+        table = None
+    if table is not None and table.height == _count_lines(block.lines):
+        return _number(table, block.first)
+
+    def fields(line: str) -> list[str | None] | str:
+        try:
+            read = json.loads(line)
+        except ValueError:
+            return "not a JSON object"
+        if not isinstance(read, dict):
+            return "not a JSON object"
+        values = [read.get(name) for name in names]
+        return [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+
+    return _read_slowly(block, names, path, fields)
+
+
+def split_lines(block: Block, path: Path) -> list[str]:
+    """Return the lines as text, or say which one is not."""
+    try:
+        return block.lines.decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        line = block.first + block.lines.count(b"\n", 0, error.start)
+        raise InvalidInputError(
+            f"{path}:{line}: not UTF-8 text ({error.reason}). Convert the file to UTF-8."
+        ) from error
+
+
+def _read_slowly(
+    block: Block, names: Sequence[str], path: Path, fields: Callable[[str], Sequence[str | None] | str]
+) -> pl.DataFrame:
+    """Read line by line; ``fields`` returns the fields of a line, or what is wrong with it."""
+    rows: list[tuple[int | str | None, ...]] = []
+    for number, line in enumerate(split_lines(block, path), block.first):
+        text = line.removesuffix("\r")
+        if not text:
+            continue
+        try:
+            read = fields(text)
+        except csv.Error:
+            read = "quotes that do not end"
+        fault, values = (read, []) if isinstance(read, str) else (None, [value or None for value in read])
+        rows.append((number, fault, *values, *[None] * (len(names) - len(values))))
+    schema = {LINE: pl.Int64, FAULT: pl.String, **dict.fromkeys(names, pl.String)}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _number(table: pl.DataFrame, first: int) -> pl.DataFrame:
+    lines = pl.int_range(first, first + pl.len(), dtype=pl.Int64).alias(LINE)
+    return table.select(lines, pl.lit(None, pl.String).alias(FAULT), pl.col(pl.String).replace("", None))
+
+
+def _count_lines(lines: bytes) -> int:
+    return lines.count(b"\n") + (not lines.endswith(b"\n"))
+
+
+def _has_empty_rows(table: pl.DataFrame) -> bool:
+    return (
+        any(column.null_count() for column in table)
+        and not table.filter(pl.all_horizontal(pl.all().is_null())).is_empty()
+    )

@@ -1,0 +1,163 @@
+"""Your own data: a table of interactions and a table of items, as parquet or CSV."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from fairsync.data.files import Block, read_blocks
+from fairsync.data.lines import FAULT, LINE, read_csv, split_lines
+from fairsync.data.log import Gathering, Numbering
+from fairsync.data.times import Clock
+from fairsync.data.votes import Votes
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fairsync.data.log import Log
+
+_ROWS = 1 << 20  # of a parquet file, held at a time
+_SEPARATORS = ",\t;|"
+_NO_TIME = "time is neither a number nor a date"
+# Names under which a column is recognised, whatever their case; of several that a table has, the first.
+_SYNONYMS = {
+    "user": ["user", "user_id", "userid", "uid", "reviewerid", "customer", "customer_id", "household_id"],
+    "item": ["item", "item_id", "itemid", "iid", "asin", "parent_asin", "product", "product_id", "article_id"],
+    "time": ["time", "timestamp", "unixreviewtime", "unix_time", "ts", "datetime", "date"],
+    "group": ["group", "group_id", "category", "category_id", "provider", "seller", "brand", "genre"],
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns; None where the table is to be searched for a usual name."""
+
+    user: str | None = None
+    item: str | None = None
+    time: str | None = None
+    group: str | None = None
+
+
+def read_table(
+    interactions: Path,
+    items: Path,
+    columns: Columns = Columns(),  # noqa: B008
+    *,
+    has_clock: bool | None = None,
+    advance: Callable[[int], object] | None = None,
+) -> Log:
+    r"""Read two tables, each parquet or CSV.
+
+    Parameters
+    ----------
+    interactions
+        A row per interaction: who took which item when. Rows of the same time are taken in the order of the file.
+    items
+        A row per item: its group. If an item has several, the group that most of them name, and of equals the first.
+    columns
+        What the columns are called. ``item`` names the item in both tables.
+    has_clock
+        Whether times are of a clock. Left out: dates are, and numbers are if they are large
+        (:class:`fairsync.data.times.Clock`).
+    advance
+        Called with the number of bytes read, now and then.
+
+    Returns
+    -------
+    Log
+        Interactions with items that have no group are bad rows.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "log.csv").write_text("user_id,item_id,rating,timestamp\nann,tea,5,1400000000\nbob,jam,4,\n")
+    >>> _ = (folder / "items.csv").write_text("item_id;category\ntea;drinks\njam;spreads\n")
+    >>> log = read_table(folder / "log.csv", folder / "items.csv")
+    >>> log.user_ids.to_list(), log.item_ids.to_list(), log.item_groups.to_list(), log.bad_rows, log.first_bad
+    (['ann'], ['tea'], ['drinks'], {'no time': 1}, {'no time': 'log.csv:3'})
+    """
+    gathering = Gathering(interactions, "Every row must have a user, an item and a time: unix seconds, or a date.")
+    users, ids, clock = Numbering(), Numbering(), Clock(has_clock)
+    for table in _read(interactions, {"user": columns.user, "item": columns.item, "time": columns.time}, advance):
+        times = clock.read(table["time"])
+        unreadable = pl.when(pl.col("time").is_not_null() & times.is_null()).then(pl.lit(_NO_TIME))
+        good = gathering.check(table.with_columns(pl.coalesce(FAULT, unreadable).alias(FAULT), times))
+        gathering.keep(good.with_columns(users.encode(good["user"]), ids.encode(good["item"])))
+    item_ids = ids.ids
+    votes = Votes()
+    for table in _read(items, {"item": columns.item, "group": columns.group}, advance):
+        for line, why in table.filter(pl.col(FAULT).is_not_null()).select(LINE, FAULT).head(1).iter_rows():
+            raise InvalidInputError(f"{items}:{line}: cannot be read ({why}). Mend the line.")
+        votes.add(table)
+    named = item_ids.to_frame("item").join(votes.elect(), on="item", how="left", maintain_order="left")
+    return gathering.finish(users.ids, item_ids, named["group"], has_clock=clock.has_clock, ticks=clock.ticks)
+
+
+def _read(path: Path, wanted: dict[str, str | None], advance: Callable[[int], object] | None) -> Iterator[pl.DataFrame]:
+    """Read the wanted columns in pieces, under our names; all but times as strings."""
+    if not path.is_file():
+        raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
+    with path.open("rb") as file:
+        parquet = file.read(4) == b"PAR1"
+    return _read_parquet(path, wanted, advance) if parquet else _read_text(path, wanted, advance)
+
+
+def _read_parquet(
+    path: Path, wanted: dict[str, str | None], advance: Callable[[int], object] | None
+) -> Iterator[pl.DataFrame]:
+    try:
+        source = pl.scan_parquet(path)
+        names = _find(list(source.collect_schema()), wanted, path)
+        rows = source.select(pl.len()).collect().item()
+        for start in range(0, max(rows, 1), _ROWS):  # a table without rows still has columns
+            table = source.select(**names).slice(start, _ROWS).collect()
+            texts = [pl.col(name).cast(pl.String).replace("", None) for name in names if name != "time"]
+            lines = pl.int_range(start + 1, start + 1 + pl.len(), dtype=pl.Int64).alias(LINE)
+            yield table.select(lines, pl.lit(None, pl.String).alias(FAULT), *texts, pl.col("^time$"))
+            if advance:
+                advance(path.stat().st_size * len(table) // max(rows, 1))
+    except pl.exceptions.PolarsError as error:
+        raise InvalidInputError(f"{path}: cannot be read as parquet ({error}). Fetch or write it again.") from error
+
+
+def _read_text(
+    path: Path, wanted: dict[str, str | None], advance: Callable[[int], object] | None
+) -> Iterator[pl.DataFrame]:
+    header: list[str] = []
+    for block in read_blocks(path, advance):
+        if not header:
+            first, _, rest = block.lines.partition(b"\n")
+            title = split_lines(Block(first, 1), path)[0].removesuffix("\r")
+            separator = max(_SEPARATORS, key=title.count)
+            header = [name.strip() for name in next(csv.reader([title], delimiter=separator), [])]
+            names = _find(header, wanted, path)
+            ours = {theirs: name for name, theirs in names.items()}
+            titles = [ours.get(name, f"column {place}") for place, name in enumerate(header)]
+            block = Block(rest, 2)
+        yield read_csv(block, titles, path, separator).select(LINE, FAULT, *names)
+
+
+def _find(header: list[str], wanted: dict[str, str | None], path: Path) -> dict[str, str]:
+    """Return which column of the table is meant by each of ours."""
+    if len(set(header)) < len(header):
+        raise InvalidInputError(f"{path}: two columns have the same name ({', '.join(header)}): rename one.")
+    known = {name.casefold(): name for name in reversed(header)}
+    found = {}
+    for ours, given in wanted.items():
+        usual = [known[name] for name in _SYNONYMS[ours] if name in known]
+        if given in header or (given is None and usual):
+            found[ours] = given or usual[0]
+        else:
+            raise InvalidInputError(
+                f"{path} has no column {given or ours!r}, only {', '.join(header)}:"
+                f" say which one holds the {ours} (--{ours}-column)."
+            )
+    if len(set(found.values())) < len(found):
+        raise InvalidInputError(f"{path}: one column cannot hold two of {', '.join(found)}: name another.")
+    return found
