@@ -10,6 +10,7 @@ from fairsync.policies.cut import Solution, exposure_variances, solve_subsidies
 # None of these is a setting: they trade work for accuracy, and every set is served by the same ones.
 SAMPLE_SIZE = 2048  # requests remembered; the error of a rate falls with its root, the state grows with it
 TURNOVER = 8  # solve anew when one part in so many of the sample is new: the work per request stays constant
+FULL_TURNOVER = 4  # the same for large batches, whose solves are dear, once the sample is full
 SMALL_BATCH = 64  # up to here solves are many and each matters little; beyond, they are few and must see far
 SPARING = 4  # once the sample is full, one small batch in so many renews it (one large one in two)
 FIRST_ITERATIONS = 25  # Newton steps of a solve that starts from nothing; later ones start from the last
@@ -72,7 +73,8 @@ class Guaranteed:
     :math:`\lambda` are those for which the sample would have given each group :math:`D_g / R` exposures per request:
     whatever was missed or overshot so far moves the target, and the subsidies with it.
 
-    - A solve is a few Newton steps (:mod:`fairsync.policies.cut`), repeated when an eighth of the sample is new.
+    - A solve is a few Newton steps (:mod:`fairsync.policies.cut`), repeated when an eighth of the sample is new
+      (for large batches a quarter, once the sample is full).
       Once the sample is full, only one small batch in four renews it, or one large one in two.
     - In between, the subsidies follow the target along the slopes of the last solve.
     - Once more requests have come than the sample holds, a solve moves the subsidies only part of the way:
@@ -113,7 +115,8 @@ class Guaranteed:
         state = _taking_in(_with_variances(state, terms, feedback), feedback.sample)
         target = self._target(state, terms, feedback)
         known = 0 if state.sample is None else len(state.sample)
-        new = state.n_fresh > 0 and state.n_fresh * TURNOVER >= known
+        turnover = TURNOVER if state.small_batch or known < SAMPLE_SIZE else FULL_TURNOVER
+        new = state.n_fresh > 0 and state.n_fresh * turnover >= known
         # A new horizon starts afresh: the prices at the end of the last were those of its stragglers.
         opens = feedback.remaining == terms.horizon and known + state.n_fresh > 0
         if opens and state.opening is not None and not new:
