@@ -1,0 +1,161 @@
+"""``fairsync train``: learn the vectors of items and users from a prepared data set."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fairsync.data.dataset import Dataset
+from fairsync.data.splits import Split, split_by_time, split_by_users
+from fairsync.models import MODELS, make_settings, recall_of, train_model
+from fairsync.models.folder import check_model_target
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairsync.models import Moment, Trained
+
+
+class SplitName(StrEnum):
+    """How the data set is divided."""
+
+    users = "users"
+    time = "time"
+
+
+_OWN = "Left out: the model's own default."
+
+
+def train(
+    data: Annotated[Path, typer.Argument(help="Folder of a prepared data set, from 'fairsync prepare'.")],
+    model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}. All but svd need torch.")] = "svd",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where the model goes. Left out: models/DATA-MODEL.", show_default=False, file_okay=False),
+    ] = None,
+    split: Annotated[
+        SplitName,
+        typer.Option(help="Test on other users than those learnt from, or on what happened after."),
+    ] = SplitName.users,
+    split_seed: Annotated[int, typer.Option(min=0, help="Another seed deals the users anew.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed trains another model on the same split.")] = 0,
+    dim: Annotated[int | None, typer.Option(min=1, help=f"Dimensions of a vector. {_OWN}")] = None,
+    interests: Annotated[int | None, typer.Option(min=1, help=f"Vectors per user, if several. {_OWN}")] = None,
+    history: Annotated[int | None, typer.Option(min=1, help="Last items looked at. Left out: as prepared.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help=f"Most epochs. {_OWN}")] = None,
+    patience: Annotated[
+        int | None, typer.Option(min=1, help=f"Stop after so many epochs without a better one. {_OWN}")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help=f"Samples per step. {_OWN}")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help=f"Of Adam. {_OWN}")] = None,
+    negatives: Annotated[int | None, typer.Option(min=1, help=f"Random items per step. {_OWN}")] = None,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Forget an unfinished training in the same place.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON, and nothing else.")] = False,
+) -> None:
+    """Train a model: histories in, vectors of users and items out.
+
+    `fairsync train data/completejourney` takes seconds (svd, no torch needed).
+    `fairsync train data/beauty --model comirec-sa` trains one of the paper's networks.
+
+    The epoch with the best Recall@20 on the validation requests is kept, and only then the test requests are
+    looked at. A training that was stopped goes on where it was when the same command is given again, to the
+    same result.
+    """
+    screen = Console(quiet=as_json, highlight=False)
+    dataset = Dataset.load(data)
+    length = history or dataset.facts.history
+    given = {"dim": dim, "interests": interests, "epochs": epochs, "patience": patience, "batch": batch}
+    given |= {"learning_rate": learning_rate, "negatives": negatives}  # type: ignore[dict-item]
+    settings = make_settings(model, seed=seed, history=length, **{k: v for k, v in given.items() if v is not None})
+    folder = out or Path("models") / f"{data.resolve().name}-{model}"
+    check_model_target(folder)
+    parts = _divide(dataset, split, split_seed, length)
+    unfinished = folder.with_name(folder.name + ".unfinished")
+    if restart:
+        unfinished.unlink(missing_ok=True)
+    elif unfinished.exists():
+        screen.print(f"Going on with {unfinished}.", markup=False)
+    with _progress(as_json) as bar:
+        trained = train_model(model, parts, dataset.item_ids, settings, unfinished, _watcher(bar, model))
+    recalls = {f"recall@{k}": recall_of(trained.model, parts.test, k) for k in (20, 50)}
+    notes: dict[str, Any] = {"data": data.resolve().name, "split": split.value, "split_seed": split_seed}
+    notes |= {"best_epoch": trained.best + 1, "test": recalls}
+    trained.model.save(folder, notes)
+    unfinished.unlink(missing_ok=True)
+    document = _document(model, settings, notes, trained, folder)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+    screen.print(_table(model, trained))
+    screen.print(
+        f"Test: Recall@20 {recalls['recall@20']:.4f}, Recall@50 {recalls['recall@50']:.4f}"
+        f" ({len(parts.test):,} requests). {document['seconds']:.1f} s of training,"
+        f" {document['samples_per_second']:,.0f} samples/s."
+    )
+    screen.print(f"Written: {folder}\nNext: fairsync evaluate {folder}", markup=False, soft_wrap=True)
+
+
+def _divide(dataset: Dataset, split: SplitName, seed: int, history: int) -> Split:
+    if split is SplitName.time:
+        return split_by_time(dataset, history)
+    return split_by_users(dataset, seed, history)
+
+
+def _progress(hidden: bool) -> Progress:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[figures]}"),
+    )
+    return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
+
+
+def _watcher(bar: Progress, name: str) -> Callable[[Moment], None]:
+    """Return what shows a moment of the training on the bar."""
+    task = bar.add_task(name, total=None, figures="")
+
+    def show(now: Moment) -> None:
+        figures = f"loss {now.loss:.3f}"
+        if now.epochs:
+            figures += f", validation Recall@20 {now.epochs[-1].recall:.4f}"
+            figures += f" (best {max(epoch.recall for epoch in now.epochs):.4f})"
+        words = f"{name}, epoch {len(now.epochs) + 1}"
+        bar.update(task, completed=now.done, total=now.total, description=words, figures=figures)
+
+    return show
+
+
+def _table(name: str, trained: Trained) -> Table:
+    table = Table(title=f"{name} by epoch", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in ("epoch", "loss", "validation Recall@20", "seconds", ""):
+        table.add_column(column, justify="right")
+    for number, epoch in enumerate(trained.epochs):
+        best = number == trained.best
+        loss = "–" if epoch.loss is None else f"{epoch.loss:.4f}"
+        cells = (str(number + 1), loss, f"{epoch.recall:.4f}", f"{epoch.seconds:.1f}", "best" if best else "")
+        table.add_row(*cells, style="green" if best else None)
+    return table
+
+
+def _document(name: str, settings: Any, notes: dict[str, Any], trained: Trained, folder: Path) -> dict[str, Any]:
+    seconds = sum(epoch.seconds for epoch in trained.epochs)
+    return {
+        "model": name,
+        "settings": asdict(settings),
+        **notes,
+        "epochs": [asdict(epoch) for epoch in trained.epochs],
+        "seconds": seconds,
+        "samples_per_second": sum(epoch.samples for epoch in trained.epochs) / max(seconds, 1e-9),
+        "folder": str(folder),
+    }

@@ -1,0 +1,108 @@
+"""A model on disk: settings.json, weights.npz and items.parquet. Nothing in it is code."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+
+from fairsync.errors import InvalidInputError
+from fairsync.models.settings import MODELS, Settings, make_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+VERSION = 1
+"""Of the format; a folder with another version is refused."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a folder holds.
+
+    Attributes
+    ----------
+    name : str
+        Of the model.
+    settings : Settings
+        How it was made.
+    item_ids : numpy.ndarray
+        The catalog that it was made for.
+    weights : dict
+        Arrays by name.
+    notes : dict
+        What was kept beside it.
+    """
+
+    name: str
+    settings: Settings
+    item_ids: NDArray[np.str_]
+    weights: Mapping[str, NDArray[Any]]
+    notes: Mapping[str, object]
+
+    def write(self, folder: Path) -> None:
+        """Write it; the folder appears whole or not at all, and replaces a model."""
+        folder = Path(folder)
+        check_model_target(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        words = {"version": VERSION, "model": self.name, "settings": asdict(self.settings), "notes": dict(self.notes)}
+        try:
+            np.savez(work / "weights.npz", allow_pickle=False, **dict(self.weights))
+            pl.DataFrame({"id": self.item_ids}).write_parquet(work / "items.parquet")
+            (work / "settings.json").write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
+            umask = os.umask(0)
+            os.umask(umask)
+            work.chmod(0o777 & ~umask)  # temporary folders are for their owner only
+            if folder.exists():
+                shutil.rmtree(folder)
+            work.rename(folder)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
+
+
+def read_model_folder(folder: Path) -> Stored:
+    """Read what :meth:`Stored.write` wrote; raises :exc:`InvalidInputError` if it is not that."""
+    folder = Path(folder)
+    path = folder / "settings.json"
+    if not path.exists():
+        raise InvalidInputError(f"{folder} is not a model (no settings.json): run 'fairsync train' first.")
+    try:
+        words = json.loads(path.read_text(encoding="utf-8"))
+        if words["version"] != VERSION:
+            raise InvalidInputError(
+                f"{path} has version {words['version']}, this program reads {VERSION}: train again."
+            )
+        name, notes = words["model"], dict(words["notes"])
+        if name not in MODELS:
+            raise InvalidInputError(f"{path} is of a model {name!r}, which this version does not know: train again.")
+        settings = make_settings(name, **words["settings"])
+        item_ids = pl.read_parquet(folder / "items.parquet")["id"].cast(pl.String).to_numpy().astype(str)
+        with (folder / "weights.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            weights = dict(arrays)
+    except InvalidInputError:
+        raise
+    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
+        raise InvalidInputError(f"The model in {folder} is damaged ({error}): train it again.") from error
+    return Stored(name, settings, item_ids, weights, notes)
+
+
+def check_model_target(folder: Path) -> None:
+    """Refuse to write where something other than a model lies."""
+    if folder.exists() and not (folder / "settings.json").exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InvalidInputError(f"{folder} exists and is not a model: choose another folder.")
+
+
+def read_notes(folder: Path) -> dict[str, object]:
+    """Return what was kept beside a model: for one that ``fairsync train`` made, its data, split and recall."""
+    return dict(read_model_folder(folder).notes)

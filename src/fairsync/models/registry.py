@@ -1,0 +1,105 @@
+"""Models by name: train one, read one. torch is loaded only by those that need it."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from typing import TYPE_CHECKING
+
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.models.base import recall_of
+from fairsync.models.folder import read_model_folder
+from fairsync.models.progress import Epoch, Trained
+from fairsync.models.settings import SvdSettings, make_settings
+from fairsync.models.svd import Svd, train_svd
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairsync.data.splits import Split
+    from fairsync.models.base import Model
+    from fairsync.models.progress import Moment
+    from fairsync.models.settings import Settings
+
+
+class MissingTorchError(FairSyncError, ImportError):
+    """A network was asked for where torch is not installed."""
+
+
+def train_model(
+    name: str,
+    split: Split,
+    item_ids: NDArray[np.str_],
+    settings: Settings | None = None,
+    checkpoint: Path | None = None,
+    watch: Callable[[Moment], None] | None = None,
+) -> Trained:
+    """Train a model by name.
+
+    Parameters
+    ----------
+    name
+        One of :data:`MODELS`.
+    split
+        What to learn from, and the validation requests that epochs are judged by. The test requests are not
+        looked at.
+    item_ids
+        The catalog.
+    settings
+        From :func:`make_settings`; by default the model's own.
+    checkpoint
+        A file that is written after each epoch. If it is there, training goes on from it, to the same result as
+        if it had never stopped. (``svd`` is done in one go and has none.)
+    watch
+        Called after each step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairsync.data.requests import Ragged, Requests
+    >>> from fairsync.data.splits import Split
+    >>> bought = Ragged(np.array([0, 1, 0, 1, 2, 3, 2, 3], dtype=np.int32), np.array([0, 2, 4, 6, 8]))
+    >>> asked = Requests(np.array([[0]]), Ragged(np.array([1]), np.array([0, 1])), np.array([0]), np.array([0]))
+    >>> trained = train_model("svd", Split(bought, asked, asked), np.array(["tea", "milk", "nut", "bolt"]))
+    >>> trained.model.item_vectors().shape
+    (4, 3)
+    """
+    chosen = make_settings(name) if settings is None else settings
+    if len(split.validation) == 0:
+        raise InvalidInputError("the split has no validation requests to choose the best epoch by.")
+    if split.train.items.max(initial=-1) >= len(item_ids):
+        raise InvalidInputError(f"the split has items beyond the {len(item_ids)} of item_ids: give its own catalog.")
+    if isinstance(chosen, SvdSettings):
+        started = time.perf_counter()
+        model = train_svd(split.train, item_ids, chosen)
+        seconds = time.perf_counter() - started
+        return Trained(model, (Epoch(None, recall_of(model, split.validation), seconds, len(split.train.items)),), 0)
+    _need_torch(name)
+    from fairsync.models.training import train_network
+
+    return train_network(name, split, item_ids, chosen, checkpoint, watch)
+
+
+def load_model(folder: Path) -> Model:
+    """Read a model that was saved; raises :exc:`InvalidInputError` if the folder holds none.
+
+    Its ``item_ids`` say which catalog it is for.
+    """
+    stored = read_model_folder(folder)
+    if isinstance(stored.settings, SvdSettings):
+        return Svd.restore(stored)
+    _need_torch(stored.name)
+    from fairsync.models.network import Network
+
+    return Network.restore(stored)
+
+
+def _need_torch(name: str) -> None:
+    if importlib.util.find_spec("torch") is None:
+        raise MissingTorchError(
+            f"The model {name!r} needs torch: pip install 'fairsync[models]', or use the model 'svd', which does not."
+        )

@@ -1,0 +1,117 @@
+"""``fairsync train`` as it is used: trained, killed, gone on with, and loaded."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from fairsync.cli import app
+from fairsync.data.dataset import Dataset
+from fairsync.data.splits import split_by_users
+from fairsync.models import load_model, read_notes, recall_of
+from tastes import tasteful
+
+SMALL = ["--dim", "8", "--batch", "32", "--negatives", "40", "--patience", "50"]
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["train", *arguments], env={"COLUMNS": "100", "NO_COLOR": "1"})
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data") / "tastes"
+    tasteful(200).save(folder)
+    return folder
+
+
+def test_svd_and_what_is_printed(data: Path, tmp_path: Path) -> None:
+    result = run(str(data), "--out", str(tmp_path / "model"))
+    assert result.exit_code == 0, result.output
+    for word in ("validation Recall@20", "best", "Recall@50", "samples/s", "fairsync evaluate"):
+        assert word in result.stdout
+    model = load_model(tmp_path / "model")
+    test = split_by_users(Dataset.load(data)).test
+    assert f"Recall@20 {recall_of(model, test):.4f}" in result.stdout
+    assert model.item_ids.tolist() == Dataset.load(data).item_ids.tolist()
+    notes = read_notes(tmp_path / "model")
+    assert (notes["data"], notes["split"], notes["split_seed"]) == ("tastes", "users", 0)
+
+
+def test_json_and_nothing_else(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "model"
+    result = run(str(data), "--model", "mind", "--epochs", "3", "--split", "time", "--json", "--out", str(out), *SMALL)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    document = json.loads(result.stdout)
+    recalls = [epoch["recall"] for epoch in document["epochs"]]
+    assert len(recalls) == 3
+    assert document["best_epoch"] == int(np.argmax(recalls)) + 1
+    assert document["settings"]["history"] == 6  # as the data set says
+    assert document["samples_per_second"] > 0
+    assert document["test"] == read_notes(out)["test"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]  # nothing unfinished is left
+
+
+def test_errors_are_one_line_and_write_nothing(data: Path, tmp_path: Path) -> None:
+    cases = {
+        "no epochs": [str(data), "--epochs", "3"],
+        "Did you mean": [str(data), "--model", "minds"],
+        "not a prepared data set": [str(tmp_path)],
+    }
+    for words, arguments in cases.items():
+        result = run(*arguments, "--out", str(tmp_path / "model"))
+        assert result.exit_code == 1
+        assert words in result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+        assert not (tmp_path / "model").exists()
+
+
+def test_killed_and_gone_on_with(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    unfinished = tmp_path / "broken.unfinished"
+
+    def command(out: Path) -> list[str]:
+        settings = ["--model", "gru4rec", "--epochs", "12", "--json", *SMALL]
+        return [sys.executable, "-c", "from fairsync.cli import app; app()", "train", str(data), "--out", str(out), *settings]
+
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command(broken), env=environment, stdout=subprocess.DEVNULL)
+    patience = time.monotonic() + 60
+    while not unfinished.exists() and time.monotonic() < patience:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it was done before it could be killed"
+    assert unfinished.exists()
+    assert not broken.exists()
+    documents = []
+    for out in (broken, whole):
+        found = subprocess.run(command(out), env=environment, check=True, capture_output=True, text=True)
+        documents.append(json.loads(found.stdout))
+    assert not unfinished.exists()
+    for key in ("test", "best_epoch"):
+        assert documents[0][key] == documents[1][key]
+    np.testing.assert_array_equal(load_model(broken).item_vectors(), load_model(whole).item_vectors())
+
+
+def test_other_settings_do_not_go_on_with_an_unfinished_training(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "model"
+    unfinished = tmp_path / "model.unfinished"
+    unfinished.write_bytes(b"torn")
+    arguments = [str(data), "--model", "youtube-dnn", "--epochs", "1", "--out", str(out), *SMALL]
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert "--restart" in result.stderr
+    assert run(*arguments, "--restart").exit_code == 0
+    assert out.exists()
