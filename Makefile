@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LIGHT_READY := $(VENV)/.ready-light
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-benchmarks
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
@@ -11,30 +12,38 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    see what floors do, on generated data (results in out/demo)"
+	@echo "make demo    see what floors do to a season of real baskets (light set-up; results in out/demo)"
 	@echo "make test    all checks and tests"
 	@echo "make check   lint, format and types only"
 	@echo "make bench   how fast search and the loop are, and what floors cost (half an hour; ARGS=--quick: a few minutes)"
-	@echo "make setup   the virtual environment only"
+	@echo "make setup   the virtual environment only, with all that tests need"
 	@echo "make clean   remove the virtual environment, caches and results"
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP_INSTALL) --editable '.[dev]'
+	@$(PYTHON) -m venv $(VENV)
+
+# What the demo needs: no torch, no tools. What tests need comes on top of it, or includes it.
+$(LIGHT_READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[completejourney]'
 	@touch $@
+
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP_INSTALL) --editable '.[dev,models,completejourney]'
+	@touch $(LIGHT_READY) $@
 
 $(BENCH_READY): $(READY)
-	$(PIP_INSTALL) --editable '.[dev,benchmarks]'
+	$(PIP_INSTALL) --editable '.[dev,models,completejourney,benchmarks]'
 	@touch $@
 
-demo: $(READY)
+demo: $(LIGHT_READY)
 	$(BIN)/fairsync demo $(ARGS)
 
+# One thread for each worker: they fill the cores already, and threads that wait for each other are slower than one.
 test: check
-	$(BIN)/python -m pytest --numprocesses auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -17,7 +17,8 @@ from fairsync.hindsight import Hindsight
 from fairsync.ledger import Standing
 from fairsync.policies import Terms
 from fairsync.report import Report, make_report
-from fairsync.report.plot import COLOURS, plot_change, plot_pace
+from fairsync.report.pace import plot_pace
+from fairsync.report.plot import COLOURS, plot_change
 from fairsync.report.table import by_need
 from fairsync.retriever import FairRetriever
 
@@ -232,11 +233,15 @@ def test_before_and_after() -> None:
 
 
 def test_pace() -> None:
-    course = np.array([[0, 0], [2, 1], [5, 9]])
-    figure = plot_pace(np.array([0, 5, 10]), {"none": course // 2, "guaranteed": course}, ["a", "b"], [5, 8])
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["group a", "group b"]
-    lines = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in figure.axes[1].lines}
-    assert lines == {"even pace": [0, 8], "floor": [8, 8], "none": [0, 0, 4], "guaranteed": [0, 1, 9]}
+    times, course = np.array([0, 90, 100, 86_400, 500_000]), np.array([[0, 0], [2, 1], [5, 9]])
+    courses = {"none": course // 2, "guaranteed": course}
+    figure = plot_pace(times, np.array([0, 2, 5]), courses, ["a", "$5 to $10"], [5, 8])
+    *panels, traffic = figure.axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["a", "$5 to $10"]
+    lines = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in panels[1].lines}
+    assert lines == {"pace of the requests": [0, 3.2, 8], "floor": [8, 8], "none": [0, 0, 4], "guaranteed": [0, 1, 9]}
+    assert [bar.get_height() for bar in bars(traffic)] == [3, 1, 0, 0, 0, 1]  # requests of each day
+    assert traffic.get_ylabel() == "requests\na day"
 
 
 def test_what_a_retriever_reports_is_what_it_returned() -> None:

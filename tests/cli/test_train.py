@@ -83,7 +83,16 @@ def test_killed_and_gone_on_with(data: Path, tmp_path: Path) -> None:
 
     def command(out: Path) -> list[str]:
         settings = ["--model", "gru4rec", "--epochs", "12", "--json", *SMALL]
-        return [sys.executable, "-c", "from fairsync.cli import app; app()", "train", str(data), "--out", str(out), *settings]
+        return [
+            sys.executable,
+            "-c",
+            "from fairsync.cli import app; app()",
+            "train",
+            str(data),
+            "--out",
+            str(out),
+            *settings,
+        ]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command(broken), env=environment, stdout=subprocess.DEVNULL)

@@ -8,6 +8,9 @@ from typer.core import TyperGroup
 
 from fairsync import __version__
 from fairsync.cli.demo import demo
+from fairsync.cli.evaluate import evaluate
+from fairsync.cli.prepare import prepare
+from fairsync.cli.train import train
 from fairsync.errors import FairSyncError
 
 __all__ = ["app"]
@@ -53,3 +56,6 @@ def _main(
 
 
 app.command()(demo)
+app.add_typer(prepare, name="prepare")
+app.command()(train)
+app.command()(evaluate)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from fairsync.report import Report
 
 
-def read(reports: dict[str, Report], best: Hindsight, floor: int) -> list[str]:
+def read(reports: dict[str, Report], best: Hindsight, recalls: dict[str, float], floor: int) -> list[str]:
     """Say what happened.
 
     Parameters
@@ -20,6 +20,8 @@ def read(reports: dict[str, Report], best: Hindsight, floor: int) -> list[str]:
         Those of ``none``, ``fairsync``, ``guaranteed`` and ``guaranteed, calibrated``, next to ``best``.
     best
         The plan in hindsight.
+    recalls
+        By name of the run: the share of what users went on to take that was among their candidates.
     floor
         What every group was promised.
     """
@@ -56,7 +58,19 @@ def read(reports: dict[str, Report], best: Hindsight, floor: int) -> list[str]:
             if saved > 0
             else f"Calibration did not pay here: it cost {percent(-saved)} more than starting from nothing."
         )
+    if below:
+        words.append(_accuracy(recalls, plain.k))
     return words
+
+
+def _accuracy(recalls: dict[str, float], k: int) -> str:
+    """Say what floors did to what a recommender is for."""
+    before, after = recalls["none"], recalls["guaranteed, calibrated"]
+    change = f"{(after - before) * 100:+.2f} points".replace("-", "−")
+    return (
+        f"Of what a household then put into its basket, the {k} candidates held {before:.2%} without floors and"
+        f" {after:.2%} with them ({change}); {recalls['fairsync']:.2%} by the method of the paper."
+    )
 
 
 def _outcome(report: Report, best: Hindsight) -> str:

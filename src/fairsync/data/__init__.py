@@ -4,6 +4,7 @@ from fairsync.data.amazon import read_amazon
 from fairsync.data.completejourney import read_completejourney
 from fairsync.data.dataset import Dataset, Facts
 from fairsync.data.log import Log
+from fairsync.data.own import read_catalog, read_targets
 from fairsync.data.prepare import prepare
 from fairsync.data.replay import Replay, replay
 from fairsync.data.requests import PADDING, Ragged, Requests
@@ -11,6 +12,7 @@ from fairsync.data.splits import Split, split_by_time, split_by_users
 from fairsync.data.synthetic import Synthetic, synthetic
 from fairsync.data.table import Columns, read_table
 from fairsync.data.taobao import read_taobao
+from fairsync.data.vectors import read_vectors
 
 __all__ = [
     "PADDING",
@@ -25,9 +27,12 @@ __all__ = [
     "Synthetic",
     "prepare",
     "read_amazon",
+    "read_catalog",
     "read_completejourney",
     "read_table",
     "read_taobao",
+    "read_targets",
+    "read_vectors",
     "replay",
     "split_by_time",
     "split_by_users",

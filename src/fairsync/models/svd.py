@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import svds
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
@@ -126,7 +127,9 @@ def train_svd(sequences: Ragged, item_ids: NDArray[np.str_], settings: SvdSettin
     long = np.sqrt(taken.multiply(taken).sum(axis=1))
     scaled = sparse.diags_array(1 / np.where(long > 0, long, 1)) @ taken @ sparse.diags_array(weight)
     start = np.random.default_rng(settings.seed).standard_normal(min(shape)).astype(np.float32)
-    _, strength, right = svds(scaled.astype(np.float32), k=dim, v0=start)
+    # Many tiny products: threads of BLAS would spend ten times as long waiting for each other on a busy machine.
+    with threadpool_limits(1, "blas"):
+        _, strength, right = svds(scaled.astype(np.float32), k=dim, v0=start)
     items = np.ascontiguousarray(right.T, dtype=np.float32)
     past = (weight[:, None] * items * np.sqrt(np.maximum(strength, 0))).astype(np.float32)
     return Svd(settings, item_ids, items, past)

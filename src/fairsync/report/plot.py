@@ -112,52 +112,6 @@ def plot_change(before: Report, after: Report) -> Figure:
     return figure
 
 
-def plot_pace(
-    requests: NDArray[np.int64],
-    courses: dict[str, NDArray[np.int64]],
-    names: Sequence[Label],
-    floors: Sequence[int],
-) -> Figure:
-    """Return how exposures grow with requests, one small panel for each group.
-
-    Parameters
-    ----------
-    requests
-        (n,) how many had come each time, the horizon last.
-    courses
-        By policy: (n, groups) exposures at these times.
-    names, floors
-        Of the groups.
-    """
-    columns = min(len(names), 3)
-    rows = math.ceil(len(names) / columns)
-    figure = Figure(figsize=(3.6 * columns + 0.4, 2.7 * rows + 0.7), layout="constrained", dpi=150)
-    grid = figure.subplots(rows, columns, sharex=True, squeeze=False)
-    styles = [(GREY, "-"), (COLOURS["behind"], "-"), (COLOURS["on track"], "-"), (COLOURS["kept"], "-")]
-    for i, axes in enumerate(grid.flat):
-        if i >= len(names):
-            axes.set_visible(False)
-            continue
-        axes.plot([0, requests[-1]], [0, floors[i]], color="black", linestyle=":", linewidth=1, label="even pace")
-        axes.axhline(floors[i], color="black", linewidth=1, label="floor")
-        for (policy, course), (colour, line) in zip(courses.items(), styles, strict=False):
-            axes.plot(requests, course[:, i], color=colour, linestyle=line, linewidth=1.8, label=policy)
-        axes.set_title(f"group {names[i]}", loc="left", fontsize=10, parse_math=False)
-        axes.set_ylim(bottom=-0.02 * max(axes.get_ylim()[1], 1.0))
-        axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.xaxis.set_major_locator(MaxNLocator(4, integer=True))
-        axes.xaxis.set_major_formatter(_thousands())
-        axes.yaxis.set_major_formatter(_thousands())
-        tidy(axes)
-    for axes in grid[:, 0]:
-        axes.set_ylabel("exposures")
-    for axes in grid[-1]:
-        axes.set_xlabel("requests")
-    handles, texts = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, texts, loc="outside upper center", ncols=len(texts), frameon=False, fontsize=9)
-    return figure
-
-
 def save(figure: Figure, path: str | PathLike[str]) -> Path:
     """Write a figure as PNG, SVG or PDF, by the suffix."""
     path = Path(path)

@@ -33,12 +33,12 @@ def render(report: Report) -> RenderableType:
     shown = ordered if len(ordered) <= _ALL else ordered[: _rows(report)]
     title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("group", overflow="ellipsis", no_wrap=True, max_width=32)
-    table.add_column("floor", justify="right")
-    table.add_column("exposures", justify="right")
-    table.add_column("share of floor")
-    table.add_column("price", justify="right")
-    table.add_column("status")
+    table.add_column("group", overflow="ellipsis", max_width=32)  # the one that gives way on a narrow terminal
+    table.add_column("floor", justify="right", no_wrap=True)
+    table.add_column("exposures", justify="right", no_wrap=True)
+    table.add_column("share of floor", no_wrap=True)
+    table.add_column("price", justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
     for label in shown:
         floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
         table.add_row(

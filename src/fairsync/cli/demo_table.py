@@ -1,0 +1,51 @@
+"""The comparison of a demo: one row for each policy, and the best plan in hindsight below."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from fairsync.hindsight import Hindsight
+    from fairsync.report import Report
+
+
+def comparison(reports: dict[str, Report], best: Hindsight, recalls: dict[str, float]) -> Table:
+    """Return the table.
+
+    Parameters
+    ----------
+    reports
+        By name of the run, next to ``best``.
+    best
+        The plan in hindsight.
+    recalls
+        By name of the run, and of ``hindsight``.
+    """
+    title = "The same requests under each policy"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("policy", no_wrap=True)
+    k = best.rows.shape[1]
+    for column in ("ESP", f"Recall@{k}", "relevance kept", "cost ÷ hindsight", "forced"):
+        table.add_column(column, justify="right")
+    for name, report in reports.items():
+        ratio = "–" if report.cost_ratio is None or report.esp < 1 else f"{report.cost_ratio:.2f}"
+        table.add_row(
+            name,
+            Text(f"{report.esp:.1%}", style="red" if report.esp < 1 else "green"),
+            f"{recalls[name]:.4f}",
+            f"{report.relevance / best.unconstrained_relevance:.3%}",
+            ratio,
+            f"{report.forced:,}",
+        )
+    table.add_section()
+    kept = best.feasible_relevance / best.unconstrained_relevance
+    cells = (f"{1:.1%}", f"{recalls['hindsight']:.4f}", f"{kept:.3%}", f"{1:.2f}", "")
+    table.add_row("hindsight", *cells, style="dim")
+    if any(report.esp < 1 for report in reports.values()):
+        table.caption = "–  it missed floors: what it gave up is not the price of the whole promise"
+        table.caption_justify = "left"
+    return table

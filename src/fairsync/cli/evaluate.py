@@ -1,0 +1,216 @@
+"""``fairsync evaluate``: how good a model's candidates are, and how they share out exposure."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from fairsync.errors import InvalidInputError
+from fairsync.evaluation import evaluate as evaluate_source
+from fairsync.evaluation import from_files, from_model
+from fairsync.evaluation.table import render
+from fairsync.policies import POLICIES
+from fairsync.report.table import count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairsync.evaluation import Evaluation, Source
+
+
+class RequestsOf(StrEnum):
+    """Which requests a model is asked."""
+
+    users = "users"
+    time = "time"
+    replay = "replay"
+
+
+_OWN = "Your own vectors"
+
+
+def evaluate(
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Folder of a model, from 'fairsync train'. Left out: your own vectors.", show_default=False
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the data set it was trained on. Left out: data/NAME.", show_default=False),
+    ] = None,
+    requests: Annotated[
+        RequestsOf | None,
+        typer.Option(
+            help="Test part by users or by time, as the model was trained (left out: just that); or every visit of"
+            " the test period, in order of time.",
+            show_default=False,
+        ),
+    ] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(help="Vectors of items: .npy, .npz, .parquet, .pt.", rich_help_panel=_OWN, show_default=False),
+    ] = None,
+    users: Annotated[
+        Path | None,
+        typer.Option(
+            help="Vectors of the requests, in order of arrival; several per user if you like.",
+            rich_help_panel=_OWN,
+            show_default=False,
+        ),
+    ] = None,
+    groups: Annotated[
+        Path | None,
+        typer.Option(help="Parquet or CSV: item, group.", rich_help_panel=_OWN, show_default=False),
+    ] = None,
+    targets: Annotated[
+        Path | None,
+        typer.Option(
+            help="Parquet or CSV: user, item. Left out: only exposure is measured.",
+            rich_help_panel=_OWN,
+            show_default=False,
+        ),
+    ] = None,
+    k: Annotated[
+        list[int] | None,
+        typer.Option("--k", min=1, help="Candidates per request; can be given again. Left out: 20 and 50."),
+    ] = None,
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help=f"One of {', '.join(POLICIES)}; can be given again. Left out: none.", show_default=False),
+    ] = None,
+    floor: Annotated[
+        int | None, typer.Option(min=1, help="Exposures promised to every group.", show_default=False)
+    ] = None,
+    floors: Annotated[
+        Path | None,
+        typer.Option(help="JSON: {label: exposures}. Groups that are not named are promised none.", show_default=False),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
+    out: Annotated[
+        Path | None,
+        typer.Option(file_okay=False, help="Write evaluation.json and exposures.png here.", show_default=False),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what evaluation.json holds, and nothing else.")
+    ] = False,
+) -> None:
+    """Measure candidates: accuracy, and how exposure is shared among groups.
+
+    A model that was trained here, on its test requests:
+
+        fairsync evaluate models/completejourney-svd
+
+    The same requests with and without floors, side by side:
+
+        fairsync evaluate models/completejourney-svd --policy none --policy guaranteed --floor 20
+
+    The vectors of any other library:
+
+        fairsync evaluate --items items.npy --users users.npy --groups groups.parquet --targets targets.parquet
+    """
+    screen = Console(quiet=as_json, highlight=False)
+    promise = _promise(floor, floors)
+    source = _source(model, data, requests, {"items": items, "users": users, "groups": groups, "targets": targets})
+    with _progress(as_json) as bar:
+        found = evaluate_source(
+            source.catalog,
+            source.users,
+            source.targets,
+            ks=k or [20, 50],
+            floors=promise,
+            policies=policy or ["none"],
+            batch_size=batch_size,
+            watch=_watcher(bar, len(source.users)),
+        )
+    document = {"source": source.origin, **found.to_dict()}
+    written = [] if out is None else _write(out, document, found)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    screen.print(_title(source), markup=False)
+    screen.print(render(found))
+    if found.unknown_targets:
+        screen.print(
+            f"{count(found.unknown_targets, 'target')} of no known item: counted as not found.", style="yellow"
+        )
+    if source.targets is None:
+        screen.print("No targets were given (--targets), so accuracy is not measured.", style="yellow")
+    if written:
+        screen.print(f"Written: {', '.join(map(str, written))}", soft_wrap=True, markup=False)
+
+
+def _promise(floor: int | None, floors: Path | None) -> Any:
+    """Return the floors that were asked for, as the retriever takes them."""
+    if floors is None:
+        return floor or 0
+    if floor is not None:
+        raise InvalidInputError("Give --floor or --floors, not both.")
+    try:
+        read = json.loads(floors.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(f"{floors} cannot be read as JSON ({error}): write {{label: exposures}}.") from error
+    if not isinstance(read, dict):
+        raise InvalidInputError(f"{floors} must hold {{label: exposures}}, got a {type(read).__name__}.")
+    return read
+
+
+def _source(
+    model: Path | None, data: Path | None, requests: RequestsOf | None, files: dict[str, Path | None]
+) -> Source:
+    """Return what is to be evaluated: a model, or files, and not a little of both."""
+    if model is not None:
+        extra = [name for name, path in files.items() if path is not None]
+        if extra:
+            raise InvalidInputError(f"--{extra[0]} is for vectors of your own: leave it out, or leave out {model}.")
+        return from_model(model, data, requests and requests.value)
+    if data is not None or requests is not None:
+        raise InvalidInputError("--data and --requests are for a model of 'fairsync train': name its folder.")
+    missing = [name for name in ("items", "users", "groups") if files[name] is None]
+    if missing:
+        raise InvalidInputError(
+            f"Name the folder of a model, or give your own vectors: --{', --'.join(missing)} missing."
+        )
+    return from_files(**files)  # type: ignore[arg-type]
+
+
+def _title(source: Source) -> str:
+    what = f"{source.origin['model']} on {source.origin['data']}, " if "model" in source.origin else ""
+    kind = f" ({source.origin['requests']})" if "requests" in source.origin else ""
+    catalog = source.catalog
+    return (
+        f"{what}{count(len(source.users), 'request')}{kind}, {count(len(catalog), 'item')}"
+        f" in {count(catalog.n_groups, 'group')}"
+    )
+
+
+def _progress(hidden: bool) -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
+
+
+def _watcher(bar: Progress, total: int) -> Callable[[str, int, int], None]:
+    tasks: dict[tuple[str, int], TaskID] = {}
+
+    def show(policy: str, k: int, done: int) -> None:
+        if (policy, k) not in tasks:
+            tasks[policy, k] = bar.add_task(f"{policy}, K = {k}", total=total)
+        bar.update(tasks[policy, k], completed=done)
+
+    return show
+
+
+def _write(out: Path, document: dict[str, Any], found: Evaluation) -> list[Path]:
+    from fairsync.evaluation.plot import plot_exposures
+    from fairsync.report.plot import save
+
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "evaluation.json"
+    path.write_text(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return [path, save(plot_exposures(found), out / "exposures.png")]

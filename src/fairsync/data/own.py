@@ -1,0 +1,132 @@
+"""Your own recommender, as files: its vectors, the group of each item, and what users went on to take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from fairsync.catalog import Catalog
+from fairsync.data.vectors import check_distinct, read_ids, read_vectors
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+
+_ITEMS = ("item", "item_id", "id", "product_id")  # names that are recognised; of several, the first
+_GROUPS = ("group", "category", "label", "provider")
+_USERS = ("user", "user_id", "request", "id")
+
+
+def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Catalog:
+    r"""Make a catalog of a file of vectors and a table of groups.
+
+    Parameters
+    ----------
+    items
+        Vectors, see :func:`fairsync.data.read_vectors`.
+    groups
+        Parquet or CSV with the columns ``item`` and ``group``. Where the vectors have ids, they are matched; where
+        they have none, the rows are in the order of the vectors, and ``item`` gives the ids, or may be left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> np.save(folder / "items.npy", np.eye(3, dtype=np.float32))
+    >>> _ = (folder / "groups.csv").write_text("item,group\ntea,drinks\njam,spreads\nmilk,drinks\n")
+    >>> catalog = read_catalog(folder / "items.npy", folder / "groups.csv")
+    >>> catalog.labels, catalog.ids.tolist()
+    (['drinks', 'spreads'], ['tea', 'jam', 'milk'])
+    """
+    items, groups = Path(items), Path(groups)
+    vectors = read_vectors(items)
+    if vectors.ndim != 2:
+        raise InvalidInputError(f"{items} has shape {vectors.shape}: an item has one vector, so they are (n, d).")
+    ids, table = read_ids(items), _read_table(groups)
+    labels = table[_column(table, _GROUPS, groups)]
+    lacking = labels.is_null() | (labels.cast(pl.String) == "")
+    if lacking.any():
+        row = lacking.arg_max()
+        raise InvalidInputError(f"{groups}: the item in row {row} has no group: give every item its label.")
+    named = next((name for name in _ITEMS if name in table.columns), None)
+    names = table[named].to_list() if named else None
+    if names is not None:
+        check_distinct(names, groups)
+    if ids is None:
+        if len(table) != len(vectors):
+            raise InvalidInputError(
+                f"{groups} has {len(table)} rows and {items} {len(vectors)} vectors: give each item its group, in the"
+                " same order, or put ids into both files."
+            )
+        return Catalog(vectors, labels.to_list(), names)
+    if names is None:
+        raise InvalidInputError(f"{items} has ids and {groups} has none: add a column 'item' with the same ids.")
+    label_of = dict(zip(map(str, names), labels.to_list(), strict=True))
+    lost = [name for name in ids if str(name) not in label_of]
+    if lost:
+        raise InvalidInputError(
+            f"{groups} has no group for {len(lost)} of the {len(ids)} items, such as {lost[0]!r}: add them."
+        )
+    return Catalog(vectors, [label_of[str(name)] for name in ids], ids)
+
+
+def read_targets(path: str | PathLike[str], users: str | PathLike[str]) -> list[list[Any]]:
+    """Read what each request should find: one list of item ids for each row of the file of users.
+
+    Parameters
+    ----------
+    path
+        Parquet or CSV with a row for each target: the columns ``user`` (the id in the file of users, or the row in it
+        if it has no ids) and ``item``. Or parquet whose ``item`` is a list; then ``user`` may be left out, if the rows
+        are those of the users. A request without targets does not count for accuracy.
+    users
+        The vectors of the requests.
+    """
+    path, users = Path(path), Path(users)
+    ids = read_ids(users)
+    rows = {str(name): row for row, name in enumerate(ids or range(len(read_vectors(users))))}
+    table = _read_table(path)
+    item = _column(table, _ITEMS, path)
+    if isinstance(table.schema[item], pl.List):
+        if not any(name in table.columns for name in _USERS if name != item):
+            if len(table) != len(rows):
+                raise InvalidInputError(
+                    f"{path} has {len(table)} rows and {users} {len(rows)} requests: give one list for each, or a"
+                    " column 'user'."
+                )
+            return [list(one or []) for one in table[item].to_list()]
+        table = table.explode(item)
+    user = _column(table.drop(item), _USERS, path)
+    targets: list[list[Any]] = [[] for _ in rows]
+    for number, (who, what) in enumerate(table.select(user, item).iter_rows()):
+        if str(who) not in rows:
+            what_it_is = "an id" if ids else f"a row from 0 to {len(rows) - 1}"
+            raise InvalidInputError(
+                f"{path}: row {number} names the user {who!r}, which is not {what_it_is} of {users}."
+            )
+        if what is not None:
+            targets[rows[str(who)]].append(what)
+    return targets
+
+
+def _read_table(path: Path) -> pl.DataFrame:
+    if not path.is_file():
+        raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
+    try:
+        return pl.read_parquet(path) if path.suffix.lower() == ".parquet" else pl.read_csv(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        why = str(error).strip().split("\n")[0][:120]
+        raise InvalidInputError(f"{path} cannot be read as parquet or CSV ({why}): write it again.") from error
+
+
+def _column(table: pl.DataFrame, names: tuple[str, ...], path: Path) -> str:
+    found = next((name for name in names if name in table.columns), None)
+    if found is None:
+        raise InvalidInputError(
+            f"{path} has no column {names[0]!r}, only {', '.join(table.columns)}: rename the one that is meant."
+        )
+    return found

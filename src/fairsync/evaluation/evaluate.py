@@ -1,0 +1,211 @@
+"""The same requests under several policies and list lengths, measured alike."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync.errors import InvalidInputError
+from fairsync.evaluation.figures import Figures, measure
+from fairsync.evaluation.rows import rows_of, target_rows
+from fairsync.floors import resolve_floors
+from fairsync.inputs import check_users
+from fairsync.policies import NoPolicy, make_policy
+from fairsync.retriever import FairRetriever
+from fairsync.search import make_index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from fairsync.catalog import Catalog, Label
+    from fairsync.data.requests import Ragged
+    from fairsync.floors import Floors
+    from fairsync.policies import Policy
+    from fairsync.search import Index
+
+_PLAIN = NoPolicy.name
+_CALL = 1024  # requests between two signs of life; it changes no answer
+
+
+@dataclass(frozen=True)
+class Result:
+    """One policy at one length of lists.
+
+    Attributes
+    ----------
+    policy : str
+        Its name.
+    k : int
+        Candidates per request.
+    figures : Figures
+        What was measured.
+    relevance : float
+        Sum of the candidates' relevance.
+    relevance_kept : float or None
+        The same as a share of what the policy ``none`` had; None if it was not asked for.
+    exposures : dict
+        By group label.
+    """
+
+    policy: str
+    k: int
+    figures: Figures
+    relevance: float
+    relevance_kept: float | None
+    exposures: dict[Label, int]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured, policy after policy for each length of lists.
+
+    Attributes
+    ----------
+    requests : int
+        How many were answered; they are the horizon of the floors.
+    batch_size : int
+        Requests between two price changes.
+    floors : dict
+        By group label; 0 where nothing was promised.
+    unknown_targets : int
+        Targets that are no items of the catalog. They count as not found.
+    results : tuple of Result
+        In order of k, and then as the policies were given.
+    """
+
+    requests: int
+    batch_size: int
+    floors: dict[Label, int]
+    unknown_targets: int
+    results: tuple[Result, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values that JSON can hold. Groups are rows, so that a label keeps its type."""
+        return {
+            "requests": self.requests,
+            "batch_size": self.batch_size,
+            "unknown_targets": self.unknown_targets,
+            "results": [
+                {
+                    "policy": one.policy,
+                    "k": one.k,
+                    **asdict(one.figures),
+                    "relevance": one.relevance,
+                    "relevance_kept": one.relevance_kept,
+                    "groups": [
+                        {"group": label, "floor": self.floors[label], "exposures": exposures}
+                        for label, exposures in one.exposures.items()
+                    ],
+                }
+                for one in self.results
+            ],
+        }
+
+
+def evaluate(
+    catalog: Catalog,
+    users: ArrayLike,
+    targets: Ragged | Sequence[Iterable[Any]] | None = None,
+    *,
+    ks: Sequence[int] = (20, 50),
+    floors: Floors = 0,
+    policies: Sequence[str | Policy] = ("none",),
+    batch_size: int = 16,
+    index: str | Index = "exact",
+    watch: Callable[[str, int, int], object] | None = None,
+) -> Evaluation:
+    """Answer requests under each policy at each k, and measure the answers.
+
+    The index is built once for all. Without floors a shorter list is the top of a longer one, so that the policy
+    ``none`` retrieves once for all k; under any other, prices depend on k.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    users
+        (n, d) or (n, interests, d): the requests in order of arrival.
+    targets
+        For each request, what it should find: lists of item ids, or a :class:`~fairsync.data.Ragged` of rows of the
+        catalog. None: only exposure is measured.
+    ks
+        Lengths of lists.
+    floors
+        Over all n requests: one number for all groups, or {label: number}.
+    policies
+        Names or objects. All but ``none`` need floors.
+    batch_size
+        Requests between two price changes.
+    index
+        A name or an object.
+    watch
+        Called with policy, k and the number of requests answered, now and then.
+
+    Examples
+    --------
+    >>> from fairsync.catalog import Catalog
+    >>> rng = np.random.default_rng(0)
+    >>> items = rng.normal(size=(60, 8)) + np.repeat([[1.0], [0.0]], 30, axis=0)
+    >>> catalog = Catalog(items, ["red"] * 30 + ["blue"] * 30)
+    >>> found = evaluate(catalog, rng.normal(size=(50, 8)) + 1, ks=[4], floors=40, policies=["none", "guaranteed"])
+    >>> [(one.policy, one.exposures["blue"] >= 40, one.figures.esp) for one in found.results]
+    [('none', False, 0.5), ('guaranteed', True, 1.0)]
+    """
+    vectors = check_users(users, catalog)
+    if len(vectors) == 0:
+        raise InvalidInputError("there are no requests: give at least one user.")
+    wanted, unknown = (None, 0) if targets is None else target_rows(catalog, targets, len(vectors))
+    promised = resolve_floors(floors, catalog)
+    chosen, lengths = [make_policy(policy) for policy in policies], sorted(ks)
+    _check([policy.name for policy in chosen], lengths, bool(promised.any()))
+    by_label, shared = dict(zip(catalog.labels, promised.tolist(), strict=True)), make_index(index, catalog)
+    retrievers = [  # all of them before the first request is answered: what is impossible is told at once
+        FairRetriever(catalog, k, by_label, len(vectors), policy, batch_size, shared)
+        for policy in sorted(chosen, key=lambda policy: policy.name != _PLAIN)  # the others are compared with it
+        for k in (lengths[-1:] if policy.name == _PLAIN else lengths)
+    ]
+    results: dict[tuple[str, int], Result] = {}
+    for one in retrievers:
+        name = one.policy.name
+        rows, relevance = _follow(one, vectors, watch)
+        for k in lengths if name == _PLAIN else [one.terms.k]:
+            figures, exposures = measure(catalog, rows[:, :k], wanted, by_label)
+            total = float(relevance[:, :k].sum())
+            plain = total if name == _PLAIN else results[_PLAIN, k].relevance if (_PLAIN, k) in results else 0.0
+            results[name, k] = Result(name, k, figures, total, total / plain if plain else None, exposures)
+    in_order = tuple(results[policy.name, k] for k in lengths for policy in chosen)
+    return Evaluation(len(vectors), retrievers[0].terms.batch_size, by_label, unknown, in_order)
+
+
+def _check(policies: Sequence[str], ks: Sequence[int], has_floors: bool) -> None:
+    """Refuse what would measure nothing, or one thing twice."""
+    for what, given in (("policy", policies), ("k", ks)):
+        if not given:
+            raise InvalidInputError(f"give at least one {what}.")
+        twice = [one for place, one in enumerate(given) if one in given[:place]]
+        if twice:
+            raise InvalidInputError(f"the {what} {twice[0]} was given twice: leave one out.")
+    idle = [name for name in policies if name != _PLAIN]
+    if idle and not has_floors:
+        raise InvalidInputError(
+            f"The policy {idle[0]!r} has nothing to keep without floors: give floors above 0 (--floor or --floors)."
+        )
+
+
+def _follow(
+    retriever: FairRetriever, users: NDArray[np.floating[Any]], watch: Callable[[str, int, int], object] | None
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the candidates of all requests as rows of the catalog, and their relevance."""
+    catalog, name, k = retriever.catalog, retriever.policy.name, retriever.terms.k
+    rows, relevance = np.empty((len(users), k), dtype=np.int64), np.empty((len(users), k))
+    for start in range(0, len(users), _CALL):
+        here = slice(start, start + _CALL)
+        found = retriever.retrieve(users[here])
+        rows[here], relevance[here] = rows_of(catalog, found.ids), found.relevance
+        if watch:
+            watch(name, k, min(start + _CALL, len(users)))
+    return rows, relevance

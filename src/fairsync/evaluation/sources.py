@@ -1,0 +1,126 @@
+"""Where requests to evaluate come from: a trained model and its data set, or files of vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync.catalog import Catalog
+from fairsync.data.dataset import Dataset
+from fairsync.data.own import read_catalog, read_targets
+from fairsync.data.replay import replay
+from fairsync.data.splits import split_by_time, split_by_users
+from fairsync.data.vectors import read_vectors
+from fairsync.errors import InvalidInputError
+from fairsync.models import load_model
+from fairsync.models.folder import read_model_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairsync.data.requests import Ragged, Requests
+
+# Which requests a model may be asked, by the split that it learnt from: nothing that it has seen the answer to.
+_UNSEEN = {"users": ("users",), "time": ("time", "replay")}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Items, requests and what they should find.
+
+    Attributes
+    ----------
+    catalog : Catalog
+        The items.
+    users : numpy.ndarray
+        (n, d) or (n, interests, d): the requests in order of arrival.
+    targets : Ragged or list or None
+        What :func:`fairsync.evaluation.evaluate` takes; None if it is not known.
+    origin : dict
+        What they were made from, in words for people and JSON.
+    """
+
+    catalog: Catalog
+    users: NDArray[np.floating[Any]]
+    targets: Ragged | Sequence[Iterable[Any]] | None
+    origin: dict[str, Any]
+
+
+def from_model(model: Path, data: Path | None = None, requests: str | None = None) -> Source:
+    """Make the test requests of a model that ``fairsync train`` wrote.
+
+    Parameters
+    ----------
+    model
+        Its folder.
+    data
+        The prepared data set that it was trained on; by default the folder ``data/NAME`` of the name that it was
+        trained under.
+    requests
+        ``"users"`` or ``"time"``: the test part of that split, which must be the one that the model was trained with
+        (the default). ``"replay"``: every visit of the test period, for models trained with the split ``time``.
+        Anything else would ask for what the model has learnt by heart.
+
+    Returns
+    -------
+    Source
+        The same split, seed and length of history as in training.
+    """
+    stored = read_model_folder(model)
+    split = stored.notes.get("split")
+    if split not in _UNSEEN:
+        raise InvalidInputError(f"{model} does not say how its data were split: train it with 'fairsync train'.")
+    kind = requests or str(split)
+    if kind not in _UNSEEN[str(split)]:
+        raise InvalidInputError(
+            f"{model} was trained with the split {split!r}, and has seen answers of the requests {kind!r}: train it"
+            f" with --split {'users' if kind == 'users' else 'time'}, or ask for --requests {split}."
+        )
+    folder = data or Path("data") / str(stored.notes.get("data"))
+    if data is None and not folder.is_dir():
+        raise InvalidInputError(f"There is no data set in {folder}: say where the model's is (--data).")
+    dataset = Dataset.load(folder)
+    if not np.array_equal(stored.item_ids, dataset.item_ids):
+        raise InvalidInputError(
+            f"{model} was made for other items than those of {folder}: give the data set it was trained on (--data)."
+        )
+    asked = _ask(dataset, kind, int(str(stored.notes.get("split_seed", 0))), stored.settings.history)
+    if len(asked) == 0:
+        raise InvalidInputError(f"{folder} has no test requests by {kind}: choose others (--requests).")
+    trained = load_model(model)
+    catalog = Catalog(trained.item_vectors(), dataset.item_groups, dataset.item_ids)
+    origin = {"model": trained.name, "folder": str(model), "data": dataset.facts.name, "requests": kind}
+    return Source(catalog, trained.user_vectors(asked.histories), asked.targets, origin)
+
+
+def from_files(items: Path, users: Path, groups: Path, targets: Path | None = None) -> Source:
+    """Read what another library made.
+
+    Parameters
+    ----------
+    items, users
+        Vectors, see :func:`fairsync.data.read_vectors`.
+    groups
+        The group of each item, see :func:`fairsync.data.read_catalog`.
+    targets
+        What each request should find, see :func:`fairsync.data.read_targets`.
+    """
+    catalog, vectors = read_catalog(items, groups), read_vectors(users)
+    if vectors.shape[-1] != catalog.dim:
+        raise InvalidInputError(
+            f"{users} has {vectors.shape[-1]} dimensions and {items} {catalog.dim}: give vectors of one model."
+        )
+    given = {"items": items, "users": users, "groups": groups, "targets": targets}
+    origin = {what: str(path) for what, path in given.items() if path}
+    return Source(catalog, vectors, read_targets(targets, users) if targets else None, origin)
+
+
+def _ask(dataset: Dataset, kind: str, seed: int, history: int) -> Requests:
+    if kind == "replay":
+        return replay(dataset, history=history)
+    return (split_by_time(dataset, history) if kind == "time" else split_by_users(dataset, seed, history)).test

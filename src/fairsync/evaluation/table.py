@@ -1,0 +1,57 @@
+"""An evaluation as a table for the terminal: a column for each policy, a part for each k."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairsync.evaluation.evaluate import Evaluation, Result
+
+_KEPT = "relevance kept"
+
+
+def render(found: Evaluation) -> Table:
+    """Return the table; what was not measured has no row."""
+    policies = list(dict.fromkeys(one.policy for one in found.results))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    for policy in policies:
+        table.add_column(policy, justify="right")
+    for k in dict.fromkeys(one.k for one in found.results):
+        results = [one for one in found.results if one.k == k]
+        table.add_row(Text(f"K = {k}", style="bold"))
+        for name, value in _ROWS.items():
+            values = [value(one) for one in results]
+            if any(values) and not (name == _KEPT and len(policies) == 1):  # nothing to compare
+                table.add_row(f"  {name}", *(one or "–" for one in values))
+        table.add_section()
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.1%}"
+
+
+def _small(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
+
+
+_ROWS: dict[str, Callable[[Result], str]] = {
+    "Recall": lambda one: _small(one.figures.recall),
+    "NDCG": lambda one: _small(one.figures.ndcg),
+    "NDCG as in the authors' program": lambda one: _small(one.figures.ndcg_of_hits),
+    "hit rate": lambda one: _small(one.figures.hit_rate),
+    "ESP": lambda one: _share(one.figures.esp),
+    _KEPT: lambda one: "" if one.relevance_kept is None else f"{one.relevance_kept:.3%}",
+    "Gini of exposures": lambda one: _small(one.figures.gini),
+    "exposures of the least shown group": lambda one: f"{one.figures.least_exposures:,}",
+    "groups shown": lambda one: _share(one.figures.group_coverage),
+    "items shown": lambda one: _share(one.figures.item_coverage),
+    "category diversity": lambda one: _small(one.figures.category_diversity),
+}

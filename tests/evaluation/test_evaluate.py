@@ -1,0 +1,135 @@
+"""Evaluation against the plainest way to do it: every policy and k on its own, metrics one by one."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairsync import Catalog, FairRetriever, InfeasibleFloorsError, InvalidInputError
+from fairsync.data import Ragged
+from fairsync.evaluation import evaluate
+from fairsync.evaluation.plot import plot_exposures
+from fairsync.evaluation.rows import target_rows
+from fairsync.metrics import category_diversity, gini, hit_rate, ndcg, ndcg_of_hits, recall
+
+RNG = np.random.default_rng(5)
+ITEMS, USERS = RNG.normal(size=(90, 6)) + np.repeat([[0.6], [0.0], [-0.3]], 30, axis=0), RNG.normal(0.4, 1, (70, 6))
+GROUPS = np.repeat(["large", "middle", "small"], 30)
+IDS = RNG.permutation([f"item {number}" for number in range(90)])
+CATALOG = Catalog(ITEMS, GROUPS, IDS)
+TARGETS = [RNG.choice(IDS, size=size, replace=False).tolist() for size in RNG.integers(0, 5, size=70)]
+
+
+def alone(policy: str, k: int, floors: int) -> tuple[Any, Any]:
+    retriever = FairRetriever(CATALOG, k, floors, len(USERS), policy, batch_size=8)
+    return retriever.retrieve(USERS), retriever.report()
+
+
+def test_every_figure_is_that_of_a_run_of_its_own() -> None:
+    found = evaluate(
+        CATALOG, USERS, TARGETS, ks=[8, 3], floors=40, policies=["guaranteed", "none", "fairsync"], batch_size=8
+    )
+    assert [(one.k, one.policy) for one in found.results] == [
+        (k, policy) for k in (3, 8) for policy in ("guaranteed", "none", "fairsync")
+    ]
+    group_of = dict(zip(IDS.tolist(), GROUPS.tolist(), strict=True))
+    for one in found.results:
+        lists, report = alone(one.policy, one.k, 40)
+        plain, _ = alone("none", one.k, 0)
+        figures = one.figures
+        assert one.exposures == report.exposures
+        assert one.relevance == pytest.approx(report.relevance)
+        assert one.relevance_kept == pytest.approx(report.relevance / plain.relevance.sum())
+        assert figures.esp == report.esp
+        assert figures.recall == pytest.approx(recall(lists.ids, TARGETS))
+        assert figures.ndcg == pytest.approx(ndcg(lists.ids, TARGETS))
+        assert figures.ndcg_of_hits == pytest.approx(ndcg_of_hits(lists.ids, TARGETS))
+        assert figures.hit_rate == pytest.approx(hit_rate(lists.ids, TARGETS))
+        assert figures.gini == pytest.approx(gini(report.exposures))
+        assert figures.least_exposures == min(report.exposures.values())
+        assert figures.group_coverage == np.mean([count > 0 for count in report.exposures.values()])
+        assert figures.item_coverage == len(set(lists.ids.ravel().tolist())) / 90
+        assert figures.category_diversity == pytest.approx(category_diversity(lists.ids, group_of))
+
+
+def test_without_targets_and_floors_only_exposure_is_measured() -> None:
+    [one] = evaluate(CATALOG, USERS, ks=[1]).results
+    figures = one.figures
+    assert (figures.recall, figures.ndcg, figures.hit_rate, figures.esp, figures.category_diversity) == (None,) * 5
+    assert one.relevance_kept == 1
+    assert sum(one.exposures.values()) == 70
+    [alone] = evaluate(CATALOG, USERS, ks=[2], floors={"small": 9}, policies=["guaranteed"]).results
+    assert alone.relevance_kept is None
+
+
+def test_several_interests() -> None:
+    many = RNG.normal(size=(20, 3, 6))
+    [one] = evaluate(CATALOG, many, ks=[4]).results
+    best = np.sort((many @ ITEMS.T).max(axis=1), axis=1)[:, -4:]
+    assert one.relevance == pytest.approx(best.sum())
+
+
+def test_targets_by_row_and_by_id_are_the_same() -> None:
+    row_of = {name: row for row, name in enumerate(IDS.tolist())}
+    rows = Ragged(
+        np.array([row_of[name] for one in TARGETS for name in one], dtype=np.int32),
+        np.concatenate([[0], np.cumsum([len(one) for one in TARGETS])]),
+    )
+    by_row, by_id = (evaluate(CATALOG, USERS, targets, ks=[10]).results for targets in (rows, TARGETS))
+    assert by_row == by_id
+
+
+def test_targets_that_are_no_items_count_as_missed() -> None:
+    rows, unknown = target_rows(CATALOG, [["gone", "lost", "gone"], [IDS[4]]], 2)
+    assert unknown == 3
+    assert rows[1].tolist() == [4]
+    assert len(set(rows[0].tolist())) == 2
+    assert min(rows[0]) >= 90
+    top = FairRetriever(CATALOG, 1, 0, 2, "none").retrieve(USERS[:2]).ids
+    [one] = evaluate(CATALOG, USERS[:2], [[top[0, 0], "gone"], [top[1, 0]]], ks=[1]).results
+    assert one.figures.recall == 0.75
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"policies": ["guaranteed"]}, r"'guaranteed' has nothing to keep without floors"),
+        ({"policies": ["none", "none"]}, "the policy none was given twice"),
+        ({"ks": [5, 5]}, "the k 5 was given twice"),
+        ({"ks": []}, "at least one k"),
+        ({"ks": [91]}, "choose a smaller k"),
+        ({"targets": TARGETS[:-1]}, "there are 70 requests and 69 targets"),
+        ({"targets": [[7]] * 70}, r"none of the 70 targets is the id of an item, such as 7; ids look like 'item"),
+        ({"users": USERS[:, :4]}, "users have 4 dimensions"),
+        ({"users": USERS[:0]}, "there are no requests"),
+    ],
+)
+def test_what_cannot_be_evaluated(changes: dict[str, Any], why: str) -> None:
+    given: dict[str, Any] = {"catalog": CATALOG, "users": USERS, "ks": [5]}
+    with pytest.raises(InvalidInputError, match=why):
+        evaluate(**given | changes)
+
+
+def test_floors_that_cannot_be_met_at_one_k_are_told_before_the_first_request() -> None:
+    with pytest.raises(InfeasibleFloorsError):
+        evaluate(
+            CATALOG,
+            USERS,
+            ks=[2, 50],
+            floors=100,
+            policies=["none", "guaranteed"],
+            watch=lambda *_: pytest.fail("it began"),
+        )
+
+
+def test_progress_and_picture() -> None:
+    seen = []
+    found = evaluate(
+        CATALOG, USERS, ks=[2, 4], floors=20, policies=["none", "guaranteed"], watch=lambda *now: seen.append(now)
+    )
+    assert seen == [("none", 4, 70), ("guaranteed", 2, 70), ("guaranteed", 4, 70)]
+    figure = plot_exposures(found)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["K = 2", "K = 4"]
+    lines = {str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in figure.axes[1].lines}
+    assert lines["none"] == sorted(found.results[2].exposures.values())
+    assert lines["floor 20"] == [20, 20]
