@@ -15,7 +15,7 @@ help:
 	@echo "make demo    see what floors do to a season of real baskets (light set-up; results in out/demo)"
 	@echo "make test    all checks and tests"
 	@echo "make check   lint, format and types only"
-	@echo "make bench   how fast search and the loop are, and what floors cost (half an hour; ARGS=--quick: a few minutes)"
+	@echo "make bench   speed of search, loop, preparing and training, and what floors cost (an hour; ARGS=--quick: a few minutes)"
 	@echo "make setup   the virtual environment only, with all that tests need"
 	@echo "make clean   remove the virtual environment, caches and results"
 
@@ -51,7 +51,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 bench: $(BENCH_READY)
-	@failed=0; for name in search loop cost; do \
+	@failed=0; for name in search loop cost prepare models; do \
 		$(BIN)/python -m benchmarks.$$name $(ARGS) || failed=1; \
 	done; exit $$failed
 

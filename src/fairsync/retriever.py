@@ -71,7 +71,8 @@ class FairRetriever:
     horizon
         Requests over which the floors are spread. After so many, counts start anew and prices carry on.
     policy
-        ``"guaranteed"`` (floors hold, nothing to tune), ``"fairsync"`` (the paper's), ``"none"``, or a policy object.
+        ``"guaranteed"`` (floors hold, nothing to tune), ``"fairsync"`` (the paper's), ``"none"``, one of the paper's
+        baselines (``"regularized-fair"``, ``"ipw"``, ``"k-neighbor"``, ``"uncalibrated"``), or a policy object.
     batch_size
         Requests between two price changes.
     index

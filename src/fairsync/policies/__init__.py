@@ -6,11 +6,32 @@ from fairsync.errors import InvalidInputError
 from fairsync.policies.base import Feedback, Policy, Sample, Terms
 from fairsync.policies.fairsync import FairSync
 from fairsync.policies.guaranteed import Guaranteed
+from fairsync.policies.ipw import IPW
+from fairsync.policies.k_neighbor import KNeighbor
 from fairsync.policies.none import NoPolicy
+from fairsync.policies.regularized_fair import RegularizedFair
+from fairsync.policies.uncalibrated import Uncalibrated
 
-__all__ = ["POLICIES", "FairSync", "Feedback", "Guaranteed", "NoPolicy", "Policy", "Sample", "Terms", "make_policy"]
+__all__ = [
+    "IPW",
+    "POLICIES",
+    "FairSync",
+    "Feedback",
+    "Guaranteed",
+    "KNeighbor",
+    "NoPolicy",
+    "Policy",
+    "RegularizedFair",
+    "Sample",
+    "Terms",
+    "Uncalibrated",
+    "make_policy",
+]
 
-POLICIES: dict[str, Callable[[], Policy]] = {policy.name: policy for policy in (NoPolicy, FairSync, Guaranteed)}
+_BASELINES = (RegularizedFair, IPW, KNeighbor, Uncalibrated)
+POLICIES: dict[str, Callable[[], Policy]] = {
+    policy.name: policy for policy in (NoPolicy, FairSync, Guaranteed, *_BASELINES)
+}
 
 
 def make_policy(policy: str | Policy) -> Policy:

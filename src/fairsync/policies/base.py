@@ -134,3 +134,43 @@ class Policy(Protocol):
     def step(self, state: Any, terms: Terms, feedback: Feedback) -> Any:
         """Return the state after a batch of requests."""
         ...
+
+
+class Memoryless:
+    """A policy that remembers nothing: where the horizon stands decides the prices, so they *are* its state.
+
+    The four baselines are of this kind. Each is one function, :meth:`decide`. Where no group was promised anything
+    there is nothing to decide, and all prices are zero: the paper, whose floors are all positive, leaves that open.
+    """
+
+    keeps_floors = False
+    memory = 0
+
+    def decide(self, terms: Terms, exposures: Counts, served: int) -> Floats:
+        """Return (G,) prices from the exposures of each group and the requests served since the horizon began."""
+        raise NotImplementedError
+
+    def lookahead(self, state: Floats, k: int) -> int:
+        """Return 0: counts are all that it reads."""
+        return 0
+
+    def watches(self, state: Floats) -> bool:
+        """Return no: a policy of counts alone."""
+        return False
+
+    def start(self, terms: Terms) -> Floats:
+        """Return the prices of a horizon that has not begun."""
+        return self._prices(terms, np.zeros_like(terms.floors), 0)
+
+    def prices(self, state: Floats) -> Floats:
+        """Return the state."""
+        return state
+
+    def step(self, state: Floats, terms: Terms, feedback: Feedback) -> Floats:
+        """Return the prices of the present standing, whatever they were before."""
+        return self._prices(terms, feedback.exposures, terms.horizon - feedback.remaining)
+
+    def _prices(self, terms: Terms, exposures: Counts, served: int) -> Floats:
+        if not terms.floors.any():
+            return np.zeros(len(terms.floors))
+        return self.decide(terms, exposures, served)
