@@ -1,5 +1,6 @@
 """The items that can be retrieved: an embedding, a group and an id for each."""
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, TypeAlias, TypeVar
 
@@ -90,6 +91,32 @@ class Catalog:
     def n_groups(self) -> int:
         """Number of groups."""
         return len(self.labels)
+
+    def part(self, rows: npt.NDArray[np.integer]) -> "Catalog":
+        """Return a catalog of these rows alone, in this order, for a shard to hold.
+
+        Labels and group codes stay those of the whole, so that one price vector serves every part; a group that has
+        no item here has size 0. Rows that follow one another share the memory of the whole.
+
+        Examples
+        --------
+        >>> whole = Catalog(np.eye(4), ["a", "b", "c", "c"])
+        >>> part = whole.part(np.array([3, 1]))
+        >>> part.ids.tolist(), part.group_of.tolist(), part.group_sizes.tolist()
+        ([3, 1], [2, 1], [0, 1, 1])
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.ndim != 1 or len(rows) == 0 or rows.min() < 0 or rows.max() >= len(self):
+            raise InvalidInputError(f"a part needs at least one row, each from 0 to {len(self) - 1}.")
+        run = bool((np.diff(rows) == 1).all())
+        at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows
+        part = copy.copy(self)
+        part.embeddings = _frozen(self.embeddings[at])
+        part.group_of = _frozen(self.group_of[at])
+        part.group_sizes = _frozen(np.bincount(part.group_of, minlength=self.n_groups).astype(np.int64))
+        part._ids = _frozen(self.ids[at])
+        part.rank = _rank(part._ids)
+        return part
 
     def ids_of(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the ids of the items in these rows."""

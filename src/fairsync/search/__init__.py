@@ -6,11 +6,29 @@ from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits, Index
 from fairsync.search.exact import ExactIndex
+from fairsync.search.hnsw import HnswIndex
+from fairsync.search.ivf import IvfIndex
 from fairsync.search.one_hot import OneHotIndex
+from fairsync.search.sharded import ShardedIndex
 
-__all__ = ["INDEXES", "ExactIndex", "Hits", "Index", "OneHotIndex", "make_index"]
+__all__ = [
+    "INDEXES",
+    "ExactIndex",
+    "Hits",
+    "HnswIndex",
+    "Index",
+    "IvfIndex",
+    "OneHotIndex",
+    "ShardedIndex",
+    "make_index",
+]
 
-INDEXES: dict[str, Callable[[Catalog], Index]] = {"exact": ExactIndex, "one-hot": OneHotIndex}
+INDEXES: dict[str, Callable[[Catalog], Index]] = {
+    "exact": ExactIndex,
+    "one-hot": OneHotIndex,
+    "ivf": IvfIndex,
+    "hnsw": HnswIndex,
+}
 
 
 def make_index(index: str | Index, catalog: Catalog) -> Index:
