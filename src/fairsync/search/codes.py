@@ -1,0 +1,125 @@
+"""Compressed items in lists, scored by faiss: a few bits per dimension are enough to find who comes near."""
+
+from typing import Any
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.errors import InvalidInputError
+from fairsync.search.lists import Lists
+
+Floats = npt.NDArray[np.float32]
+# What faiss says of its own types leaves out most of what is used here.
+_faiss: Any = faiss
+
+STORAGES = ("2-bit", "4-bit", "8-bit", "16-bit")
+# Codes are fitted to the longest items: those are the ones that come out on top, and where codes fitted to all
+# items are worst (on generated embeddings, so fitted, they lose a tenth as many of the best 50).
+_LONGEST_SHARE, _FEWEST, _MOST = 0.05, 1 << 12, 1 << 15
+_BLOCK = 1 << 15
+
+
+class Codes:
+    """The items' distances from the centres of their lists, in so many bits per dimension.
+
+    A score is the centre's part, which the caller gives for each list, prices included, plus that of the item's
+    distance from the centre. So prices cost nothing and nothing stored depends on them.
+
+    Everything is turned by a random rotation first: then all dimensions matter alike, as the compression assumes,
+    which halves its error on embeddings whose first dimensions dominate.
+
+    Parameters
+    ----------
+    items, lists
+        What to store, and where.
+    storage
+        ``"2-bit"``, ``"4-bit"``, ``"8-bit"`` or ``"16-bit"``, per dimension.
+    seed
+        Where chance starts.
+
+    Examples
+    --------
+    >>> items = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+    >>> lists = Lists.of(items, np.zeros(300, dtype=int))
+    >>> scores = items[:1] @ lists.centres.T
+    >>> codes = Codes(items, lists, "8-bit")
+    >>> codes.search(items[:1], scores > -np.inf, scores, fetch=1).item() == (items @ items[0]).argmax().item()
+    True
+    """
+
+    def __init__(self, items: Floats, lists: Lists, storage: str = "4-bit", seed: int = 0) -> None:
+        if storage not in STORAGES:
+            raise InvalidInputError(f"there is no storage {storage!r}: choose one of {', '.join(STORAGES)}.")
+        n, dim = items.shape
+        rng = np.random.default_rng(seed)
+        # An even number of dimensions, because 2-bit codes are made of pairs.
+        self._rotation = np.zeros((dim, dim + dim % 2), dtype=np.float32)
+        self._rotation[:, :dim] = np.linalg.qr(rng.standard_normal((dim, dim)))[0]
+        wide = dim + dim % 2
+        centres = lists.centres @ self._rotation
+        # faiss keeps no reference to the quantizer: this one does.
+        self._centres = _faiss.IndexFlatIP(wide)
+        self._centres.add(centres)
+        count, metric = len(centres), _faiss.METRIC_INNER_PRODUCT
+        some = _longest(items)
+        sample = items[some] @ self._rotation
+        if storage in ("2-bit", "4-bit"):
+            index = _faiss.IndexIVFPQ(self._centres, wide, count, wide // 2 if storage == "2-bit" else wide, 4, metric)
+            index.by_residual = True
+            index.pq.cp.min_points_per_centroid = 1  # few items are no error: their codes are just exact
+            index.pq.train(sample - centres[lists.list_of[some]])
+        else:
+            kind = _faiss.ScalarQuantizer.QT_8bit if storage == "8-bit" else _faiss.ScalarQuantizer.QT_fp16
+            index = _faiss.IndexIVFScalarQuantizer(self._centres, wide, count, kind, metric, True)
+            at = lists.list_of[some].astype(np.int64)
+            index.train_encoder(len(some), _faiss.swig_ptr(sample), _faiss.swig_ptr(at))
+        index.is_trained = True
+        for start in range(0, n, _BLOCK):
+            turned = items[start : start + _BLOCK] @ self._rotation
+            at = lists.list_of[start : start + _BLOCK].astype(np.int64)
+            index.add_core(len(turned), _faiss.swig_ptr(turned), None, _faiss.swig_ptr(at))
+        # The same codes in another layout, which is read 32 items at a time.
+        self._index = _faiss.IndexIVFPQFastScan(index) if storage in ("2-bit", "4-bit") else index
+
+    def search(
+        self, vectors: Floats, chosen: npt.NDArray[np.bool_], scores: Floats, fetch: int
+    ) -> npt.NDArray[np.int64]:
+        """Return (n, fetch) items of highest score among the lists chosen, -1 where there are fewer.
+
+        Parameters
+        ----------
+        vectors
+            (n, d) float32.
+        chosen
+            (n, L) whether to read each list for each vector.
+        scores
+            (n, L) what each list gives to all its items: the centre's score minus the price.
+        fetch
+            How many items to return for each vector.
+        """
+        turned = vectors @ self._rotation
+        n, counts = len(chosen), np.count_nonzero(chosen, axis=1)
+        owner, at = np.nonzero(chosen)
+        place = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
+        most = max(1, int(counts.max(initial=0)))
+        probed, given = np.full((n, most), -1, dtype=np.int64), np.zeros((n, most), dtype=np.float32)
+        probed[owner, place], given[owner, place] = at, scores[owner, at]
+        found, rows = np.empty((n, fetch), dtype=np.float32), np.empty((n, fetch), dtype=np.int64)
+        # Parameters go with the call: `nprobe` of the index itself is shared by calls that run at the same time.
+        self._index.search_preassigned_c(
+            n, _faiss.swig_ptr(turned), fetch, _faiss.swig_ptr(probed), _faiss.swig_ptr(given),
+            _faiss.swig_ptr(found), _faiss.swig_ptr(rows), False, _faiss.SearchParametersIVF(nprobe=most),
+        )  # fmt: skip
+        return rows
+
+
+def _longest(items: Floats) -> npt.NDArray[np.int64]:
+    """Return the rows of the longest items, enough to fit codes to."""
+    n = len(items)
+    count = min(n, max(_FEWEST, min(_MOST, int(_LONGEST_SHARE * n))))
+    lengths = np.einsum("ij,ij->i", items, items)
+    if count < n:
+        return np.sort(np.argpartition(lengths, n - count)[n - count :])
+    # faiss refuses to fit 16 values to fewer items: these stand in the sample more than once.
+    return np.arange(max(n, 16)) % n

@@ -1,0 +1,121 @@
+"""Prices for engines that cannot take them: fetch more by raw score, subtract prices, and know when that is enough."""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog import Catalog
+from fairsync.search.base import Hits, Index, check_prices
+from fairsync.search.rounding import Float32Items, Float32Queries
+from fairsync.search.scoring import reference_price, settle
+
+Floats: TypeAlias = npt.NDArray[np.float32]
+Rows: TypeAlias = npt.NDArray[np.int64]
+Fetch: TypeAlias = Callable[[Floats, int], tuple[Floats, Rows]]
+"""(n, d) vectors and a count -> (n, count) scores and rows of the best items by inner product, best first; row -1
+where an engine finds no more."""
+
+# The first try, in multiples of k; every further one doubles it.
+_FIRST = 2
+# Where fewer than one item in so many is eligible, most of what is fetched would be thrown away.
+_RARE = 16
+
+
+class OverFetch:
+    """Search under prices on top of an engine that ranks by inner product alone.
+
+    An item that was not fetched has at most the lowest score fetched, and gains at most the highest subsidy. If k items
+    fetched are above that, the answer is certain, as certain as the engine's own ranking; else twice as many are
+    fetched. What would take more than ``most`` is left to an exact index.
+
+    Parameters
+    ----------
+    catalog
+        What the engine holds.
+    items
+        The vectors it holds, in row order.
+    fetch
+        The engine.
+    exact
+        Answers what over-fetching cannot.
+    most
+        How many items to fetch at most for one vector.
+
+    Examples
+    --------
+    >>> from fairsync.search import ExactIndex
+    >>> catalog = Catalog(np.array([[3.0], [2.0], [1.0]], dtype=np.float32), ["a", "b", "b"])
+    >>> items = Float32Items.of(catalog.embeddings)
+    >>> def fetch(vectors, count):
+    ...     scores = vectors @ items.values.T
+    ...     rows = np.argsort(-scores, axis=1)[:, :count]
+    ...     return np.take_along_axis(scores, rows, axis=1), rows
+    >>> index = OverFetch(catalog, items, fetch, ExactIndex(catalog), most=3)
+    >>> index.search(np.ones((1, 1, 1)), np.array([0.0, -1.5]), k=1).rows
+    array([[1]])
+    """
+
+    applies_prices = "over-fetch"
+
+    def __init__(self, catalog: Catalog, items: Float32Items, fetch: Fetch, exact: Index, most: int) -> None:
+        self.catalog, self.most = catalog, most
+        self._items, self._fetch, self._exact = items, fetch, exact
+
+    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+        """Find the k items of highest relevance minus price for each user; see `Index.search`."""
+        prices = check_prices(prices, self.catalog.n_groups)
+        spread = np.zeros(self.catalog.n_groups) if prices is None else prices
+        goal, reference = reference_price(self.catalog, spread, k)
+        vectors = np.asarray(users, dtype=np.float64)
+        waiting = np.flatnonzero(vectors.any(axis=(1, 2)))
+        eligible = int(self.catalog.group_sizes[spread < np.inf].sum())
+        if goal == 0 or len(waiting) == 0 or eligible * _RARE < len(self.catalog):
+            return self._exact.search(users, prices, k)
+        hits = Hits.empty(len(vectors), k)
+        done = np.zeros(len(vectors), dtype=bool)
+        count = goal if prices is None else _FIRST * goal
+        while len(waiting) and count <= self.most:
+            queries = Float32Queries.of(self._items, vectors[waiting], prices, reference)
+            sure, owners, rows = self._try(queries, len(waiting), goal, count)
+            found = settle(self.catalog, vectors[waiting], prices, k, owners, rows)
+            at = waiting[sure]
+            hits.rows[at], hits.relevance[at] = found.rows[sure], found.relevance[sure]
+            done[at] = True
+            waiting = waiting[~sure]
+            count *= 2
+        rest = np.flatnonzero(~done)
+        if len(rest):
+            last = self._exact.search(vectors[rest], prices, k)
+            hits.rows[rest], hits.relevance[rest] = last.rows, last.relevance
+        return hits
+
+    def _try(self, queries: Float32Queries, n: int, k: int, count: int) -> tuple[npt.NDArray[np.bool_], Rows, Rows]:
+        """Return for which of n users this count is enough, and their candidates as owners and rows."""
+        # One more than wanted tells whether anything is left behind.
+        vectors = np.ascontiguousarray(queries.columns.T)
+        scores, rows = self._fetch(vectors, min(count + 1, len(self.catalog)))
+        interests = len(rows) // n
+        complete = rows.shape[1] == len(self.catalog)
+        lowest = scores[:, -1].reshape(interests, n).max(axis=0)
+        priced, highest = scores, 0.0
+        if queries.bonus is not None:
+            priced, highest = scores + queries.bonus[self.catalog.group_of[rows]], float(queries.bonus.max())
+        owners = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)
+        kept = (rows >= 0) & (priced > -np.inf)
+        owners, rows, priced = owners[kept], rows[kept], priced[kept]
+        # Of an item found by several interests, the best score counts.
+        order = np.lexsort((-priced, rows, owners))
+        owners, rows, priced = owners[order], rows[order], priced[order]
+        first = np.ones(len(rows), dtype=bool)
+        first[1:] = (np.diff(owners) != 0) | (np.diff(rows) != 0)
+        owners, rows, priced = owners[first], rows[first], priced[first]
+        order = np.lexsort((-priced, owners))
+        starts = np.searchsorted(owners, np.arange(n + 1))
+        enough = np.diff(starts) >= k
+        needed = np.full(n, -np.inf)
+        needed[enough] = priced[order[starts[:-1][enough] + k - 1]] - queries.margin[enough]
+        near = priced >= needed[owners]
+        sure = enough & ((lowest + highest < needed) | complete)
+        return sure, owners[near], rows[near]

@@ -1,0 +1,142 @@
+"""How much of an index to read for a recall asked for: measured against exact search, not guessed."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog import Catalog
+from fairsync.search.codes import Codes
+from fairsync.search.lists import Lists
+
+Floats = npt.NDArray[np.float32]
+
+# Measured at these k, and used up to the last of them; one of them decides between ways to order lists.
+DEPTHS = (5, 10, 20, 50, 100, 200, 400, 800)
+_DECIDES = DEPTHS.index(50)
+# Of what may be lost, this much is given to lists not read, and to codes that mislead, which costs less to mend;
+# the rest is kept for requests that are harder than the sample.
+_LISTS_SHARE, _CODES_SHARE = 0.6, 0.15
+_EAGERNESS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+_MOST_FETCHED = 4 * DEPTHS[-1]
+_STAND_INS, _ITEMS_EACH = 512, 4
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How lists are chosen: those that promise almost as much as the best of them.
+
+    What a list promises is its centre's score minus the price, plus ``eagerness`` times its reach. The mark is what
+    the (k/2)-th best list promises (of few lists, an earlier one), and lists are read down to ``slack`` below it. Being
+    relative, that suits any prices: where subsidies lift a few lists far above the rest, only those are read.
+
+    Attributes
+    ----------
+    eagerness : float
+        How much of the reach of a list beyond its centre counts.
+    slacks : tuple of float
+        For each of ``DEPTHS``, in units of how much items spread along the request's vector.
+    fetches : tuple of int
+        Candidates to settle for each of ``DEPTHS``.
+    """
+
+    eagerness: float
+    slacks: tuple[float, ...]
+    fetches: tuple[int, ...]
+
+    def choose(self, lists: Lists, vectors: Floats, scores: Floats, k: int) -> npt.NDArray[np.bool_]:
+        """Return which lists to read, (n, L), given their centres' scores minus prices, -inf where masked."""
+        along = lists.along(vectors)[:, None]
+        promised = _promised(lists, scores, along, self.eagerness)
+        at = _depth(k)
+        chosen: npt.NDArray[np.bool_] = promised >= _mark(promised, DEPTHS[at]) - np.float32(self.slacks[at]) * along
+        return chosen & (promised > -np.inf)
+
+    def fetch(self, k: int) -> int:
+        """Return how many candidates to settle for k items.
+
+        Examples
+        --------
+        >>> Tuning(1.0, (0.5,) * 8, tuple(range(100, 900, 100))).fetch(30)
+        400
+        """
+        return self.fetches[_depth(k)]
+
+
+def _depth(k: int) -> int:
+    return next(i for i, depth in enumerate(DEPTHS) if k <= depth)
+
+
+def _promised(lists: Lists, scores: Floats, along: Floats, eagerness: float) -> Floats:
+    return scores + np.float32(eagerness) * along * lists.reach
+
+
+def _mark(promised: Floats, k: int) -> Floats:
+    place = promised.shape[1] - max(1, min(k // 2, promised.shape[1] // 32))
+    return np.partition(promised, place, axis=1)[:, place, None]
+
+
+def tune(lists: Lists, codes: Codes, vectors: Floats, truth: npt.NDArray[np.int64], recall: float) -> Tuning:
+    """Return the least reading that finds this share of the truth.
+
+    Parameters
+    ----------
+    lists, codes
+        What is read.
+    vectors
+        (interests * n, d) the first interest of every request, then the second, and so on.
+    truth
+        (n, depth) the best items of each request without prices, best first.
+    recall
+        The share to find.
+    """
+    n = len(truth)
+    scores, along = vectors @ lists.centres.T, lists.along(vectors)[:, None]
+    held_by = np.tile(lists.list_of[truth], (len(vectors) // n, 1))
+    best = None
+    for eagerness in _EAGERNESS:
+        promised = _promised(lists, scores, along, eagerness)
+        # How far below the mark the list of each wanted item is; any of the interests may read it.
+        wanted = np.take_along_axis(promised, held_by, axis=1)
+        below = [((_mark(promised, k) - wanted) / along).reshape(-1, *truth.shape).min(axis=0)[:, :k] for k in DEPTHS]
+        slacks = tuple(float(np.quantile(gap, 1 - _LISTS_SHARE * (1 - recall), method="higher")) for gap in below)
+        trial = Tuning(eagerness, slacks, (0,) * len(DEPTHS))
+        items_read = int((trial.choose(lists, vectors, scores, DEPTHS[_DECIDES]) @ lists.sizes).sum())
+        if best is None or items_read < best[0]:
+            best = items_read, trial, [gap <= slack for gap, slack in zip(below, slacks, strict=True)]
+    assert best is not None
+    _, trial, is_read = best
+    rows = codes.search(vectors, trial.choose(lists, vectors, scores, DEPTHS[-1]), scores, _MOST_FETCHED)
+    place = np.min([_places(part, truth) for part in rows.reshape(-1, n, rows.shape[1])], axis=0)
+    share = 1 - _CODES_SHARE * (1 - recall)
+    fetches = [
+        max(k, int(np.quantile(place[:, :k][read], share, method="higher")) + 1)
+        for k, read in zip(DEPTHS, is_read, strict=True)
+    ]
+    return replace(trial, fetches=tuple(fetches))
+
+
+def _places(rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return at which place of its row each wanted item stands; the width of the row if nowhere."""
+    places = np.empty_like(wanted)
+    for i, (row, items) in enumerate(zip(rows, wanted, strict=True)):
+        order = np.argsort(row, kind="stable")
+        at = np.minimum(np.searchsorted(row, items, sorter=order), len(row) - 1)
+        places[i] = np.where(row[order[at]] == items, order[at], len(row))
+    return places
+
+
+def stand_ins(catalog: Catalog, seed: int = 0) -> npt.NDArray[np.float64]:
+    """Return vectors to tune on where no requests are known: means of a few items, as a history would give.
+
+    Examples
+    --------
+    >>> stand_ins(Catalog(np.eye(3), ["a", "b", "b"])).shape
+    (512, 3)
+    """
+    rng = np.random.default_rng(seed)
+    items = catalog.embeddings[rng.integers(len(catalog), size=(_STAND_INS, _ITEMS_EACH))]
+    means: npt.NDArray[np.float64] = items.astype(np.float64).mean(axis=1)
+    empty = ~means.any(axis=1)
+    means[empty] = rng.standard_normal((int(empty.sum()), catalog.dim))
+    return means
