@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 from fairsync.cli import app
 from fairsync.data.dataset import Dataset
 from fairsync.data.splits import split_by_users
+from fairsync.errors import InvalidInputError
 from fairsync.models import load_model, read_notes, recall_of
+from fairsync.models.folder import check_model_target
 from tastes import tasteful
 
 SMALL = ["--dim", "8", "--batch", "32", "--negatives", "40", "--patience", "50"]
@@ -124,3 +126,13 @@ def test_other_settings_do_not_go_on_with_an_unfinished_training(data: Path, tmp
     assert "--restart" in result.stderr
     assert run(*arguments, "--restart").exit_code == 0
     assert out.exists()
+
+
+def test_a_folder_of_something_else_is_not_touched(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "settings.json").write_text("{}")
+    (folder / "thesis.txt").write_text("years of work")
+    with pytest.raises(InvalidInputError, match="is not a model"):
+        check_model_target(folder)
+    assert (folder / "thesis.txt").exists()

@@ -49,7 +49,7 @@ def test_without_ids_the_order_counts(folder: Path) -> None:
         ("plain.npy", "group\nx\ny\n", "has 2 rows and .*plain.npy 4 vectors"),
         ("plain.npy", 'group\nx\n""\ny\nx\n', "the item in row 1 has no group"),
         ("plain.npy", "item,colour\n1,x\n", "has no column 'group', only item, colour"),
-        ("plain.npy", "item,group\n1,x\n2,x\n1,y\n4,x\n", "the id 1 is in rows 0 and 2"),
+        ("plain.npy", "item,group\n1,x\n2,x\n1,y\n4,x\n", "the id '1' is in rows 0 and 2"),
         ("named.parquet", "item,group\n10,x\n30,x\n20,y\n", "has no group for 1 of the 4 items, such as 40"),
         ("named.parquet", "group\nx\nx\nx\nx\n", "has ids and .*it.csv has none"),
         ("named.parquet", "", "cannot be read as parquet or CSV"),
@@ -68,11 +68,11 @@ def test_items_have_one_vector(folder: Path) -> None:
 
 def test_targets_row_by_row(folder: Path) -> None:
     text = "user,item\ncy,10\nann,20\ncy,30\n"
-    assert read_targets(csv(folder, text), folder / "people.npz") == [[20], [], [10, 30], []]
+    assert read_targets(csv(folder, text), folder / "people.npz") == [["20"], [], ["10", "30"], []]
     assert read_targets(csv(folder, "request,item\n2,10\n0,20\n2,30\n"), folder / "plain.npy") == [
-        [20],
+        ["20"],
         [],
-        [10, 30],
+        ["10", "30"],
         [],
     ]
 
@@ -92,7 +92,7 @@ def test_targets_as_lists(folder: Path) -> None:
     ("users", "text", "why"),
     [
         ("people.npz", "user,item\nann,1\nzoe,1\n", "row 1 names the user 'zoe', which is not an id"),
-        ("plain.npy", "user,item\n4,1\n", "the user 4, which is not a row from 0 to 3"),
+        ("plain.npy", "user,item\n4,1\n", "the user '4', which is not a row from 0 to 3"),
         ("plain.npy", "item\n1\n", "has no column 'user'"),
     ],
 )

@@ -123,3 +123,8 @@ def test_the_authors_ndcg_is_one_for_a_single_hit_at_the_top() -> None:
 def test_what_cannot_be_compared_is_refused(lists: object, targets: object, k: int | None, says: str) -> None:
     with pytest.raises(InvalidInputError, match=says):
         recall(lists, targets, k)  # type: ignore[arg-type]
+
+
+def test_padding_among_targets_is_no_target() -> None:
+    assert hit_rate(np.array([[3, -1]]), np.array([[5, -1]])) == 0.0
+    assert recall(np.array([[3, 1]]), np.array([[1, -1]])) == 1.0

@@ -21,6 +21,7 @@ from fairsync.report.table import count
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fairsync.catalog import Catalog
     from fairsync.evaluation import Evaluation, Source
 
 
@@ -124,8 +125,8 @@ def evaluate(
             source.catalog,
             source.users,
             source.targets,
-            ks=k or [20, 50],
-            floors=promise,
+            ks=k or [one for one in (20, 50) if one <= len(source.catalog)] or [len(source.catalog)],
+            floors=_by_label(promise, source.catalog),
             policies=policy or ["none"],
             batch_size=batch_size,
             watch=_watcher(bar, len(source.users)),
@@ -159,6 +160,14 @@ def _promise(floor: int | None, floors: Path | None) -> Any:
     if not isinstance(read, dict):
         raise InvalidInputError(f"{floors} must hold {{label: exposures}}, got a {type(read).__name__}.")
     return read
+
+
+def _by_label(promise: Any, catalog: Catalog) -> Any:
+    """Return floors by the catalog's labels: the keys of JSON are words, also where labels are numbers."""
+    if not isinstance(promise, dict):
+        return promise
+    labels = {str(label): label for label in catalog.labels}
+    return {labels.get(word, word): floor for word, floor in promise.items()}
 
 
 def _source(

@@ -12,6 +12,7 @@ import numpy as np
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -210,13 +211,13 @@ def _shape(data: Dataset) -> dict[str, float]:
 
 def _facts(data: Dataset) -> Table:
     facts, shape = data.facts, _shape(data)
-    grid = Table(title=facts.name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
+    grid = Table(title=escape(facts.name), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_header=False)
     grid.add_column()
     grid.add_column(justify="right")
     grid.add_column(style="dim")
     grid.add_row("rows read", f"{facts.raw_rows:,}")
     for reason, rows in facts.bad_rows.items():
-        grid.add_row(f"  bad: {reason}", f"{rows:,}", f"first: {facts.first_bad[reason]}", style="yellow")
+        grid.add_row(f"  bad: {reason}", f"{rows:,}", escape(f"first: {facts.first_bad[reason]}"), style="yellow")
     for reason, rows in facts.left_out.items():
         grid.add_row(f"  left out: {reason}", f"{rows:,}")
     grid.add_row("interactions", f"{facts.interactions:,}")

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from fairsync.data.dataset import Dataset
 from fairsync.data.splits import Split, split_by_time, split_by_users
+from fairsync.errors import InvalidInputError
 from fairsync.models import MODELS, make_settings, recall_of, train_model
 from fairsync.models.folder import check_model_target
 
@@ -81,6 +82,9 @@ def train(
     folder = out or Path("models") / f"{data.resolve().name}-{model}"
     check_model_target(folder)
     parts = _divide(dataset, split, split_seed, length)
+    if len(parts.test) == 0:
+        other = "users" if split is SplitName.time else "time"
+        raise InvalidInputError(f"{data} has no test requests by {split.value}: choose --split {other}.")
     unfinished = folder.with_name(folder.name + ".unfinished")
     if restart:
         unfinished.unlink(missing_ok=True)
@@ -90,6 +94,7 @@ def train(
         trained = train_model(model, parts, dataset.item_ids, settings, unfinished, _watcher(bar, model))
     recalls = {f"recall@{k}": recall_of(trained.model, parts.test, k) for k in (20, 50)}
     notes: dict[str, Any] = {"data": data.resolve().name, "split": split.value, "split_seed": split_seed}
+    notes["fingerprint"] = dataset.fingerprint()
     notes |= {"best_epoch": trained.best + 1, "test": recalls}
     trained.model.save(folder, notes)
     unfinished.unlink(missing_ok=True)

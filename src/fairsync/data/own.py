@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
 
-_ITEMS = ("item", "item_id", "id", "product_id")  # names that are recognised; of several, the first
+_ITEMS = ("item", "item_id", "id", "product_id", "asin")  # names that are recognised; of several, the first
 _GROUPS = ("group", "category", "label", "provider")
-_USERS = ("user", "user_id", "request", "id")
+_USERS = ("user", "user_id", "request", "id", "customer_id", "household_id")
 
 
 def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Catalog:
@@ -117,7 +117,7 @@ def _read_table(path: Path) -> pl.DataFrame:
     if not path.is_file():
         raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
     try:
-        return pl.read_parquet(path) if path.suffix.lower() == ".parquet" else pl.read_csv(path)
+        return pl.read_parquet(path) if path.suffix.lower() == ".parquet" else pl.read_csv(path, infer_schema=False)
     except (pl.exceptions.PolarsError, OSError) as error:
         why = str(error).strip().split("\n")[0][:120]
         raise InvalidInputError(f"{path} cannot be read as parquet or CSV ({why}): write it again.") from error

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".npy", ".npz", ".parquet", ".pt", ".pth")
 """The files that :func:`read_vectors` reads."""
 
-IDS = ("id", "ids", "item", "item_id", "user", "user_id")
+IDS = ("id", "ids", "item", "item_id", "product_id", "asin", "user", "user_id", "customer_id", "household_id")
 """Names that a column of ids may have; of several, the first of these."""
 
 _DAMAGE = (
@@ -137,7 +137,10 @@ def _from_torch(path: Path) -> NDArray[Any]:
         )
     import torch
 
-    read = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        read = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # what torch raises depends on what the bytes happen to look like
+        raise InvalidInputError(f"{path} cannot be read by torch: save the tensor itself, torch.save(...).") from error
     if isinstance(read, torch.Tensor):
         read = {"vectors": read}
     if not isinstance(read, dict):
@@ -169,6 +172,11 @@ def _from_table(table: pl.DataFrame, path: Path) -> NDArray[Any]:
     nested = [name for name, kind in rest.schema.items() if isinstance(kind, pl.List | pl.Array)]
     if len(nested) > 1:
         raise InvalidInputError(f"{path} has {len(nested)} columns of lists ({', '.join(nested)}): keep the one meant.")
+    strangers = [name for name, kind in rest.schema.items() if (nested and name not in nested) or kind.is_integer()]
+    if strangers and (nested or len(strangers) < rest.width):  # ids that are not recognised would be taken for numbers
+        raise InvalidInputError(
+            f"{path}: is the column {strangers[0]!r} one of ids? Call it {IDS[0]!r}; else leave it out, or give floats."
+        )
     if nested:
         return _from_lists(rest[nested[0]], path)
     others = [name for name, kind in rest.schema.items() if not kind.is_numeric()]

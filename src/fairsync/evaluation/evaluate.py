@@ -176,7 +176,7 @@ def evaluate(
             figures, exposures = measure(catalog, rows[:, :k], wanted, by_label)
             total = float(relevance[:, :k].sum())
             plain = total if name == _PLAIN else results[_PLAIN, k].relevance if (_PLAIN, k) in results else 0.0
-            results[name, k] = Result(name, k, figures, total, total / plain if plain else None, exposures)
+            results[name, k] = Result(name, k, figures, total, total / plain if plain > 0 else None, exposures)
     in_order = tuple(results[policy.name, k] for k in lengths for policy in chosen)
     return Evaluation(len(vectors), retrievers[0].terms.batch_size, by_label, unknown, in_order)
 

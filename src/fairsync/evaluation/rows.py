@@ -50,8 +50,9 @@ def target_rows(catalog: Catalog, targets: Ragged | Sequence[Iterable[Any]], req
         return targets, 0
     lists = [list(one) for one in targets]
     given = [item for one in lists for item in one]
-    row_of = {name: row for row, name in enumerate(catalog.ids.tolist())}
-    rows = np.fromiter((row_of.get(name, -1) for name in given), dtype=np.int64, count=len(given))
+    # A file of text does not know numbers from words: ids are the same if they read the same.
+    row_of = {str(name): row for row, name in enumerate(catalog.ids.tolist())}
+    rows = np.fromiter((row_of.get(str(name), -1) for name in given), dtype=np.int64, count=len(given))
     lost = np.flatnonzero(rows < 0)
     if len(lost) == len(given):
         example = f", such as {given[0]!r}; ids look like {catalog.ids[0].item()!r}" if given else ""

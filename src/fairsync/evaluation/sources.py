@@ -89,6 +89,12 @@ def from_model(model: Path, data: Path | None = None, requests: str | None = Non
         raise InvalidInputError(
             f"{model} was made for other items than those of {folder}: give the data set it was trained on (--data)."
         )
+    if stored.notes.get("fingerprint") != dataset.fingerprint():
+        # Split anew, it would put users or times into the test that the model has learnt from.
+        raise InvalidInputError(
+            f"{folder} is not what {model} was trained on: it was prepared again since. Train the model again, or give"
+            " the data set it was trained on (--data)."
+        )
     asked = _ask(dataset, kind, int(str(stored.notes.get("split_seed", 0))), stored.settings.history)
     if len(asked) == 0:
         raise InvalidInputError(f"{folder} has no test requests by {kind}: choose others (--requests).")

@@ -68,6 +68,8 @@ def as_targets(targets: Targets, like: npt.NDArray[Any]) -> tuple[npt.NDArray[np
             f"lists hold {like.flat[0]!r} and targets {items[0]!r}: use rows in both, or the same ids in both."
         )
     rows = np.repeat(np.arange(len(lengths)), lengths)
+    if items.dtype.kind != "U":  # a rectangle of targets has to be filled up, too
+        rows, items = rows[items != PADDING], items[items != PADDING]
     order = np.lexsort((items, rows))
     rows, items = rows[order], items[order]
     is_new = np.ones(len(rows), dtype=np.bool_)
@@ -88,7 +90,7 @@ def group_codes(lists: npt.NDArray[Any], groups: Groups) -> tuple[npt.NDArray[np
     array = given if isinstance(given, np.ndarray) else np.asarray(given, dtype=object)
     labels, code_of = np.unique(_as_items(array, "groups"), return_inverse=True)
     if isinstance(groups, Mapping):
-        code_of_id = dict(zip(groups, code_of.tolist(), strict=True))
+        code_of_id = {PADDING: -1, **dict(zip(groups, code_of.tolist(), strict=True))}
         try:
             codes = np.fromiter(map(code_of_id.__getitem__, lists.ravel().tolist()), dtype=np.int64, count=lists.size)
         except KeyError as error:

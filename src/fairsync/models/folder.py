@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+_FILES = {"settings.json", "weights.npz", "items.parquet"}
 VERSION = 1
 """Of the format; a folder with another version is refused."""
 
@@ -52,7 +53,7 @@ class Stored:
 
     def write(self, folder: Path) -> None:
         """Write it; the folder appears whole or not at all, and replaces a model."""
-        folder = Path(folder)
+        folder = Path(folder).resolve()
         check_model_target(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -64,9 +65,12 @@ class Stored:
             umask = os.umask(0)
             os.umask(umask)
             work.chmod(0o777 & ~umask)  # temporary folders are for their owner only
+            # The old one steps aside and goes when the new one is in place: at no time is there neither.
+            old = work.with_name(work.name + "-old")
             if folder.exists():
-                shutil.rmtree(folder)
+                folder.rename(old)
             work.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -99,7 +103,9 @@ def read_model_folder(folder: Path) -> Stored:
 
 def check_model_target(folder: Path) -> None:
     """Refuse to write where something other than a model lies."""
-    if folder.exists() and not (folder / "settings.json").exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if not folder.exists():
+        return
+    if not folder.is_dir() or not {path.name for path in folder.iterdir()} <= _FILES:
         raise InvalidInputError(f"{folder} exists and is not a model: choose another folder.")
 
 

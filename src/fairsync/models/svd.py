@@ -82,6 +82,8 @@ class Svd:
     def restore(cls, stored: Stored) -> Svd:
         """Return the model that was written."""
         assert isinstance(stored.settings, SvdSettings)  # there is no svd with others
+        if not {"items", "past"} <= set(stored.weights):
+            raise InvalidInputError("The model's weights are damaged: train it again.")
         return cls(stored.settings, stored.item_ids, stored.weights["items"], stored.weights["past"])
 
 
