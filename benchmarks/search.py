@@ -3,8 +3,8 @@
     python -m benchmarks.search                  # 300,000 and 1,700,000 items, 1 and 2 threads
     python -m benchmarks.search --quick          # small, to see that it runs
 
-All contenders take turns within every round, so that whatever else runs on the machine hits them alike.
-Times and ratios are medians over rounds, a ratio being taken within its round. Only ratios mean anything.
+All contenders take turns call by call, so that whatever else runs on the machine hits them alike. The time of
+each is that of its fastest round, which other work disturbed least. Only ratios mean anything.
 """
 
 import argparse
@@ -28,6 +28,7 @@ DIM = 64
 K = 50
 # The one-hot index is built only where its wide vectors stay below this.
 ONE_HOT_BYTES = 1 << 29
+ONE_HOT_ROUNDS = 2
 FULL = ((300_000, 165), (1_700_000, 1_246))
 QUICK = ((12_000, 65),)
 CLAIMED_ITEMS = 300_000
@@ -35,7 +36,6 @@ SPECTRUM = (1 + np.arange(DIM, dtype=np.float32)) ** np.float32(-0.5)
 FAISS, BARE, PRICED, ONE_HOT = "faiss flat, no prices", "exact, no prices", "exact, prices", "one-hot, prices"
 
 Floats = npt.NDArray[np.float32]
-Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -70,17 +70,22 @@ def make_prices(groups: int, scale: float, rng: np.random.Generator) -> npt.NDAr
     return -subsidy
 
 
-def measure(contenders: dict[str, Callable[[int], object]], rounds: int, calls: int) -> dict[str, Seconds]:
-    """Return the seconds per call of each contender in each round; they take turns."""
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+def measure(contenders: dict[str, Callable[[int], object]], rounds: int, calls: int) -> dict[str, float]:
+    """Return the seconds per call of each contender in its fastest round; they take turns call by call."""
+    fastest = dict.fromkeys(contenders, float("inf"))
     for turn in range(rounds + 1):
-        for name, search in contenders.items():
-            started = time.perf_counter()
-            for call in range(turn * calls, (turn + 1) * calls):
-                search(call)
-            if turn:  # the first only warms up
-                seconds[name].append((time.perf_counter() - started) / calls)
-    return {name: np.array(times) for name, times in seconds.items()}
+        # The slowest by far stands beside the others for orientation only.
+        taking_part = [name for name in contenders if name != ONE_HOT or turn <= ONE_HOT_ROUNDS]
+        spent = dict.fromkeys(taking_part, 0.0)
+        for call in range(turn * calls, (turn + 1) * calls):
+            for name in taking_part:
+                started = time.perf_counter()
+                contenders[name](call)
+                spent[name] += time.perf_counter() - started
+        if turn:  # the first only warms up
+            for name in taking_part:
+                fastest[name] = min(fastest[name], spent[name] / calls)
+    return fastest
 
 
 class Contest:
@@ -137,9 +142,9 @@ class Contest:
                 threads,
                 batch,
                 name,
-                ms_per_request=float(np.median(each)) / batch * 1e3,
-                times_faster_than_faiss=float(np.median(seconds[FAISS] / each)),
-                times_without_prices=float(np.median(each / seconds[BARE])) if name == PRICED else None,
+                ms_per_request=each / batch * 1e3,
+                times_faster_than_faiss=seconds[FAISS] / each,
+                times_without_prices=each / seconds[BARE] if name == PRICED else None,
             )
             for name, each in seconds.items()
         ]
@@ -193,7 +198,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16, 64, 512])
     parser.add_argument("--skip-one-hot", action="store_true", help="leave out the slowest contender")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()

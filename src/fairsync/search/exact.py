@@ -10,7 +10,7 @@ from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits, check_prices
 from fairsync.search.rounding import Float32Items
-from fairsync.search.scan import Scan, Tile, columns_at_once
+from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
 from fairsync.search.scoring import reference_price, settle_indifferent
 
 # A thread is worth starting for about this many multiplications (a millisecond).
@@ -55,7 +55,7 @@ class ExactIndex:
         # Bonuses are looked up almost twice as fast through numpy's own index type, where its 8 bytes hardly
         # count.
         wide = catalog.dim * catalog.embeddings.itemsize >= 128
-        self._group_of = catalog.group_of.astype(np.intp) if wide else catalog.group_of
+        self._item_bonus = ItemBonus(catalog.group_of.astype(np.intp) if wide else catalog.group_of)
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
@@ -75,7 +75,7 @@ class ExactIndex:
         interests = vectors.shape[1]
         width = max(1, columns_at_once(self.catalog.dim, goal) // interests)
         tiles = [
-            Tile(self.catalog, self._items, self._group_of, vectors[who], prices, reference, goal, who)
+            Tile(self.catalog, self._items, self._item_bonus, vectors[who], prices, reference, goal, who)
             for who in (kept[at : at + width] for at in range(0, len(kept), width))
         ]
         columns = len(kept) * interests

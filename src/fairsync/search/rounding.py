@@ -109,6 +109,8 @@ class Float32Queries:
         # Dividing first keeps the squares of tiny and of huge users in range.
         length = peak * np.sqrt(np.square(users / peak[:, None, None]).sum(axis=2).max(axis=1)) * (1 + 1e-6)
         unit = int(np.frexp(length.max() * items.largest_norm)[1])
+        # Steps of 16: users of different length then mostly share a unit, and with it the bonuses of all items.
+        unit = -(-unit // 4) * 4
         # Far below any real price a finer unit buys nothing, and prices could overflow in it.
         unit = max(unit, -200 - items.exponent)
         columns = np.ldexp(users, -unit).astype(np.float32).transpose(2, 1, 0).reshape(d, interests * n)

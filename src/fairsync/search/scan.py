@@ -48,6 +48,30 @@ def columns_at_once(dim: int, k: int) -> int:
     return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (_BLOCK_PER_K * k)))
 
 
+class ItemBonus:
+    """The bonus of every item, looked up once for requests that come one by one under the same prices.
+
+    A batch passes over the items once and looks bonuses up as it goes; a single request is so little work that
+    this would be a twentieth of it.
+    """
+
+    def __init__(self, group_of: npt.NDArray[np.signedinteger]) -> None:
+        self.group_of = group_of
+        # For users of very different length the same prices come in two units. Replaced as a whole, so that
+        # searches running at the same time never see half of a change.
+        self._kept: tuple[tuple[_Floats, _Floats], ...] = ()
+
+    def of(self, bonus: _Floats) -> _Floats:
+        """Return the bonus of each item, given that of each group; some zeros follow, to fill the last bundle."""
+        for groups, spread in self._kept:
+            if np.array_equal(groups, bonus):
+                return spread
+        spread = np.zeros(len(self.group_of) + _BUNDLE_OF_ONE, dtype=np.float32)
+        np.take(bonus, self.group_of, mode="clip", out=spread[: len(self.group_of)])
+        self._kept = ((bonus, spread), *self._kept[:1])
+        return spread
+
+
 class Tile:
     """As many users as are scored at once, with what is the same for all threads that do so."""
 
@@ -55,18 +79,19 @@ class Tile:
         self,
         catalog: Catalog,
         items: Float32Items,
-        group_of: npt.NDArray[np.signedinteger],
+        item_bonus: ItemBonus,
         users: npt.NDArray[np.float64],
         prices: npt.NDArray[np.float64] | None,
         reference: float,
         k: int,
         who: _Rows,
     ) -> None:
-        self.catalog, self.items, self.group_of = catalog, items.values, group_of
+        self.catalog, self.items, self.group_of = catalog, items.values, item_bonus.group_of
         self.users, self.prices, self.k, self.who = users, prices, k, who
         queries = Float32Queries.of(items, users, prices, reference)
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
+        self.item_bonus = item_bonus.of(self.bonus) if self.bonus is not None and width == 1 else None
         products = _PANEL_PRODUCTS if width > 1 else _PANEL_PRODUCTS_OF_ONE
         self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
         self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
@@ -178,7 +203,9 @@ class Scan:
         rest = memory[length * width :]
         best, rest = rest[: size * width].reshape(size, width), rest[size * width :]
         bonus = None
-        if tile.bonus is not None:
+        if tile.item_bonus is not None:
+            bonus = tile.item_bonus[start : start + length]
+        elif tile.bonus is not None:
             bonus = rest[:length]
             bonus[stop - start :] = 0.0
             np.take(tile.bonus, tile.group_of[start:stop], mode="clip", out=bonus[: stop - start])
