@@ -78,7 +78,9 @@ def measure(contenders: dict[str, Callable[[int], object]], rounds: int, calls: 
         taking_part = [name for name in contenders if name != ONE_HOT or turn <= ONE_HOT_ROUNDS]
         spent = dict.fromkeys(taking_part, 0.0)
         for call in range(turn * calls, (turn + 1) * calls):
-            for name in taking_part:
+            # Each follows every other in its turn: threads that still spin for one would slow the next.
+            at = call % len(taking_part)
+            for name in taking_part[at:] + taking_part[:at]:
                 started = time.perf_counter()
                 contenders[name](call)
                 spent[name] += time.perf_counter() - started

@@ -130,8 +130,9 @@ class Scan:
         self.cut: _Floats = np.full(len(tile.users), _LOWEST, dtype=np.float32)
         self.found: list[tuple[_Rows, _Rows, _Floats]] = []
         self.count = 0
-        # Whether to add the bonus to every single score, because bundles say too little: see `_look`.
-        self._in_full = False
+        # Up to which row to add the bonus to every single score, because bundles say too little yet: see
+        # `_look`.
+        self._in_full_to = 0
 
     def run(self, low: int, high: int) -> "Scan":
         """Go through rows ``low`` to ``high``."""
@@ -146,7 +147,10 @@ class Scan:
             memory = np.empty(max(size, _LEAST_MEMORY), dtype=np.float32)
         limit = max(4 * tile.k * len(tile.users), 1 << 10)
         for start in range(low, high, tile.block):
-            self._look(start, min(start + tile.block, high), memory)
+            stop = min(start + tile.block, high)
+            if not self._look(start, stop, memory):
+                # The cut rises as more items are seen: after twice as many, it is worth another try.
+                self._in_full_to = stop + (stop - low)
             if self.count > limit:
                 self.sift()
             if self.count > limit:
@@ -192,8 +196,8 @@ class Scan:
         # reach.
         self.cut = np.maximum(self.cut, np.nextafter(cut, np.float32(_LOWEST)))
 
-    def _look(self, start: int, stop: int, memory: _Floats) -> None:
-        """Score a block and take in what reaches the cut."""
+    def _look(self, start: int, stop: int, memory: _Floats) -> bool:
+        """Score a block and take in what reaches the cut; return whether looking at bundles was worth it."""
         tile, users, width = self.tile, len(self.cut), self.tile.columns.shape[1]
         bundles = tile.bundle
         size = -(-(stop - start) // bundles)
@@ -210,15 +214,15 @@ class Scan:
             bonus[stop - start :] = 0.0
             np.take(tile.bonus, tile.group_of[start:stop], mode="clip", out=bonus[: stop - start])
         crowd = 4 * tile.k * users
-        open_ = None
-        if bonus is not None and not self._in_full and self.cut.min() > _LOWEST:
+        open_, worth = None, True
+        if bonus is not None and start >= self._in_full_to and self.cut.min() > _LOWEST:
             # A bundle scores at most its best relevance plus its best bonus: that takes an eighth of the
             # additions.
             bound = self._bundles(scores, best)
             bound += bonus.reshape(bundles, size).max(axis=0)[:, None]
             open_ = bound >= self.cut
-            self._in_full = bool(np.count_nonzero(open_) > crowd)
-        if open_ is None or self._in_full:
+            worth = bool(np.count_nonzero(open_) <= crowd)
+        if open_ is None or not worth:
             if bonus is not None:
                 scores += bonus[:, None]
                 bonus = None
@@ -236,13 +240,15 @@ class Scan:
             np.maximum(values, slabs.take(first + interest * users, axis=1), out=values)
         if bonus is not None:
             values += bonus.reshape(bundles, size).take(bundle, axis=1)
-        slab, at = np.nonzero(values >= self.cut[owner])
+        # `flatnonzero` is many times faster than `nonzero` of a table.
+        slab, at = np.divmod(np.flatnonzero(values >= self.cut[owner]), max(1, len(bundle)))
         if bonus is not None and len(bundle) - len(at) > length * users // 64:
             # Opening that many bundles in vain costs more than adding the bonus to every score.
-            self._in_full = True
+            worth = False
         if len(at):
             self.found.append((owner[at], start + slab * size + bundle[at], values[slab, at]))
             self.count += len(at)
+        return worth
 
     def _multiply(self, start: int, stop: int, scores: _Floats) -> None:
         items, columns, panel = self.tile.items, self.tile.columns, self.tile.panel

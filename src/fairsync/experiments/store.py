@@ -1,0 +1,70 @@
+"""Finished cells on disk: what was computed once is not computed again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from fairsync import __version__
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+
+class Store:
+    """A folder with one JSON file per finished cell, found by what the cell is about.
+
+    The key of a cell names everything that its value depends on, and the version of the program besides. A file appears
+    whole or not at all, so that a run can be killed at any moment and started again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> store = Store(Path(tempfile.mkdtemp()))
+    >>> store.cell("sum", {"a": 2, "b": 3}, lambda: 2 + 3)
+    5
+    >>> store.cell("sum", {"b": 3, "a": 2}, lambda: 1 / 0)  # it is there already
+    5
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def cell(self, what: str, key: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
+        """Return the value for the key; compute and keep it if it is not there."""
+        found, value = self.find(what, key)
+        if found:
+            return value
+        # Through JSON also when new: the first run and the next see the very same values.
+        text = json.dumps({"key": self._full(key), "value": compute()}, allow_nan=False)
+        path = self._path(what, key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        part.write_text(text + "\n", encoding="utf-8")
+        part.replace(path)
+        return json.loads(text)["value"]
+
+    def find(self, what: str, key: Mapping[str, Any]) -> tuple[bool, Any]:
+        """Return whether the cell is there, and its value."""
+        path = self._path(what, key)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return False, None
+        try:
+            return True, json.loads(text)["value"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"{path} is damaged ({error}): remove it, and it is computed again.") from error
+
+    def _path(self, what: str, key: Mapping[str, Any]) -> Path:
+        text = json.dumps(self._full(key), sort_keys=True)
+        return self.folder / what / f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.json"
+
+    @staticmethod
+    def _full(key: Mapping[str, Any]) -> dict[str, Any]:
+        return {"fairsync": __version__, **key}

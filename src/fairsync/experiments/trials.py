@@ -1,0 +1,267 @@
+"""One method on one base model under given terms: the cell that most tables and figures are made of."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairsync.evaluation.rows import rows_of
+from fairsync.experiments.methods import GRIDS, QUICK_GRIDS, Scale, make_method
+from fairsync.hindsight import hindsight
+from fairsync.metrics.accuracy import accuracy_of_each
+from fairsync.retriever import FairRetriever
+from fairsync.search import ExactIndex
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.catalog import Label
+    from fairsync.experiments.bases import Asked, Base, Bases
+    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.store import Store
+
+Order = Literal["dealt", "sorted", "time"]
+Part = Literal["validation", "test"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is tried.
+
+    Attributes
+    ----------
+    model, seed
+        The base model.
+    method
+        One of :data:`fairsync.experiments.methods.METHODS`.
+    k
+        Candidates per request.
+    floor
+        Exposures promised to every group over all test requests.
+    spread
+        Promise each group a number drawn from 1 to ``floor`` instead.
+    batch_size
+        Requests between two price changes.
+    coefficient
+        Of methods that have one, in multiples of the scale; None: tuned on the validation requests.
+    order
+        In which requests arrive: as dealt (at random), sorted by the group each likes best, or in order of time.
+    """
+
+    model: str
+    seed: int
+    method: str
+    k: int
+    floor: int
+    spread: bool = False
+    batch_size: int = 16
+    coefficient: float | None = None
+    order: Order = "dealt"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a trial.
+
+    Attributes
+    ----------
+    recall, ndcg, ndcg_of_hits, hit_rate : float
+        Accuracy; ``ndcg_of_hits`` is the paper's NDCG, as its program computes it.
+    esp : float
+        Share of groups that got their floor.
+    exposures : list of int
+        Of each group, in the order of the catalog's labels.
+    missing : int
+        Exposures that groups below their floor lack, in sum.
+    relevance : float
+        Sum over all candidates.
+    cost : float
+        Relevance given up against no floors.
+    least_cost : float
+        What any plan that meets the floors must give up, all requests known (hindsight).
+    coefficient : float or None
+        What was used, in multiples of the scale.
+    each : dict
+        Recall, NDCG of hits and hits of each request that has targets, for paired tests.
+    """
+
+    recall: float
+    ndcg: float
+    ndcg_of_hits: float
+    hit_rate: float
+    esp: float
+    exposures: list[int]
+    missing: int
+    relevance: float
+    cost: float
+    least_cost: float
+    coefficient: float | None
+    each: dict[str, list[float]]
+
+    @property
+    def cost_ratio(self) -> float | None:
+        """Cost in multiples of the least possible. Where floors were missed it flatters; None if nothing need be paid.
+
+        Rounding in the sum of all relevance is no cost.
+        """
+        return self.cost / self.least_cost if self.least_cost > 1e-9 * abs(self.relevance) else None
+
+
+class Trials:
+    """Runs trials, tunes what is to be tuned, and keeps everything in the store."""
+
+    def __init__(self, setting: Setting, bases: Bases, store: Store) -> None:
+        self.setting, self.bases, self.store = setting, bases, store
+        self._index: tuple[Base, ExactIndex] | None = None
+        self._plain: dict[tuple[str, int, Part], tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
+
+    def outcome(self, trial: Trial) -> Outcome:
+        """Return what comes of a trial; it is run if it has not been."""
+        return Outcome(**self.store.cell("trial", self._key(trial), lambda: asdict(self._run(trial))))
+
+    def is_done(self, trial: Trial) -> bool:
+        """Return whether the outcome is there already."""
+        return self.store.find("trial", self._key(trial))[0]
+
+    def base(self, trial: Trial) -> Base:
+        """Return the base model of a trial."""
+        return self.bases.get(trial.model, trial.seed)
+
+    def floors(self, trial: Trial) -> dict[Label, int]:
+        """Return what each group is promised over the test requests."""
+        labels = self.base(trial).catalog.labels
+        if not trial.spread:
+            return dict.fromkeys(labels, trial.floor)
+        drawn = np.random.default_rng(trial.seed).integers(1, trial.floor + 1, size=len(labels))
+        return dict(zip(labels, drawn.tolist(), strict=True))
+
+    def tuned(self, trial: Trial) -> float | None:
+        """Return the best coefficient on the validation requests: most floors kept first, then recall.
+
+        Floors are scaled to the number of validation requests. Only those who have a grid are tuned.
+        """
+        grid = (QUICK_GRIDS if self.setting.quick else GRIDS).get(trial.method)
+        if grid is None:
+            return None
+        key = {**self._key(trial), "order": "dealt", "grid": list(grid)}
+
+        def search() -> dict[str, Any]:
+            base = self.base(trial)
+            share = len(base.validation.users) / len(base.test.users)
+            floors = {label: max(1, int(floor * share)) for label, floor in self.floors(trial).items()}
+            tried = []
+            for coefficient in grid:
+                rows, _ = self._retrieve(base, "validation", trial, floors, coefficient)
+                exposures = np.bincount(base.catalog.group_of[rows].ravel(), minlength=base.catalog.n_groups)
+                kept = float(np.mean(exposures >= list(floors.values())))
+                recall = float(accuracy_of_each(rows, base.validation.targets).recall.mean())
+                tried.append({"coefficient": coefficient, "esp": kept, "recall": recall})
+            best = max(tried, key=lambda one: (one["esp"], one["recall"]))
+            return {"best": best["coefficient"], "tried": tried}
+
+        return float(self.store.cell("tuning", key, search)["best"])
+
+    def order(self, trial: Trial) -> NDArray[np.intp]:
+        """Return the order in which the test requests arrive."""
+        base = self.base(trial)
+        if trial.order == "dealt":
+            return np.arange(len(base.test.users))
+        if trial.order == "time":
+            return np.argsort(base.test.times, kind="stable")
+        rows, _ = self._without_floors(base, "test")
+        return np.argsort(base.catalog.group_of[rows[:, 0]], kind="stable")
+
+    def _key(self, trial: Trial) -> dict[str, Any]:
+        return {"data": self.setting.fingerprint, "quick": self.setting.quick, **asdict(trial)}
+
+    def _run(self, trial: Trial) -> Outcome:
+        base, floors = self.base(trial), self.floors(trial)
+        coefficient = self.tuned(trial) if trial.coefficient is None else trial.coefficient
+        order = self.order(trial)
+        if trial.method == "none":
+            rows, relevance = (whole[:, : trial.k] for whole in self._without_floors(base, "test"))
+        else:
+            found, gained = self._retrieve(base, "test", trial, floors, coefficient, order)
+            rows, relevance = np.empty_like(found), np.empty_like(gained)
+            rows[order], relevance[order] = found, gained  # by request, whenever it came
+        each = accuracy_of_each(rows, base.test.targets)
+        promised = np.array(list(floors.values()))
+        exposures = np.bincount(base.catalog.group_of[rows].ravel(), minlength=len(promised))
+        plain = float(self._without_floors(base, "test")[1][:, : trial.k].sum())
+        total = float(relevance.sum())
+        return Outcome(
+            recall=float(each.recall.mean()),
+            ndcg=float(each.ndcg.mean()),
+            ndcg_of_hits=float(each.ndcg_of_hits.mean()),
+            hit_rate=float(each.hit_rate.mean()),
+            esp=float(np.mean(exposures >= promised)),
+            exposures=exposures.tolist(),
+            missing=int(np.maximum(promised - exposures, 0).sum()),
+            relevance=total,
+            cost=plain - total,
+            least_cost=self._least_cost(trial),
+            coefficient=coefficient,
+            each={
+                "recall": each.recall.tolist(),
+                "ndcg_of_hits": each.ndcg_of_hits.tolist(),
+                "hit_rate": each.hit_rate.tolist(),
+            },
+        )
+
+    def _least_cost(self, trial: Trial) -> float:
+        """Return the cost of the best plan; it is the same for all methods, batch sizes and orders."""
+        names = ("model", "seed", "k", "floor", "spread")
+        key = {name: self._key(trial)[name] for name in ("data", "quick", *names)}
+
+        def solve() -> float:
+            base = self.base(trial)
+            best = hindsight(
+                base.catalog, base.test.users, k=trial.k, floors=self.floors(trial), index=self._index_of(base)
+            )
+            return best.cost
+
+        return float(self.store.cell("hindsight", key, solve))
+
+    def _retrieve(
+        self,
+        base: Base,
+        part: Part,
+        trial: Trial,
+        floors: dict[Label, int],
+        coefficient: float | None,
+        order: NDArray[np.intp] | None = None,
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return candidates (rows of the catalog) and relevance, in order of arrival."""
+        asked: Asked = getattr(base, part)
+        users = asked.users if order is None else asked.users[order]
+        policy = make_method(trial.method, coefficient, self.scale(trial))
+        retriever = FairRetriever(
+            base.catalog, trial.k, floors, len(users), policy, trial.batch_size, self._index_of(base)
+        )
+        found = retriever.retrieve(users)
+        return rows_of(base.catalog, found.ids), found.relevance
+
+    def scale(self, trial: Trial) -> Scale:
+        """Return what coefficients are multiples of: known before the first test request, from the validation."""
+        base = self.base(trial)
+        relevance = float(self._without_floors(base, "validation")[1][:, : trial.k].mean())
+        return Scale(relevance, len(base.test.users) * trial.k / base.catalog.n_groups)
+
+    def _without_floors(self, base: Base, part: Part) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return candidates and relevance without floors, long enough for every k: shorter lists are their tops."""
+        place = (base.model, base.seed, part)
+        if place not in self._plain:
+            asked: Asked = getattr(base, part)
+            k = min(max(self.setting.ks), len(base.catalog))
+            retriever = FairRetriever(base.catalog, k, 0, len(asked.users), "none", index=self._index_of(base))
+            found = retriever.retrieve(asked.users)
+            self._plain = {key: kept for key, kept in self._plain.items() if key[:2] == place[:2]}
+            self._plain[place] = rows_of(base.catalog, found.ids), found.relevance
+        return self._plain[place]
+
+    def _index_of(self, base: Base) -> ExactIndex:
+        if self._index is None or self._index[0] is not base:
+            self._index = base, ExactIndex(base.catalog)
+        return self._index[1]
