@@ -13,8 +13,8 @@ from fairsync.search.scoring import settle
 _Rows = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
 
-# A block of scores is 1 MB: large enough to hide the cost of calling numpy, small enough to stay in cache.
-_BLOCK_SCORES = 1 << 18
+# A block of scores is 2 MB: large enough to hide the cost of calling numpy, small enough to stay in cache.
+_BLOCK_SCORES = 1 << 19
 # Where a large k asks for larger blocks, they stop at 64 MB.
 _MOST_SCORES = 1 << 24
 # OpenBLAS runs products of up to 2^18 multiplications on the calling thread (one vector: fewer than 9,216).
@@ -96,7 +96,7 @@ class Tile:
         self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
         self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
         # For one vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
-        scores = _BLOCK_SCORES if width > 1 else 8 * _BLOCK_SCORES
+        scores = _BLOCK_SCORES if width > 1 else 2 * _BLOCK_SCORES
         block = min(max(scores // width, _BLOCK_PER_K * k), len(catalog))
         self.block = -(-block // self.panel) * self.panel
 
