@@ -37,7 +37,7 @@ class Catalog:
     group_of : numpy.ndarray
         (n,) int32, the code of each item's group: its position in ``labels``.
     labels : list
-        The group labels as plain Python values, sorted.
+        The group labels as plain Python values: sorted, and then those that came later (see `fairsync.changes`).
     group_sizes : numpy.ndarray
         (G,) int64, how many items each group has.
     rank : numpy.ndarray or None
@@ -64,7 +64,7 @@ class Catalog:
         self.embeddings = _checked_embeddings(embeddings)
         n = len(self.embeddings)
         names, codes, sizes = np.unique(
-            _checked_names(groups, n, "groups", "label"), return_inverse=True, return_counts=True
+            check_names(groups, n, "groups", "label"), return_inverse=True, return_counts=True
         )
         self.labels: list[Label] = names.tolist()
         self._names: npt.NDArray[Any] = np.asarray(self.labels)
@@ -74,7 +74,7 @@ class Catalog:
         self._ids: npt.NDArray[Any] | None = None
         self.rank: npt.NDArray[np.int32] | npt.NDArray[np.int64] | None = None
         if ids is not None:
-            self._ids = _frozen(_checked_names(ids, n, "ids", "id"))
+            self._ids = _frozen(check_names(ids, n, "ids", "id"))
             self.rank = _rank(self._ids)
 
     @property
@@ -91,6 +91,49 @@ class Catalog:
     def n_groups(self) -> int:
         """Number of groups."""
         return len(self.labels)
+
+    @classmethod
+    def coded(
+        cls,
+        embeddings: npt.NDArray[np.floating[Any]],
+        group_of: npt.NDArray[np.integer],
+        labels: Sequence[Label],
+        ids: npt.NDArray[Any],
+    ) -> "Catalog":
+        """Return a catalog of what is known to be sound, with group codes in the order of the labels.
+
+        A label may have no item. This is how catalogs come from others, where codes must stay what they were.
+
+        Examples
+        --------
+        >>> Catalog.coded(np.eye(2), np.array([1, 1]), ["b", "a"], np.array([7, 3])).group_sizes.tolist()
+        [0, 2]
+        """
+        catalog = cls.__new__(cls)
+        catalog.embeddings = _frozen(np.ascontiguousarray(embeddings).view())
+        catalog.labels = list(labels)
+        catalog._names = np.asarray(catalog.labels)
+        catalog._code = {label: code for code, label in enumerate(catalog.labels)}
+        catalog.group_of = _frozen(group_of.astype(np.int32))
+        catalog.group_sizes = _frozen(np.bincount(group_of, minlength=len(labels)).astype(np.int64))
+        catalog._ids = _frozen(ids.copy())
+        catalog.rank = _rank(catalog._ids)
+        return catalog
+
+    def under(self, labels: Sequence[Label]) -> "Catalog":
+        """Return the same items with the group codes of these labels; labels that are not among them follow.
+
+        Examples
+        --------
+        >>> catalog = Catalog(np.eye(2), ["new", "a"]).under(["c", "a"])
+        >>> catalog.labels, catalog.group_of.tolist(), catalog.group_sizes.tolist()
+        (['c', 'a', 'new'], [2, 1], [0, 1, 1])
+        """
+        known = set(labels)
+        names = [*labels, *(label for label in self.labels if label not in known)]
+        place = {label: code for code, label in enumerate(names)}
+        codes = np.array([place[label] for label in self.labels])
+        return Catalog.coded(self.embeddings, codes[self.group_of], names, self.ids)
 
     def part(self, rows: npt.NDArray[np.integer]) -> "Catalog":
         """Return a catalog of these rows alone, in this order, for a shard to hold.
@@ -179,7 +222,7 @@ def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
     return array
 
 
-def _checked_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
+def check_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
     """Return labels or ids as an int64 or str array, refusing what cannot be compared or matched reliably."""
     array = given if isinstance(given, np.ndarray) else None
     if array is None and (isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable)):
@@ -207,6 +250,13 @@ def _checked_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
     if array.dtype.kind not in "iu" or int(array.max()) > np.iinfo(np.int64).max:
         raise InvalidInputError(f"{what} must be str, or int that fits in 64 bits, got {array.dtype}: convert them.")
     return array.astype(np.int64)
+
+
+def check_same_kind(given: npt.NDArray[Any], known: npt.NDArray[Any], what: str) -> None:
+    """Refuse names that could never match: words where the catalog has numbers, or the other way round."""
+    kinds = [("words" if array.dtype.kind == "U" else "numbers") for array in (given, known)]
+    if kinds[0] != kinds[1]:
+        raise InvalidInputError(f"the catalog's {what} are {kinds[1]}, and these are {kinds[0]}: convert them.")
 
 
 def _kind(type_: type) -> str:

@@ -1,6 +1,7 @@
 """The loop: prices to the search, counts to the ledger, and after every batch back to the policy."""
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync import guard
-from fairsync.catalog import Catalog
+from fairsync.catalog import Catalog, Label
+from fairsync.changes import Change, put_items, remove_items
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.floors import Floors, check_feasible, group_caps, resolve_floors
 from fairsync.hindsight import Hindsight
@@ -17,6 +19,7 @@ from fairsync.ledger import Entry, Ledger, MemoryLedger, Standing
 from fairsync.policies import Feedback, Policy, Sample, Terms, make_policy
 from fairsync.report import Report, make_report
 from fairsync.search import Hits, Index, make_index
+from fairsync.search.overlay import follow
 
 # Past requests are searched again while prices move; they settle within a few rounds.
 _CALIBRATION_ROUNDS = 4
@@ -132,10 +135,10 @@ class FairRetriever:
             (n, d) one vector per request, or (n, interests, d) several. Any n: the prices change after every
             ``batch_size`` requests, inside a call as across calls. A call that fails leaves no trace.
         """
-        vectors = check_users(users, self.catalog)
-        n, k = len(vectors), self.terms.k
-        rows, relevance = np.empty((n, k), dtype=np.int64), np.empty((n, k))
         with self._lock:
+            catalog, vectors = self.catalog, check_users(users, self.catalog)
+            n, k = len(vectors), self.terms.k
+            rows, relevance = np.empty((n, k), dtype=np.int64), np.empty((n, k))
             loop, start = replace(self._loop, standing=self.ledger.standing()), 0
             entries: list[Entry] = []
             while start < n:
@@ -154,11 +157,10 @@ class FairRetriever:
                 start += size
             self.ledger.record(entries)
             self._loop = loop
-        best_first = np.lexsort((rows if self.catalog.rank is None else self.catalog.rank[rows], -relevance))
+        best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))
         in_order = (np.arange(n)[:, None], best_first)
         rows = rows[in_order]
-        groups = self.catalog.labels_of(self.catalog.group_of[rows])
-        return Found(self.catalog.ids_of(rows), groups, relevance[in_order])
+        return Found(catalog.ids_of(rows), catalog.labels_of(catalog.group_of[rows]), relevance[in_order])
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
         """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.
@@ -177,10 +179,10 @@ class FairRetriever:
         learn = getattr(self.policy, "calibrate", None)
         if learn is None:
             raise InvalidInputError(f"The policy {self.policy.name!r} has nothing to calibrate; use 'guaranteed'.")
-        vectors = check_users(past_users, self.catalog)[-self.policy.memory :]
-        if len(vectors) == 0:
-            raise InvalidInputError("past_users is empty: give at least one past request.")
         with self._lock:
+            vectors = check_users(past_users, self.catalog)[-self.policy.memory :]
+            if len(vectors) == 0:
+                raise InvalidInputError("past_users is empty: give at least one past request.")
             loop = self._loop
             remaining, exposures = self.terms.horizon - loop.standing.requests, loop.standing.exposures
             if remaining == 0:  # the horizon is over: these are prices for the next one
@@ -195,6 +197,74 @@ class FairRetriever:
             self._loop = replace(loop, samples=())
         return self
 
+    def put(
+        self,
+        embeddings: npt.ArrayLike,
+        groups: Sequence[Label] | npt.NDArray[Any],
+        ids: Sequence[Label] | npt.NDArray[Any],
+        floors: Floors | None = None,
+    ) -> None:
+        """Add items, or replace those whose ids are known: another embedding, another group.
+
+        It takes effect from the next request on. Gather changes into one call: each copies the catalog's embeddings.
+
+        Parameters
+        ----------
+        embeddings, groups, ids
+            As in :class:`Catalog`. A label that is new becomes a group, which has no floor unless one is given.
+        floors
+            New floors from now on, where the old ones are not to stay; see :meth:`promise`.
+        """
+        self._change(lambda catalog: put_items(catalog, embeddings, groups, ids), floors)
+
+    def remove(self, ids: Sequence[Label] | npt.NDArray[Any], floors: Floors | None = None) -> None:
+        """Take items out, from the next request on.
+
+        A group that has lost its last item stays in the report with what it has had. It cannot get more: if it was
+        promised anything, it must be released from its floor in the same call.
+
+        Parameters
+        ----------
+        ids
+            Known ids.
+        floors
+            New floors from now on, where the old ones are not to stay; see :meth:`promise`.
+        """
+        self._change(lambda catalog: remove_items(catalog, ids), floors)
+
+    def replace(
+        self, catalog: Catalog, index: str | Callable[[Catalog], Index] = "exact", floors: Floors | None = None
+    ) -> None:
+        """Go on with another catalog: a new version of the model, or an index built anew.
+
+        Exposures and floors stay with their labels. What the policy has learnt is forgotten, since it was learnt on
+        other scores: `calibrate` with past requests of the new model, if there are any.
+
+        Parameters
+        ----------
+        catalog
+            All items, with the embeddings of the new model.
+        index
+            A name, or a function of the catalog.
+        floors
+            New floors from now on, where the old ones are not to stay; see :meth:`promise`.
+        """
+        with self._lock:
+            under = catalog.under(self.catalog.labels)
+            made = index(under) if callable(index) else make_index(index, under)
+            self._swap(under, made, floors, self.policy.start)
+
+    def promise(self, floors: Floors) -> None:
+        """Promise other floors, in the present horizon and those to come.
+
+        Parameters
+        ----------
+        floors
+            One number for all groups, or {label: number}; groups that are not named are promised nothing.
+        """
+        with self._lock:
+            self._swap(self.catalog, self.index, floors)
+
     def report(self, hindsight: Hindsight | None = None) -> Report:
         """Return where the promise stands.
 
@@ -208,6 +278,45 @@ class FairRetriever:
         if self.policy.keeps_floors:  # a subsidy ends with its floor
             prices = np.where((standing.exposures >= self.terms.floors) & (prices < 0), 0.0, prices)
         return make_report(self.catalog.labels, self.terms, self.policy.name, standing, past, prices, hindsight)
+
+    def _change(self, change: Callable[[Catalog], Change], floors: Floors | None) -> None:
+        with self._lock:
+            changed = change(self.catalog)
+            self._swap(changed.catalog, follow(self.index, changed, self.catalog), floors)
+
+    def _swap(
+        self,
+        catalog: Catalog,
+        index: Index,
+        floors: Floors | None,
+        restart: Callable[[Terms], Any] | None = None,
+    ) -> None:
+        """Go on with these; whatever cannot be kept is refused before anything is changed."""
+        if floors is None:
+            known = dict(zip(self.catalog.labels, self.terms.floors.tolist(), strict=True))
+            resolved = np.array([known.get(label, 0) for label in catalog.labels], dtype=np.int64)
+        else:
+            resolved = resolve_floors(floors, catalog)
+        k, horizon = check_k(self.terms.k, catalog), self.terms.horizon
+        check_feasible(resolved, catalog, k, horizon)
+        terms = replace(self.terms, floors=resolved, caps=group_caps(catalog, k))
+        standing = self.ledger.standing().grown(catalog.n_groups)
+        self._check_reachable(terms, standing)
+        state = self.policy.resume(self._loop.policy_state, terms) if restart is None else restart(terms)
+        # Lists of the batch under way are of other items: what they would teach is no longer so.
+        counts = np.concatenate([self._loop.counts, np.zeros(catalog.n_groups - len(self._none), dtype=np.int64)])
+        loop = replace(
+            self._loop,
+            policy_state=state,
+            prices=self.policy.prices(state),
+            standing=standing,
+            counts=counts,
+            samples=(),
+        )
+        if catalog.n_groups > len(self._none):
+            self.ledger.grow(catalog.n_groups)
+        self.catalog, self.index, self.terms, self._loop = catalog, index, terms, loop
+        self._none = np.zeros(catalog.n_groups, dtype=np.int64)
 
     def _turn(self, loop: _Loop) -> _Loop:
         """Open a new horizon, or a new batch, if the last one is over."""
@@ -279,15 +388,19 @@ class FairRetriever:
                 f"The ledger counts {len(standing.exposures)} groups, the catalog has {self.catalog.n_groups}:"
                 " it belongs to another catalog."
             )
-        left = self.terms.horizon - standing.requests
-        missing = np.maximum(self.terms.floors - standing.exposures, 0)
-        if left < 0 or (left > 0 and self.policy.keeps_floors and not guard.is_safe(missing, left, self.terms)):
-            raise InvalidInputError(
-                f"The ledger's horizon has {standing.requests} requests already and misses {int(missing.sum())}"
-                f" exposures: the floors cannot be met by request {self.terms.horizon}. Lower them, lengthen the"
-                " horizon, or start with a new ledger."
-            )
+        self._check_reachable(self.terms, standing)
         return standing
+
+    def _check_reachable(self, terms: Terms, standing: Standing) -> None:
+        """Refuse floors that can no longer be met in the horizon under way."""
+        left = terms.horizon - standing.requests
+        missing = np.maximum(terms.floors - standing.exposures, 0)
+        if left < 0 or (left > 0 and self.policy.keeps_floors and not guard.is_safe(missing, left, terms)):
+            raise InvalidInputError(
+                f"The horizon has had {standing.requests} requests and misses {int(missing.sum())} exposures: the"
+                f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
+                " new ledger."
+            )
 
     def _most_relevance(self, prices: npt.NDArray[np.float64], hits: Hits, groups: npt.NDArray[np.int32]) -> float:
         """Return the relevance that these requests could have had without prices, at most; nan if that is not known.

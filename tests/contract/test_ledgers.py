@@ -46,3 +46,13 @@ def test_a_standing_is_a_fact_of_its_time(ledger: Ledger) -> None:
     before = ledger.standing()
     ledger.record([entry(1, 1, 1)])
     assert before.exposures.tolist() == [0, 0, 0]
+
+
+def test_groups_may_be_added(ledger: Ledger) -> None:
+    ledger.record([entry(1, 0, 0), entry(2, 0, 0, opens_horizon=True)])
+    ledger.grow(5)
+    assert ledger.standing().exposures.tolist() == [2, 0, 0, 0, 0]
+    assert [past.exposures.tolist() for past in ledger.past()] == [[1, 0, 0, 0, 0]]
+    ledger.record([entry(0, 0, 0, 0, 3), entry(0, 0, 0, 1, 0, opens_horizon=True)])
+    assert ledger.standing().exposures.tolist() == [0, 0, 0, 1, 0]
+    assert ledger.past()[-1].exposures.tolist() == [2, 0, 0, 0, 3]

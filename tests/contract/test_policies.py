@@ -95,3 +95,16 @@ def test_every_index_gives_the_same_candidates(policy: Policy) -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="guaranteed"):
         make_policy("garanteed")
+
+
+def test_other_terms_may_follow(policy: Policy) -> None:
+    """More groups and other floors: known groups keep their prices until the next step, new ones start at 0."""
+    terms, feedback = feedback_for(policy, 4)
+    state = policy.step(policy.start(terms), terms, feedback)
+    more = Terms(np.array([5, 0, 90, 30, 0]), np.array([4, 4, 4, 2, 0]), k=4, horizon=100, batch_size=8)
+    resumed = policy.resume(state, more)
+    assert policy.prices(resumed).tolist() == [*policy.prices(state).tolist(), 0, 0]
+    counts = np.array([20, 8, 4, 0, 0])
+    after = policy.prices(policy.step(resumed, more, Feedback(8, counts, counts, 84)))
+    assert after.shape == (5,)
+    assert not np.isnan(after).any()

@@ -1,7 +1,7 @@
 """What every ledger promises: an exact record of exposures, horizon after horizon."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -79,6 +79,11 @@ class Standing:
             self.forced + entry.forced,
         )
 
+    def grown(self, n_groups: int) -> "Standing":
+        """Return the same standing with zeros for groups that came later."""
+        more = np.zeros(n_groups - len(self.exposures), dtype=np.int64)
+        return replace(self, exposures=np.concatenate([self.exposures, more]))
+
 
 class Ledger(Protocol):
     """The record of exposures. It knows neither items nor floors nor prices."""
@@ -93,4 +98,8 @@ class Ledger(Protocol):
 
     def record(self, entries: Sequence[Entry]) -> None:
         """Add entries, all of them or, when it raises, none."""
+        ...
+
+    def grow(self, n_groups: int) -> None:
+        """Go on with more groups, whose codes follow the old ones; they have had nothing so far."""
         ...

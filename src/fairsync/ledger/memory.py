@@ -42,3 +42,9 @@ class MemoryLedger:
                 standing = Standing.nothing(self._n_groups)
             standing = standing.after(entry)
         self._record = (standing, past)
+
+    def grow(self, n_groups: int) -> None:
+        """Go on with more groups."""
+        standing, past = self._record
+        self._record = (standing.grown(n_groups), tuple(one.grown(n_groups) for one in past))
+        self._n_groups = n_groups

@@ -60,13 +60,17 @@ class Sample:
 
     @classmethod
     def join(cls, parts: Sequence["Sample"], keep: int | None = None) -> "Sample":
-        """Return the last ``keep`` requests (all, by default) of samples of one width, oldest first."""
+        """Return the last ``keep`` requests (all, by default), oldest first.
+
+        Where lists are not of one width, because a small catalog has changed, the tails of the longer ones go.
+        """
         if len(parts) == 1 and keep is None:
             return parts[0]
         since = 0 if keep is None else -keep
+        width = min(part.groups.shape[1] for part in parts)
         return cls(
-            np.concatenate([part.groups for part in parts])[since:],
-            np.concatenate([part.relevance for part in parts])[since:],
+            np.concatenate([part.groups[:, :width] for part in parts])[since:],
+            np.concatenate([part.relevance[:, :width] for part in parts])[since:],
         )
 
 
@@ -135,6 +139,21 @@ class Policy(Protocol):
         """Return the state after a batch of requests."""
         ...
 
+    def resume(self, state: Any, terms: Terms) -> Any:
+        """Return the state for other terms: other floors, and perhaps more groups, whose codes follow the old ones."""
+        ...
+
+
+def with_more(values: Floats, n: int) -> Floats:
+    """Return values of groups, with zeros for groups that came later.
+
+    Examples
+    --------
+    >>> with_more(np.array([1.0, 2.0]), 3).tolist()
+    [1.0, 2.0, 0.0]
+    """
+    return np.concatenate([values, np.zeros(n - len(values))])
+
 
 class Memoryless:
     """A policy that remembers nothing: where the horizon stands decides the prices, so they *are* its state.
@@ -169,6 +188,10 @@ class Memoryless:
     def step(self, state: Floats, terms: Terms, feedback: Feedback) -> Floats:
         """Return the prices of the present standing, whatever they were before."""
         return self._prices(terms, feedback.exposures, terms.horizon - feedback.remaining)
+
+    def resume(self, state: Floats, terms: Terms) -> Floats:
+        """Return the same prices until the next step, and none for new groups."""
+        return with_more(state, len(terms.floors))
 
     def _prices(self, terms: Terms, exposures: Counts, served: int) -> Floats:
         if not terms.floors.any():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.policies.base import Counts, Feedback, Floats, Terms
+from fairsync.policies.base import Counts, Feedback, Floats, Terms, with_more
 
 # Adam's own constants (Kingma & Ba, 2015), as the paper leaves them.
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -91,6 +91,13 @@ class FairSync:
         unbiased = mean / (1 - _BETA1**steps)
         size = np.sqrt(square / (1 - _BETA2**steps)) + _EPSILON
         return FairSyncState(state.prices - self.learning_rate * unbiased / size, mean, square, steps)
+
+    def resume(self, state: FairSyncState, terms: Terms) -> FairSyncState:
+        """Go on from the same prices; a new group starts at 0, as all did."""
+        n = len(terms.floors)
+        return FairSyncState(
+            with_more(state.prices, n), with_more(state.mean, n), with_more(state.square, n), state.steps
+        )
 
 
 def dual_gradient(prices: Floats, terms: Terms, counts: Counts, requests: int) -> Floats:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairsync.policies.base import Feedback, Floats, Sample, Terms
+from fairsync.policies.base import Feedback, Floats, Sample, Terms, with_more
 from fairsync.policies.cut import Solution, exposure_variances, solve_subsidies
 
 # None of these is a setting: they trade work for accuracy, and every set is served by the same ones.
@@ -146,6 +146,18 @@ class Guaranteed:
         target = self._target(state, terms, feedback)
         sample = Sample.join((feedback.sample,), keep=SAMPLE_SIZE)
         return _solved_from(sample, target, state, terms, whole_horizon=feedback.remaining == terms.horizon)
+
+    def resume(self, state: GuaranteedState, terms: Terms) -> GuaranteedState:
+        """Go on from the same subsidies and sample; what was made for the old floors is made anew when needed."""
+        n = len(terms.floors)
+        return replace(
+            state,
+            subsidies=with_more(state.subsidies, n),
+            target=with_more(state.target, n),
+            solution=None,
+            opening=None,
+            variances=None,
+        )
 
     @staticmethod
     def _target(state: GuaranteedState, terms: Terms, feedback: Feedback) -> Floats:

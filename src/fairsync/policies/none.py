@@ -39,3 +39,7 @@ class NoPolicy:
     def step(self, state: int, terms: Terms, feedback: Feedback) -> int:
         """Return the same state."""
         return state
+
+    def resume(self, state: int, terms: Terms) -> int:
+        """Return the number of groups, whatever it was."""
+        return len(terms.floors)
