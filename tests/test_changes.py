@@ -33,8 +33,8 @@ def random_change(catalog: Catalog, rng: np.random.Generator) -> Change:
     """Put a few items, known and new, in groups old and new; or remove a few."""
     ids = catalog.ids.tolist()
     if len(ids) > 4 and rng.random() < 0.4:
-        return remove_items(catalog, rng.choice(ids, size=rng.integers(1, len(ids) // 2), replace=False).tolist())
-    known = rng.choice(ids, size=min(len(ids), rng.integers(0, 4)), replace=False).tolist()
+        return remove_items(catalog, rng.choice(ids, size=int(rng.integers(1, len(ids) // 2)), replace=False).tolist())
+    known = rng.choice(ids, size=min(len(ids), int(rng.integers(0, 4))), replace=False).tolist()
     new = [f"n{rng.integers(10**9)}" for _ in range(rng.integers(1, 5))]
     names = known + new
     labels = [f"g{rng.integers(7)}" for _ in names]
