@@ -213,7 +213,8 @@ class Scan:
             bonus = rest[:length]
             bonus[stop - start :] = 0.0
             np.take(tile.bonus, tile.group_of[start:stop], mode="clip", out=bonus[: stop - start])
-        crowd = 4 * tile.k * users
+        # So many open bundles are too many. Where k is large for the block, that is a quarter of them.
+        crowd = min(4 * tile.k, size // 4) * users
         open_, worth = None, True
         if bonus is not None and start >= self._in_full_to and self.cut.min() > _LOWEST:
             # A bundle scores at most its best relevance plus its best bonus: that takes an eighth of the
