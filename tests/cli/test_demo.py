@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import fairsync
 from fairsync.cli import app
+from fairsync.cli.demo_table import comparison
 from fairsync.cli.demo_words import read
 from fairsync.data.completejourney import completejourney_files
 from fairsync.errors import InvalidInputError
@@ -136,6 +138,16 @@ def test_the_reading_follows_the_numbers() -> None:
     assert "times the least possible" not in text
     assert "Calibration" not in text
     assert "candidates held" not in text
+
+
+def test_no_share_of_a_relevance_that_is_not_positive() -> None:
+    reports = {"none": make([30, 10, 0], 0, 0)}
+    for whole, columns in ((200.0, 6), (-200.0, 5), (0.0, 5)):
+        best = Hindsight(whole - 1, whole - 1, whole, {}, {}, {}, np.zeros((5, 8), dtype=np.int64))
+        table = comparison(reports, best, RECALLS)
+        assert len(table.columns) == columns
+        assert ("relevance kept" in [column.header for column in table.columns]) is (whole > 0)
+        assert {len(list(column.cells)) for column in table.columns} == {2}
 
 
 @needs_baskets

@@ -64,6 +64,19 @@ def test_bad_rows_are_told(folder: Path) -> None:
     assert "those below 200 items are one" in " ".join(result.stdout.split())
 
 
+def test_a_log_that_is_nearly_all_left_out_is_warned_of(folder: Path) -> None:
+    assert "Is that what you want?" not in run(*TAOBAO).stdout
+    bought = "".join(f"{user},{item},1,buy,1511658000\n" for user in range(30) for item in range(20))
+    with (folder / "UserBehavior.csv").open("a") as file:
+        file.write(bought)
+    result = run(*TAOBAO)
+    assert result.exit_code == 0, result.output
+    share = f"{100 * 48 / 650:.1f}%"  # 48 views, 601 purchases, and a row of two fields
+    words = f"Only {share} of the rows are in use. Most were left out: behaviour buy (601 rows). Is that what you want?"
+    assert words in result.stdout
+    assert json.loads(run(*TAOBAO, "--json").stdout)["interactions"] == 48
+
+
 def test_json_and_nothing_else(folder: Path) -> None:
     result = run(*TAOBAO, "--json", "--out", folder / "here", "--name", "mine", "--history", 9)
     assert result.stderr == ""

@@ -19,6 +19,7 @@ from fairsync.data.splits import split_by_users
 from fairsync.errors import InvalidInputError
 from fairsync.models import load_model, read_notes, recall_of
 from fairsync.models.folder import check_model_target
+from sequences import make_dataset
 from tastes import tasteful
 
 SMALL = ["--dim", "8", "--batch", "32", "--negatives", "40", "--patience", "50"]
@@ -48,6 +49,21 @@ def test_svd_and_what_is_printed(data: Path, tmp_path: Path) -> None:
     assert (notes["data"], notes["split"], notes["split_seed"]) == ("tastes", "users", 0)
 
 
+def test_a_small_catalog_has_no_fifty_best(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    visits = [[(place, int(item)) for place, item in enumerate(rng.integers(12, size=6))] for _ in range(60)]
+    make_dataset(visits).save(tmp_path / "few")
+    spoken = run(str(tmp_path / "few"), "--out", str(tmp_path / "a"))
+    assert spoken.exit_code == 0, spoken.output
+    assert "validation Recall@12" in spoken.stdout
+    assert "Test: Recall@12 1.0000 (" in spoken.stdout  # all there is
+    assert "@20" not in spoken.stdout
+    assert "@50" not in spoken.stdout
+    assert json.loads(run(str(tmp_path / "few"), "--json", "--out", str(tmp_path / "b")).stdout)["test"] == {
+        "recall@12": 1
+    }
+
+
 def test_json_and_nothing_else(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     out = tmp_path / "model"
@@ -69,6 +85,7 @@ def test_errors_are_one_line_and_write_nothing(data: Path, tmp_path: Path) -> No
         "no epochs": [str(data), "--epochs", "3"],
         "Did you mean": [str(data), "--model", "minds"],
         "not a prepared data set": [str(tmp_path)],
+        "seed must be below 2^63": [str(data), "--seed", str(2**63)],
     }
     for words, arguments in cases.items():
         result = run(*arguments, "--out", str(tmp_path / "model"))

@@ -10,6 +10,7 @@ from fairsync import __version__
 from fairsync.cli.demo import demo
 from fairsync.cli.evaluate import evaluate
 from fairsync.cli.prepare import prepare
+from fairsync.cli.reproduce import reproduce
 from fairsync.cli.train import train
 from fairsync.errors import FairSyncError
 
@@ -59,3 +60,4 @@ app.command()(demo)
 app.add_typer(prepare, name="prepare")
 app.command()(train)
 app.command()(evaluate)
+app.command()(reproduce)

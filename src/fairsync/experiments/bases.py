@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fairsync.models import Moment
 
 # Quick: enough to be far better than chance. Training takes most of the time.
-_QUICK_EPOCHS, _QUICK_SAMPLES = 2, 40_000
+_QUICK_EPOCHS, _QUICK_SAMPLES = 2, 20_000
 
 
 @dataclass(frozen=True)

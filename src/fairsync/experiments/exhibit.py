@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from matplotlib.figure import Figure
@@ -25,11 +27,15 @@ class Table:
         Texts, numbers, or None where there is nothing to say.
     digits : int
         After the point, in Markdown and HTML; the CSV has them all.
+    bold, starred : collection of (row, column)
+        Cells to stand out, and cells with a star after the number; for people, not in the CSV.
     """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[str | int | float | None]]
     digits: int = 2
+    bold: Collection[tuple[int, int]] = ()
+    starred: Collection[tuple[int, int]] = ()
 
     def text(self, value: str | int | float | None) -> str:
         """Return a cell as people read it.
@@ -51,8 +57,17 @@ class Table:
         right = [all(not isinstance(row[at], str) for row in self.rows) for at in range(len(self.columns))]
         lines = ["| " + " | ".join(self.columns) + " |"]
         lines.append("|" + "|".join("---:" if one else "---" for one in right) + "|")
-        lines += ["| " + " | ".join(self.text(value) for value in row) + " |" for row in self.rows]
+        for at, row in enumerate(self.rows):
+            lines.append("| " + " | ".join(self._marked(at, column, value) for column, value in enumerate(row)) + " |")
         return "\n".join(lines) + "\n"
+
+    def _marked(self, row: int, column: int, value: str | int | float | None) -> str:
+        text = f"**{self.text(value)}**" if (row, column) in self.bold else self.text(value)
+        return text + "\\*" if (row, column) in self.starred else text
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        """Return columns and rows as JSON can hold them, with all digits."""
+        return {"columns": list(self.columns), "rows": [list(row) for row in self.rows]}
 
     def write_csv(self, path: Path) -> None:
         """Write all digits."""
@@ -78,6 +93,8 @@ class Exhibit:
         The numbers, also of a figure.
     figure : matplotlib.figure.Figure or None
         A picture of them.
+    more : mapping
+        Further numbers, for programs: a CSV for each, under a name of its own.
     """
 
     name: str
@@ -85,6 +102,7 @@ class Exhibit:
     words: str
     table: Table
     figure: Figure | None = field(default=None, compare=False)
+    more: Mapping[str, Table] = field(default_factory=dict)
 
     def write(self, folder: Path) -> list[Path]:
         """Write CSV and Markdown, and SVG and PNG if there is a figure; return the files."""
@@ -94,8 +112,13 @@ class Exhibit:
         picture = f"![{self.title}]({self.name}.svg)\n\n" if self.figure else ""
         text = f"## {self.title}\n\n{self.words}\n\n{picture}{self.table.to_markdown()}"
         files[1].write_text(text, encoding="utf-8")
+        for name, table in self.more.items():
+            files.append(folder / f"{self.name}-{name}.csv")
+            table.write_csv(files[-1])
         if self.figure:
             for kind in ("svg", "png"):
                 files.append(folder / f"{self.name}.{kind}")
-                self.figure.savefig(files[-1], dpi=150, metadata={"Date": None} if kind == "svg" else None)
+                with mpl.rc_context({"svg.hashsalt": self.name}):  # or its ids would be drawn by chance
+                    self.figure.savefig(files[-1], dpi=150, metadata={"Date": None} if kind == "svg" else None)
+                self.figure.set_layout_engine("none")  # where things go is settled, and takes most of the time
         return files

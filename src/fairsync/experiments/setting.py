@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairsync.data.dataset import Facts
+    from fairsync.data.dataset import Dataset, Facts
 
 PAPER_FLOOR = 200
 PAPER_MODELS = ("youtube-dnn", "gru4rec", "mind", "comirec-dr", "comirec-sa")
@@ -25,7 +27,7 @@ class Setting:
     data : str
         Name of the data set.
     fingerprint : str
-        Of its contents: results on other data are never taken for these.
+        Of its contents, see :func:`mark_of`: results on other data are never taken for these.
     models : tuple of str
         Base models of the comparison, the paper's five or others.
     analysed : str
@@ -75,3 +77,25 @@ def paper_floor(facts: Facts, requests: int, groups: int) -> int:
     """
     share = _AMAZON_SHARE if facts.least_items == 50 else _TAOBAO_SHARE
     return max(1, min(PAPER_FLOOR, round(share * requests * 20 / groups)))
+
+
+def mark_of(dataset: Dataset) -> str:
+    """Return a mark of all that experiments see of a data set.
+
+    More than :meth:`Dataset.fingerprint`, which is a model's view: outcomes also change with the groups, and with the
+    length of histories.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairsync.data import Dataset, Facts, Ragged
+    >>> taken, names = Ragged(np.array([0, 1], dtype=np.int32), np.array([0, 2])), np.array(["tea", "nut"])
+    >>> def dataset(*groups: str) -> Dataset:
+    ...     facts = Facts("tiny", users=1, items=2, groups=len(set(groups)), interactions=2)
+    ...     return Dataset(facts, np.array(["u"]), names, np.array(groups), taken, times=np.arange(2))
+    >>> mark = mark_of(dataset("a", "a"))
+    >>> mark_of(dataset("a", "a")) == mark, mark_of(dataset("a", "b")) == mark
+    (True, False)
+    """
+    seen = [dataset.fingerprint(), dataset.facts.history, dataset.item_groups.tolist()]
+    return hashlib.sha256(json.dumps(seen).encode()).hexdigest()[:16]

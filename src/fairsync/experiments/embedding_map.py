@@ -1,0 +1,195 @@
+"""The paper's map of embeddings: prices move users towards groups that need exposure."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync.errors import InvalidInputError
+from fairsync.evaluation.rows import rows_of
+from fairsync.experiments.batch_size import felt_floor
+from fairsync.experiments.embedding_plot import draw_maps
+from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.experiment import Experiment, Lab, Step
+from fairsync.experiments.methods import make_method
+from fairsync.experiments.trials import Trial
+from fairsync.retriever import FairRetriever
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.catalog import Catalog
+
+_GROUPS = 5
+_MOMENTS = (0.01, 0.1, 1.0)  # of all requests
+_ITEMS_OF_A_GROUP, _USERS_ON_THE_MAP, _USERS_ASKED = 40, 40, 200
+_ROUNDS, _QUICK_ROUNDS = 1000, 300  # of t-SNE
+
+_WORDS = (
+    "Items of {groups} groups and some users of {model}, drawn by t-SNE: in the space of the model, and in the dual"
+    " space of the paper, where an item carries its group as further coordinates, and a user the prices of all"
+    " groups, negated, as they were after so many requests under FairSync (K = {k}, floors of {floor}). Unlike in"
+    " the paper, these coordinates are scaled so that those of items and of users are of one size (no ranking"
+    " changes), the users are the same in all maps, so that whatever moves was moved by prices, and one group is"
+    " drawn from each fifth of all groups, from the least to the most exposed without floors. What a map can only"
+    " hint at is a number in the table: the rank of a group's best item among all items, on average over {users}"
+    " users, in both spaces. Bars are exposures so far; black lines are the floor's share for so many requests."
+)
+
+
+def mean_ranks(
+    catalog: Catalog, users: NDArray[np.floating[Any]], prices: NDArray[np.float64], codes: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Return for groups the rank of their best item among all items under prices, on average over users.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    users
+        (n, d) or (n, interests, d).
+    prices
+        (G,) with zeros, the space is the model's own.
+    codes
+        The groups asked for.
+
+    Examples
+    --------
+    >>> from fairsync import Catalog
+    >>> catalog = Catalog(np.array([[3.0], [2.0], [1.0]]), ["a", "a", "b"])
+    >>> mean_ranks(catalog, np.ones((2, 1)), np.zeros(2), np.arange(2)).tolist()
+    [1.0, 3.0]
+    >>> mean_ranks(catalog, np.ones((2, 1)), np.array([0.0, -1.5]), np.arange(2)).tolist()
+    [1.0, 2.0]
+    """
+    ranks = np.zeros(len(codes))
+    for user in users:
+        scores = (catalog.embeddings @ np.atleast_2d(user).T).max(axis=1) - prices[catalog.group_of]
+        best = [scores[catalog.group_of == code].max() for code in codes]
+        ranks += 1 + len(scores) - np.searchsorted(np.sort(scores), best, side="right")
+    return ranks / len(users)
+
+
+def dual_space(
+    catalog: Catalog, rows: NDArray[np.intp], users: NDArray[np.floating[Any]], prices: NDArray[np.float64]
+) -> NDArray[np.floating[Any]]:
+    """Return items and then all interests of users, as points whose inner product is relevance less price.
+
+    They are the paper's h and q but for two liberties that change no ranking. What all prices have in common is taken
+    off. And one-hot columns, which can be so much longer than embeddings that nothing else is seen, are shortened while
+    prices are lengthened, until both are of one size.
+
+    Examples
+    --------
+    >>> from fairsync import Catalog
+    >>> catalog = Catalog(np.array([[3.0], [2.0]]), ["a", "b"])
+    >>> points = dual_space(catalog, np.arange(2), np.ones((1, 1)), np.array([0.0, -1.5]))
+    >>> (points[:2] @ points[2]).round(2).tolist()  # 3 - 0.75 and 2 + 0.75
+    [2.25, 2.75]
+    """
+    interests = users.reshape(-1, users.shape[-1])
+    shifted = prices - prices.mean()
+    size = max(float(np.sqrt(np.linalg.norm(shifted))), 1e-12)  # without prices nothing is added
+    h = np.hstack([catalog.embeddings[rows], size * np.eye(catalog.n_groups)[catalog.group_of[rows]]])
+    q = np.hstack([interests, np.tile(-shifted / size, (len(interests), 1))])
+    return np.vstack([h, q])
+
+
+def _trial(lab: Lab) -> Trial:
+    """Return what is looked into: FairSync with the longer lists, as in the paper."""
+    setting, k = lab.setting, max(lab.setting.ks)
+    return Trial(setting.analysed, setting.seeds[0], "fairsync", k, felt_floor(lab, k), batch_size=setting.batch_size)
+
+
+def _found(lab: Lab) -> dict[str, Any]:
+    trial = _trial(lab)
+    terms = {name: getattr(trial, name) for name in ("model", "seed", "k", "floor", "batch_size")}
+    found: dict[str, Any] = lab.cell("embedding-map", terms, partial(_compute, lab))
+    return found
+
+
+def _compute(lab: Lab) -> dict[str, Any]:
+    trial = _trial(lab)
+    base, rng = lab.trials.base(trial), np.random.default_rng(trial.seed)
+    catalog, users = base.catalog, base.test.users
+    moments = [max(1, round(share * len(users))) for share in _MOMENTS]
+
+    plain = FairRetriever(catalog, trial.k, 0, len(users), "none", trial.batch_size).retrieve(users)
+    groups = catalog.group_of[rows_of(catalog, plain.ids)]
+    without = [np.bincount(groups[:moment].ravel(), minlength=catalog.n_groups) for moment in moments]
+    fifths = np.array_split(np.argsort(without[-1], kind="stable"), _GROUPS)
+    codes = np.array([rng.choice(fifth) for fifth in fifths if len(fifth)], dtype=np.intp)
+
+    policy = make_method(trial.method, lab.trials.tuned(trial), lab.trials.scale(trial))
+    retriever = FairRetriever(catalog, trial.k, trial.floor, len(users), policy, trial.batch_size)
+    exposures, prices, served = [], [np.zeros(catalog.n_groups)], 0
+    for moment in moments:
+        retriever.retrieve(users[served:moment])
+        served, report = moment, retriever.report()
+        exposures.append(np.array(list(report.exposures.values())))
+        prices.append(np.array(list(report.prices.values())))
+
+    asked = users[rng.permutation(len(users))[:_USERS_ASKED]]
+    drawn = [rng.permutation(np.flatnonzero(catalog.group_of == code))[:_ITEMS_OF_A_GROUP] for code in codes]
+    rows, mapped = np.concatenate(drawn), asked[:_USERS_ON_THE_MAP]
+    original = np.vstack([catalog.embeddings[rows], mapped.reshape(-1, users.shape[-1])])
+    rounds = _QUICK_ROUNDS if lab.setting.quick else _ROUNDS
+    maps = [_map(original, None, rounds, trial.seed)]
+    # Each map starts from the first: what stays where it was is seen to stay.
+    maps += [_map(dual_space(catalog, rows, mapped, one), maps[0], rounds, trial.seed) for one in prices[1:]]
+    return {
+        "groups": [str(catalog.labels[code]) for code in codes],
+        "moments": moments,
+        "exposures": [one[codes].tolist() for one in exposures],
+        "without": [one[codes].tolist() for one in without],
+        "due": [trial.floor * moment / len(users) for moment in moments],
+        "prices": [one[codes].tolist() for one in prices[1:]],
+        "ranks": [mean_ranks(catalog, asked, one, codes).tolist() for one in prices],
+        "users": len(asked),
+        "items": np.repeat(np.arange(len(codes)), list(map(len, drawn))).tolist(),
+        "maps": [np.round(one, 3).tolist() for one in maps],
+    }
+
+
+def _map(
+    vectors: NDArray[np.floating[Any]], start: NDArray[np.float32] | None, rounds: int, seed: int
+) -> NDArray[np.float32]:
+    """Return two coordinates for each vector."""
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError as error:
+        raise InvalidInputError("t-SNE needs scikit-learn: pip install 'fairsync[experiments]'.") from error
+    # A small copy of the map to start from, as t-SNE wants it: points must be able to pass each other.
+    init = "pca" if start is None else 1e-4 * start / start[:, 0].std()
+    perplexity = min(30.0, (len(vectors) - 1) / 3)
+    method = TSNE(perplexity=perplexity, init=init, max_iter=rounds, random_state=seed)
+    coordinates: NDArray[np.float32] = method.fit_transform(vectors.astype(np.float32))
+    return coordinates
+
+
+def _show(lab: Lab) -> Exhibit:
+    found, trial = _found(lab), _trial(lab)
+    rows = [
+        [
+            moment, group, found["exposures"][at][g], found["without"][at][g], found["due"][at],
+            found["prices"][at][g], found["ranks"][0][g], found["ranks"][at + 1][g],
+        ]
+        for at, moment in enumerate(found["moments"])
+        for g, group in enumerate(found["groups"])
+    ]  # fmt: skip
+    columns = ["requests", "group", "exposures", "without floors", "due", "price", "rank", "rank in dual space"]
+    words = _WORDS.format(
+        groups=len(found["groups"]), model=trial.model, k=trial.k, floor=trial.floor, users=found["users"]
+    )
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows, digits=3), draw_maps(found))
+
+
+EXPERIMENT = Experiment(
+    "t-sne",
+    "Figure: embeddings in the original and the dual space",
+    lambda setting: (),
+    _show,
+    lambda lab: [Step("maps by t-SNE", partial(_found, lab))],
+)

@@ -1,0 +1,137 @@
+"""What more fairness costs: accuracy and relevance against the share of all places that floors claim."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import nan
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from fairsync.experiments.colours import COLOURS, MARKERS
+from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.experiment import Experiment, Step
+from fairsync.experiments.shares import claimed, floor_of
+from fairsync.experiments.trials import Trial
+from fairsync.report.plot import tidy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+    from fairsync.experiments.experiment import Lab
+    from fairsync.experiments.setting import Setting
+
+METHODS = ("none", "ipw", "uncalibrated", "fairsync", "guaranteed")
+BEST = "hindsight"
+_BOUNDS = {"none": ("--", COLOURS["none"]), BEST: (":", "black")}  # what no method passes: lines without marks
+_SHARES, _QUICK_SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.95), (0.25, 0.75)
+_COLUMNS = ("K", "floor", "slots claimed %", "method", "Recall %", "relevance kept %", "ESP %", "coefficient")
+_WORDS = (
+    "All groups are promised the same, from next to nothing up to 95 % of the largest floor that can be met at all; the"
+    " horizontal axis is the share of all slots that the floors claim together. Higher is better. Hollow marks: floors"
+    " were missed, so the point is not the price of the promise. The dotted line is the best plan had all requests been"
+    " known: nobody who meets the floors keeps more relevance (recall is not what it maximises). FairSync and IPW are"
+    " tuned anew at each point. The paper shows the left end of this, accuracy at floors up to 200, with no bound."
+)
+
+
+class Point(NamedTuple):
+    """What a method makes of a floor: a row of the table."""
+
+    k: int
+    floor: int
+    share: float
+    method: str
+    recall: float
+    kept: float | None
+    esp: float
+    coefficient: str | None
+
+
+def frontier(lab: Lab) -> Exhibit:
+    """Return recall and relevance kept, by share of the slots, for every method and for the best plan."""
+    points = []
+    for k in _ks(lab.setting):
+        for floor in _floors(lab, k):
+            place = k, floor, 100 * claimed(lab, k, floor)
+            for method in METHODS:
+                got = lab.trials.outcome(_trial(lab.setting, k, floor, method))
+                kept = _kept(got.relevance + got.cost, got.cost)
+                used = None if got.coefficient is None else f"{got.coefficient:g}"
+                points.append(Point(*place, method, 100 * got.recall, kept, 100 * got.esp, used))
+            plan = lab.trials.plan(_trial(lab.setting, k, floor, "none"))
+            points.append(
+                Point(*place, BEST, 100 * plan.recall, _kept(got.relevance + got.cost, plan.cost), 100.0, None)
+            )
+    title = f"{EXPERIMENT.title}: {lab.setting.analysed} on {lab.setting.data}"
+    return Exhibit(EXPERIMENT.name, title, _WORDS, Table(_COLUMNS, points, digits=2), _plot(points))
+
+
+def _ks(setting: Setting) -> tuple[int, ...]:
+    return setting.ks[:1] if setting.quick else setting.ks
+
+
+def _floors(lab: Lab, k: int) -> list[int]:
+    shares = _QUICK_SHARES if lab.setting.quick else _SHARES
+    return sorted({floor_of(lab, k, share) for share in shares})
+
+
+def _trial(setting: Setting, k: int, floor: int, method: str) -> Trial:
+    return Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size)
+
+
+def _steps(lab: Lab) -> list[Step]:
+    # Not a list of trials, which is made of the setting alone: only the data tell what floors are feasible.
+    return [
+        Step(f"{method}, K = {k}, floor {floor}", partial(lab.trials.outcome, _trial(lab.setting, k, floor, method)))
+        for k in _ks(lab.setting)
+        for floor in _floors(lab, k)
+        for method in METHODS
+    ]
+
+
+def _kept(plain: float, cost: float) -> float | None:
+    """Return how much of the relevance is left, in percent; a share of what is not positive says nothing."""
+    return 100 * (plain - cost) / plain if plain > 0 else None
+
+
+def _plot(points: Sequence[Point]) -> Figure:
+    ks = list(dict.fromkeys(point.k for point in points))
+    figure = Figure(figsize=(1.0 + 4.6 * len(ks), 6.8), layout="constrained")
+    panels = figure.subplots(2, len(ks), sharex=True, squeeze=False)
+    for k, (top, bottom) in zip(ks, panels.T, strict=True):
+        for method in (*METHODS, BEST):
+            own = [point for point in points if (point.k, point.method) == (k, method)]
+            _draw(top, own, [point.recall for point in own])
+            _draw(bottom, own, [nan if point.kept is None else point.kept for point in own])
+        top.set_title(f"K = {k}", loc="left", weight="bold")
+        top.set_ylabel(f"Recall@{k} (%)")
+        bottom.set_ylabel("relevance kept (%)")
+        bottom.set_xlabel("slots that floors claim (%)")
+        bottom.set_xlim(0, 100)
+        for axes in (top, bottom):
+            tidy(axes)
+    handles = [Line2D([], [], label=method, **_look(method)) for method in (*METHODS, BEST)]
+    missed = Line2D([], [], linestyle="", marker="o", color="black", markerfacecolor="white", label="floors missed")
+    figure.legend(handles=[*handles, missed], loc="outside upper center", ncols=4, frameon=False)
+    return figure
+
+
+def _draw(axes: Axes, points: Sequence[Point], heights: Sequence[float]) -> None:
+    look = _look(points[0].method)
+    axes.plot([point.share for point in points], heights, **look)
+    if look["marker"]:
+        for point, height in zip(points, heights, strict=True):
+            face = look["color"] if point.esp == 100 else "white"
+            axes.plot(point.share, height, **look | {"markerfacecolor": face})
+
+
+def _look(method: str) -> dict[str, Any]:
+    style, colour = _BOUNDS.get(method, ("-", COLOURS.get(method)))
+    return {"color": colour, "linestyle": style, "marker": None if method in _BOUNDS else MARKERS[method]}
+
+
+EXPERIMENT = Experiment("frontier", "What more fairness costs", lambda setting: (), frontier, _steps)

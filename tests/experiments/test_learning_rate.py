@@ -1,0 +1,49 @@
+"""Every rate and batch size against a direct run of the policy with that rate."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.directly import run_directly
+from fairsync.experiments.experiment import Lab
+from fairsync.experiments.learning_rate import EXPERIMENT, Row
+from fairsync.experiments.methods import GRIDS, QUICK_GRIDS
+from fairsync.models import load_model
+from fairsync.policies import FairSync
+
+
+@pytest.fixture(scope="module")
+def rows(lab: Lab) -> list[Row]:
+    assert EXPERIMENT.steps is not None
+    for step in EXPERIMENT.steps(lab):
+        step.run()
+    return [Row(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
+
+
+def test_rows_are_what_direct_runs_give(lab: Lab, rows: list[Row]) -> None:
+    base = lab.trials.bases.get("svd", 0)
+    asked = lab.trials.bases.split.validation.histories
+    scores = load_model(lab.trials.bases.folder / "svd-0-quick").user_vectors(asked) @ base.catalog.embeddings.T
+    unit = float(np.sort(scores, axis=1)[:, -5:].mean())  # mean relevance of a candidate
+    rates = [f"{rate:g}" for rate in QUICK_GRIDS["fairsync"]]
+    assert [row[:3] for row in rows] == [
+        *(("fairsync", size, rate) for size in (16, 256) for rate in rates),
+        *(("guaranteed", size, None) for size in (16, 256)),
+    ]
+    for row in rows:
+        policy = FairSync(float(row.rate) * unit) if row.rate else "guaranteed"
+        direct = run_directly(base, 5, 14, policy, row.batch_size)
+        assert (row.esp, row.missing, row.recall) == pytest.approx((direct.esp, direct.missing, direct.recall))
+        assert row.cost_ratio == pytest.approx(direct.cost_ratio, abs=1e-9)
+
+
+def test_all_of_it_where_there_is_time(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    assert EXPERIMENT.steps is not None
+    labels = [step.label for step in EXPERIMENT.steps(make_lab(tmp_path, quick=False))]
+    rates = GRIDS["fairsync"]
+    assert labels == [
+        *(f"fairsync, B = {size}, rate {rate:g}" for size in (1, 16, 256) for rate in rates),
+        *(f"guaranteed, B = {size}" for size in (1, 16, 256)),
+    ]
