@@ -29,18 +29,22 @@ True
 from importlib.metadata import version
 
 from fairsync.catalog import Catalog
+from fairsync.coordinator import Coordinator, FrontEnd
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, UnknownGroupError
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.report import Report
-from fairsync.retriever import FairRetriever, Found
+from fairsync.retriever import FairRetriever
+from fairsync.serving import Found
 
 __version__ = version("fairsync")
 
 __all__ = [
     "Catalog",
+    "Coordinator",
     "FairRetriever",
     "FairSyncError",
     "Found",
+    "FrontEnd",
     "Hindsight",
     "InfeasibleFloorsError",
     "InvalidInputError",

@@ -2,62 +2,29 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync import guard
+from fairsync.books import Books
 from fairsync.catalog import Catalog, Label
 from fairsync.changes import Change, put_items, remove_items
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import InvalidInputError
 from fairsync.floors import Floors, check_feasible, group_caps, resolve_floors
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_k, check_positive, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, Standing
-from fairsync.policies import Feedback, Policy, Sample, Terms, make_policy
+from fairsync.policies import Feedback, Policy, Terms, make_policy
 from fairsync.report import Report, make_report
-from fairsync.search import Hits, Index, make_index
+from fairsync.search import Index, make_index
 from fairsync.search.overlay import follow
+from fairsync.serving import Found, make_sample, serve
 
 # Past requests are searched again while prices move; they settle within a few rounds.
 _CALIBRATION_ROUNDS = 4
-
-
-@dataclass(frozen=True)
-class Found:
-    """The candidates of some requests, best relevance first.
-
-    Attributes
-    ----------
-    ids : numpy.ndarray
-        (n, k) item ids.
-    groups : numpy.ndarray
-        (n, k) group labels.
-    relevance : numpy.ndarray
-        (n, k) relevance, without the price.
-    """
-
-    ids: npt.NDArray[Any]
-    groups: npt.NDArray[Any]
-    relevance: npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _Loop:
-    """Where the loop stands. It is never changed, only replaced: a call that fails leaves no trace.
-
-    ``counts``, ``requests`` and ``samples`` are of the batch under way.
-    """
-
-    policy_state: Any
-    prices: npt.NDArray[np.float64]
-    standing: Standing
-    counts: npt.NDArray[np.int64]
-    requests: int = 0
-    samples: tuple[Sample, ...] = ()
-    opens_horizon: bool = False
 
 
 class FairRetriever:
@@ -122,9 +89,7 @@ class FairRetriever:
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
         self._lock = threading.Lock()
         self._none = np.zeros(catalog.n_groups, dtype=np.int64)
-        standing = self._checked_standing()
-        state = self.policy.start(self.terms)
-        self._loop = _Loop(state, self.policy.prices(state), standing, self._none)
+        self._books = Books.open(self.terms, self.policy, self._checked_standing())
 
     def retrieve(self, users: npt.ArrayLike) -> Found:
         """Return the candidates of requests in order of arrival.
@@ -139,28 +104,25 @@ class FairRetriever:
             catalog, vectors = self.catalog, check_users(users, self.catalog)
             n, k = len(vectors), self.terms.k
             rows, relevance = np.empty((n, k), dtype=np.int64), np.empty((n, k))
-            loop, start = replace(self._loop, standing=self.ledger.standing()), 0
+            books, start = replace(self._books, standing=self.ledger.standing()), 0
             entries: list[Entry] = []
             while start < n:
-                loop = self._turn(loop)
-                size = min(
-                    n - start,
-                    self.terms.batch_size - loop.requests,
-                    self.terms.horizon - loop.standing.requests,
-                )
-                here = slice(start, start + size)
-                loop, entry, found = self._serve(loop, vectors[here])
-                rows[here], relevance[here] = found.rows, found.relevance
+                granted = books.lease(self.terms, self.policy, n - start)
+                assert granted is not None  # nobody else holds a lease
+                books, lease = granted
+                here = slice(start, start + lease.requests)
+                served = serve(catalog, self.index, self.terms, self.policy, lease, vectors[here])
+                settled = books.settle(self.policy, lease.number, served.entry, served.sample)
+                assert settled is not None  # it was leased a moment ago
+                books, entry = settled
+                rows[here], relevance[here] = served.hits.rows, served.hits.relevance
                 if entries and not entry.opens_horizon:
                     entry = entries.pop().plus(entry)
                 entries.append(entry)
-                start += size
+                start += lease.requests
             self.ledger.record(entries)
-            self._loop = loop
-        best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))
-        in_order = (np.arange(n)[:, None], best_first)
-        rows = rows[in_order]
-        return Found(catalog.ids_of(rows), catalog.labels_of(catalog.group_of[rows]), relevance[in_order])
+            self._books = books
+        return Found.of(catalog, rows, relevance)
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
         """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.
@@ -183,18 +145,19 @@ class FairRetriever:
             vectors = check_users(past_users, self.catalog)[-self.policy.memory :]
             if len(vectors) == 0:
                 raise InvalidInputError("past_users is empty: give at least one past request.")
-            loop = self._loop
-            remaining, exposures = self.terms.horizon - loop.standing.requests, loop.standing.exposures
+            books = self._books
+            remaining, exposures = self.terms.horizon - books.standing.requests, books.standing.exposures
             if remaining == 0:  # the horizon is over: these are prices for the next one
                 remaining, exposures = self.terms.horizon, self._none
-            width = self._width(self.policy.start(self.terms))  # as deep as at a cold start
+            k = self.terms.k
+            deep = k + self.policy.lookahead(self.policy.start(self.terms), k)  # as deep as at a cold start
             for _ in range(_CALIBRATION_ROUNDS):
-                hits = self.index.search(vectors, loop.prices, width)
-                sample = self._sample(self.catalog.group_of[hits.rows], hits)
-                state = learn(loop.policy_state, self.terms, Feedback(0, self._none, exposures, remaining, sample))
-                loop = replace(loop, policy_state=state, prices=self.policy.prices(state))
+                hits = self.index.search(vectors, books.prices, min(deep, len(self.catalog)))
+                sample = make_sample(k, self.catalog.group_of[hits.rows], hits)
+                state = learn(books.policy_state, self.terms, Feedback(0, self._none, exposures, remaining, sample))
+                books = replace(books, policy_state=state, prices=self.policy.prices(state))
             # Lists of the batch under way were made for the state before: of another depth, and already old.
-            self._loop = replace(loop, samples=())
+            self._books = replace(books, samples=())
         return self
 
     def put(
@@ -274,7 +237,7 @@ class FairRetriever:
             The best possible plan for the same requests, to compare the cost with.
         """
         with self._lock:
-            standing, past, prices = self.ledger.standing(), self.ledger.past(), self._loop.prices
+            standing, past, prices = self.ledger.standing(), self.ledger.past(), self._books.prices
         if self.policy.keeps_floors:  # a subsidy ends with its floor
             prices = np.where((standing.exposures >= self.terms.floors) & (prices < 0), 0.0, prices)
         return make_report(self.catalog.labels, self.terms, self.policy.name, standing, past, prices, hindsight)
@@ -302,11 +265,11 @@ class FairRetriever:
         terms = replace(self.terms, floors=resolved, caps=group_caps(catalog, k))
         standing = self.ledger.standing().grown(catalog.n_groups)
         self._check_reachable(terms, standing)
-        state = self.policy.resume(self._loop.policy_state, terms) if restart is None else restart(terms)
+        state = self.policy.resume(self._books.policy_state, terms) if restart is None else restart(terms)
         # Lists of the batch under way are of other items: what they would teach is no longer so.
-        counts = np.concatenate([self._loop.counts, np.zeros(catalog.n_groups - len(self._none), dtype=np.int64)])
-        loop = replace(
-            self._loop,
+        counts = np.concatenate([self._books.counts, np.zeros(catalog.n_groups - len(self._none), dtype=np.int64)])
+        books = replace(
+            self._books,
             policy_state=state,
             prices=self.policy.prices(state),
             standing=standing,
@@ -315,70 +278,8 @@ class FairRetriever:
         )
         if catalog.n_groups > len(self._none):
             self.ledger.grow(catalog.n_groups)
-        self.catalog, self.index, self.terms, self._loop = catalog, index, terms, loop
+        self.catalog, self.index, self.terms, self._books = catalog, index, terms, books
         self._none = np.zeros(catalog.n_groups, dtype=np.int64)
-
-    def _turn(self, loop: _Loop) -> _Loop:
-        """Open a new horizon, or a new batch, if the last one is over."""
-        over = loop.standing.requests == self.terms.horizon
-        if not over and loop.requests < self.terms.batch_size:
-            return loop
-        standing = Standing.nothing(self.catalog.n_groups) if over else loop.standing
-        left = self.terms.horizon - standing.requests
-        sample = Sample.join(loop.samples, keep=self.policy.memory) if loop.samples else None
-        feedback = Feedback(loop.requests, loop.counts, standing.exposures, left, sample)
-        state = self.policy.step(loop.policy_state, self.terms, feedback)
-        return _Loop(state, self.policy.prices(state), standing, self._none, opens_horizon=over)
-
-    def _serve(self, loop: _Loop, users: npt.NDArray[np.floating[Any]]) -> tuple[_Loop, Entry, Hits]:
-        """Find the candidates of requests that share one price vector."""
-        k, n_groups, prices = self.terms.k, self.catalog.n_groups, loop.prices
-        width = self._width(loop.policy_state)
-        hits = self.index.search(users, prices, width)
-        if hits.rows[:, k - 1].min() < 0:
-            raise FairSyncError(
-                f"The policy {self.policy.name!r} masked so many groups that fewer than k = {k} items were left."
-            )
-        groups = self.catalog.group_of[hits.rows]
-        found, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
-        counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
-        if self.policy.keeps_floors:
-            missing = np.maximum(self.terms.floors - loop.standing.exposures, 0)
-            left = self.terms.horizon - loop.standing.requests
-            if guard.needs_guard(self.terms, missing, prices, counts, len(users), left):
-                found, forced = guard.keep_floors(
-                    lambda i, p, n: self.index.search(users[i : i + 1], p, n),
-                    self.catalog, self.terms, prices, hits, missing, left,
-                )  # fmt: skip
-                counts = np.bincount(self.catalog.group_of[found.rows].ravel(), minlength=n_groups)
-        relevance = float(found.relevance.sum())
-        # Rounding can take it below 0. What was not measured stays nan: np.maximum passes that on, max() does not.
-        cost = float(np.maximum(self._most_relevance(prices, hits, groups) - relevance, 0.0))
-        entry = Entry(counts, len(users), relevance, cost, forced, loop.opens_horizon)
-        watched = width > k and self.policy.watches(loop.policy_state)
-        after = _Loop(
-            loop.policy_state,
-            prices,
-            loop.standing.after(entry),
-            loop.counts + counts,
-            loop.requests + len(users),
-            self._samples(loop.samples, groups, hits) if watched else (),
-        )
-        return after, entry, found
-
-    def _width(self, policy_state: Any) -> int:
-        """Return how long the lists must be: the candidates, and what the policy wants to see beyond them."""
-        return min(len(self.catalog), self.terms.k + self.policy.lookahead(policy_state, self.terms.k))
-
-    def _sample(self, groups: npt.NDArray[np.int32], hits: Hits) -> Sample:
-        """Return what a policy may see of lists."""
-        beyond_last = hits.relevance - hits.relevance[:, self.terms.k - 1, None]
-        return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32))
-
-    def _samples(self, before: tuple[Sample, ...], groups: npt.NDArray[np.int32], hits: Hits) -> tuple[Sample, ...]:
-        """Return the lists of a batch with some more; of a very long batch only what can still matter."""
-        samples = (*before, self._sample(groups, hits))
-        return samples if len(samples) < 512 else (Sample.join(samples, keep=self.policy.memory),)
 
     def _checked_standing(self) -> Standing:
         """Return where the ledger's horizon stands, if it is one that this retriever can go on with."""
@@ -401,21 +302,3 @@ class FairRetriever:
                 f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
                 " new ledger."
             )
-
-    def _most_relevance(self, prices: npt.NDArray[np.float64], hits: Hits, groups: npt.NDArray[np.int32]) -> float:
-        """Return the relevance that these requests could have had without prices, at most; nan if that is not known.
-
-        The best k may lie outside the list, but no item there has more relevance than the list's last score plus the
-        highest price: with that as a stand-in the sum is never too low. Where prices suit the data it is hardly
-        ever too high either.
-        """
-        k, width = self.terms.k, hits.rows.shape[1]
-        if not prices.any():
-            return float(hits.relevance[:, :k].sum())
-        if width == k < len(self.catalog) or np.isinf(prices).any():  # of masked items the list says nothing
-            return float("nan")
-        best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
-        if width < len(self.catalog):
-            last = hits.relevance[:, -1] - prices[groups[:, -1]]
-            np.maximum(best, (last + float(prices.max()))[:, None], out=best)
-        return float(best.sum())

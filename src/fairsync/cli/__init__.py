@@ -7,6 +7,7 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from fairsync import __version__
+from fairsync.cli.bench import bench
 from fairsync.cli.demo import demo
 from fairsync.cli.evaluate import evaluate
 from fairsync.cli.prepare import prepare
@@ -61,3 +62,4 @@ app.add_typer(prepare, name="prepare")
 app.command()(train)
 app.command()(evaluate)
 app.command()(reproduce)
+app.command()(bench)

@@ -1,0 +1,101 @@
+"""What is measured: one thing grows, all else stays."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DIM = 64
+# A graph takes long to build, and the paper's wide vectors fill memory: beyond these there is nothing to see.
+_MOST_GRAPH_ITEMS = 100_000
+_MOST_WIDE_BYTES = 1 << 31
+GROWING: dict[str, tuple[int, ...]] = {
+    "items": (10_000, 100_000, 1_000_000),
+    "groups": (10, 100, 1_000, 10_000),
+    "k": (10, 50, 200, 1_000),
+    "interests": (1, 2, 4, 8),
+    "shards": (1, 2, 4, 8, 16),
+}
+INDEX_NAMES = ("exact", "ivf", "hnsw", "one-hot")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One index over one generated catalog.
+
+    Attributes
+    ----------
+    index : str
+        Its name.
+    items, groups, k, interests
+        Of the catalog and the requests.
+    shards : int
+        How many parts the catalog is in, each with an index of its own, searched side by side.
+    """
+
+    index: str
+    items: int = 100_000
+    groups: int = 165
+    k: int = 50
+    interests: int = 1
+    shards: int = 1
+
+    @property
+    def left_out(self) -> str | None:
+        """Why it is not measured, or None."""
+        if self.index == "hnsw" and self.items > _MOST_GRAPH_ITEMS:
+            return f"graphs are built up to {_MOST_GRAPH_ITEMS:,} items here"
+        if self.index == "one-hot" and 4 * self.items * (DIM + self.groups) > _MOST_WIDE_BYTES:
+            return "its wide vectors take more than 2 GB"
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def make_points(
+    indexes: Sequence[str] = INDEX_NAMES,
+    growing: Sequence[str] = tuple(GROWING),
+    most_items: int = 1_000_000,
+    base: Point | None = None,
+) -> dict[str, list[Point]]:
+    """Return the points to measure, for each thing that grows.
+
+    Parameters
+    ----------
+    indexes
+        Names.
+    growing
+        Some of ``items``, ``groups``, ``k``, ``interests`` and ``shards``.
+    most_items
+        Where the items stop growing; the largest catalog has so many.
+    base
+        What stays while another thing grows.
+
+    Examples
+    --------
+    >>> [point.items for point in make_points(["exact"], ["items"], most_items=300_000)["items"]]
+    [10000, 100000, 300000]
+    """
+    for what, given, known in (("index", indexes, INDEX_NAMES), ("growing", growing, GROWING)):
+        unknown = [one for one in given if one not in known]
+        if unknown:
+            raise InvalidInputError(f"{what} must be some of {', '.join(known)}, got {unknown[0]!r}.")
+    stays = base or Point("exact")
+    values = dict(GROWING)
+    values["items"] = (*(n for n in GROWING["items"] if n < most_items), most_items)
+    points: dict[str, list[Point]] = {}
+    for thing in growing:
+        points[thing] = [
+            replace(stays, index=index, **{thing: value})
+            for value in values[thing]
+            for index in indexes
+            if not (thing == "groups" and value > stays.items // 10) and not (thing == "k" and value > stays.items)
+        ]
+    return points

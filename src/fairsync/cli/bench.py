@@ -1,0 +1,117 @@
+"""``fairsync bench``: how time and memory of search grow on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fairsync.bench import Point, make_points, run
+from fairsync.bench.points import GROWING, INDEX_NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairsync.bench import Figure
+
+
+def bench(
+    growing: Annotated[
+        list[str] | None,
+        typer.Argument(help=f"What grows: some of {', '.join(GROWING)}. Left out: all.", show_default=False),
+    ] = None,
+    index: Annotated[
+        list[str] | None,
+        typer.Option(help=f"One of {', '.join(INDEX_NAMES)}; can be given again. Left out: all.", show_default=False),
+    ] = None,
+    most_items: Annotated[int, typer.Option(min=10, help="The largest catalog.")] = 1_000_000,
+    items: Annotated[int, typer.Option(min=10, help="Items where something else grows.")] = 100_000,
+    groups: Annotated[int, typer.Option(min=1, help="Groups where something else grows.")] = 165,
+    k: Annotated[int, typer.Option("--k", min=1, help="Candidates where something else grows.")] = 50,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of each search.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed generates another catalog.")] = 0,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Where bench.json and growth.png go.")] = Path(
+        "out/growth"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print what bench.json holds, and nothing else.")] = False,
+) -> None:
+    """Measure how time and memory of search grow with items, groups, candidates, interests and shards.
+
+    Catalogs are generated, with group sizes and a spectrum like real ones. Requests carry prices. Each point has a
+    process of its own, so that memory is what it takes alone, and exact search takes turns with every other index:
+    times depend on the machine and on what else it does, ratios hardly.
+
+        fairsync bench                                  # all, some minutes
+        fairsync bench items --index exact --index ivf --most-items 5000000
+    """
+    base = replace(Point("exact"), items=items, groups=groups, k=k)
+    points = make_points(index or INDEX_NAMES, growing or tuple(GROWING), most_items, base)
+    screen = Console(quiet=as_json, highlight=False)
+    if not screen.is_terminal:
+        screen.width = 160  # a file is as wide as need be
+    out.mkdir(parents=True, exist_ok=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), disable=as_json, transient=True) as bar:
+        total = sum(not point.left_out for series in points.values() for point in series)
+        task = bar.add_task("", total=total)
+        started: list[str] = []
+
+        def show(growing: str, point: Point) -> None:
+            what = f"{point.index}, {growing} {getattr(point, growing):,}"
+            bar.update(task, description=what, completed=len(started))
+            started.append(what)
+
+        figures = run(points, seed, threads, show)
+    document = {"threads": threads, "seed": seed, "figures": [one.to_dict() for one in figures]}
+    text = json.dumps(document, indent=2, allow_nan=False)
+    (out / "bench.json").write_text(text + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(text)
+    for thing in points:
+        screen.print(_table(thing, [one for one in figures if one.growing == thing]))
+    reasons = {point.left_out: point.index for series in points.values() for point in series if point.left_out}
+    for reason, name in reasons.items():
+        screen.print(f"Left out: {name} where {reason}.", style="yellow")
+    screen.print(f"Written: {out / 'bench.json'}, {_draw(figures, out)}", soft_wrap=True, markup=False)
+
+
+def _table(thing: str, figures: Sequence[Figure]) -> Table:
+    table = Table(title=f"As {thing} grow", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in (
+        thing,
+        "index",
+        "build s",
+        "memory",
+        "peak",
+        "ms, 64 at a time",
+        "ms, alone",
+        "× exact",
+        "alone",
+        "recall",
+    ):
+        table.add_column(name, justify="left" if name == "index" else "right")
+    for one in figures:
+        memory, peak = (
+            "–" if value is None else f"{value / 1e6:,.0f} MB" for value in (one.memory_bytes, one.peak_bytes)
+        )
+        ratio = "–" if one.memory_ratio is None else f"{one.memory_ratio:.2f}"
+        table.add_row(
+            f"{getattr(one.point, thing):,}", one.point.index, f"{one.build_seconds:.1f}", memory, peak, ratio,
+            f"{one.ms_batch:.3f}", f"{one.ms_single:.2f}",
+            f"{one.times_exact_batch:.1f}", f"{one.times_exact_single:.1f}", f"{one.recall:.3f}",
+        )  # fmt: skip
+    return table
+
+
+def _draw(figures: Sequence[Figure], out: Path) -> Path:
+    from fairsync.bench.plot import plot_growth
+    from fairsync.report.plot import save
+
+    return save(plot_growth(figures), out / "growth.png")

@@ -1,0 +1,176 @@
+"""Several front ends share one promise: floors hold whatever the order in which leases go out and come back."""
+
+import threading
+import time
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairsync.catalog import Catalog
+from fairsync.coordinator import Coordinator, FrontEnd
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.inputs import check_users
+from fairsync.ledger import Entry
+from fairsync.policies import POLICIES
+from fairsync.retriever import FairRetriever
+from fairsync.search import ExactIndex, Hits
+from fairsync.serving import Served, serve
+from worlds import World, make_world
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("batch", [1, 7, 16])
+def test_one_front_end_is_a_retriever(policy: str, batch: int) -> None:
+    """Also over the end of a horizon, and however calls are cut."""
+    world = make_world(3, horizon=60, tightness=0.5)
+    alone = FairRetriever(world.catalog, world.k, world.floors, 40, policy, batch)
+    coordinator = Coordinator(world.catalog, world.k, world.floors, 40, policy, batch)
+    front = FrontEnd(world.catalog, coordinator)
+    for part in np.split(world.users, [1, 20, 45]):
+        assert front.retrieve(part).ids.tolist() == alone.retrieve(part).ids.tolist()
+    one, other = coordinator.report(), alone.report()
+    assert (one.exposures, one.requests, one.completed) == (other.exposures, other.requests, other.completed)
+
+
+def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -> Counter[object]:
+    """Serve a horizon with leases that go out, come back, get lost and come back late, in any order.
+
+    Returns what was shown.
+    """
+    coordinator = Coordinator(world.catalog, world.k, world.floors, world.horizon, batch_size=batch)
+    index, vectors = ExactIndex(world.catalog), check_users(world.users, world.catalog)
+    out: dict[int, Served] = {}
+    late: dict[int, Served] = {}
+    shown: Counter[object] = Counter()
+
+    def settle(number: int, served: Served) -> None:
+        for _ in range(int(rng.integers(1, 3))):  # told once, or twice
+            coordinator.settle(number, served.entry, served.sample)
+        shown.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
+
+    while coordinator.report().requests < world.horizon:
+        books = coordinator._books
+        granted = books.lease(coordinator.terms, coordinator.policy, int(rng.integers(1, 2 * batch + 1)))
+        if granted is not None and len(out) < front_ends and (not out or rng.random() < 0.6):
+            lease = coordinator.lease(granted[1].requests)
+            users = vectors[rng.integers(len(vectors), size=lease.requests)]
+            out[lease.number] = serve(world.catalog, index, coordinator.terms, coordinator.policy, lease, users)
+            continue
+        number = int(rng.choice(list(out)))
+        served = out.pop(number)
+        chance = rng.random()
+        if chance < 0.8:
+            settle(number, served)
+        else:
+            coordinator.give_back(number)
+            if chance < 0.9:
+                late[number] = served
+        if late and rng.random() < 0.3:
+            settle(*late.popitem())
+    report = coordinator.report()
+    assert report.exposures == {label: shown[label] for label in world.catalog.labels}
+    assert report.esp == 1, report.missing
+    return shown
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    batch=st.sampled_from([1, 3, 16]),
+    front_ends=st.sampled_from([1, 4, 16]),
+    tightness=st.sampled_from([0.1, 0.5, 0.9, 1.0]),
+    even=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_floors_hold_in_any_order_of_events(
+    seed: int, batch: int, front_ends: int, tightness: float, even: bool
+) -> None:
+    world = make_world(seed, horizon=60, tightness=tightness, even=even)
+    chaos(world, batch, front_ends, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("front_ends", [1, 4, 16])
+@pytest.mark.parametrize("tightness", [0.3, 0.97])
+def test_floors_hold_with_front_ends_at_work_at_once(front_ends: int, tightness: float) -> None:
+    horizon = 960
+    world = make_world(7, items=60, horizon=horizon, tightness=tightness)
+    coordinator = Coordinator(world.catalog, world.k, world.floors, horizon, batch_size=8)
+    counts: list[Counter[object]] = [Counter() for _ in range(front_ends)]
+
+    def work(mine: int) -> None:
+        front, rng = FrontEnd(world.catalog, coordinator), np.random.default_rng(mine)
+        for part in np.array_split(world.users[mine::front_ends], 12):
+            time.sleep(float(rng.exponential(0.0005)))
+            counts[mine].update(front.retrieve(part).groups.ravel().tolist())
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(front_ends)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    report, total = coordinator.report(), sum(counts, Counter())
+    assert report.requests == horizon
+    assert report.exposures == {label: total[label] for label in world.catalog.labels}
+    assert report.esp == 1
+
+
+def test_horizons_follow_each_other_also_out_of_order() -> None:
+    """What is settled first opens the new horizon, whoever was given the first requests of it."""
+    catalog = Catalog(np.eye(4), ["a", "a", "b", "b"])
+    coordinator = Coordinator(catalog, 1, {"b": 1}, horizon=4, batch_size=1)
+    front = FrontEnd(catalog, coordinator)
+    front.retrieve(np.ones((4, 4)))
+    assert coordinator.report().esp == 1
+    first, second = coordinator.lease(1), coordinator.lease(1)
+    entry = Entry(np.array([1, 0]), 1, 1.0, 0.0)
+    coordinator.settle(second.number, entry, None)
+    coordinator.settle(first.number, entry, None)
+    report = coordinator.report()
+    assert (report.requests, report.completed, report.exposures) == (2, 1, {"a": 2, "b": 0})
+
+
+def test_a_dead_front_end_is_not_waited_for() -> None:
+    """Everything is promised, so that leases must go one by one; the first front end dies with its lease."""
+    catalog = Catalog(np.eye(2), ["a", "b"])
+    coordinator = Coordinator(catalog, 1, {"a": 5, "b": 5}, horizon=10, batch_size=1, lease_seconds=0.2)
+    lost = coordinator.lease(1)
+    started = time.monotonic()
+    FrontEnd(catalog, coordinator).retrieve(np.ones((10, 2)))
+    assert 0.1 < time.monotonic() - started < 5
+    assert coordinator.report().exposures == {"a": 5, "b": 5}
+    coordinator.settle(lost.number, Entry(np.array([1, 0]), 1, 1.0, 0.0), None)  # it was only slow
+    report = coordinator.report()
+    assert report.exposures == {"a": 6, "b": 5}
+    assert report.requests == 10
+    coordinator.settle(lost.number, Entry(np.array([1, 0]), 1, 1.0, 0.0), None)
+    assert coordinator.report().exposures == {"a": 6, "b": 5}
+
+
+def test_a_search_that_fails_gives_its_requests_back() -> None:
+    catalog = Catalog(np.eye(2), ["a", "b"])
+
+    class Broken:
+        applies_prices = "bias"
+
+        def search(self, users: object, prices: object, k: int) -> Hits:
+            raise FairSyncError("broken")
+
+    coordinator = Coordinator(catalog, 1, {"a": 5, "b": 5}, horizon=10, batch_size=2)
+    with pytest.raises(FairSyncError, match="broken"):
+        FrontEnd(catalog, coordinator, Broken()).retrieve(np.ones((3, 2)))
+    FrontEnd(catalog, coordinator).retrieve(np.ones((10, 2)))
+    assert coordinator.report().esp == 1
+
+
+def test_what_does_not_fit_is_told() -> None:
+    catalog = Catalog(np.eye(2), ["a", "b"])
+    with pytest.raises(InvalidInputError, match="lease_seconds"):
+        Coordinator(catalog, 1, lease_seconds=0)
+    with pytest.raises(FairSyncError, match="cannot be met"):
+        Coordinator(catalog, 1, 100, horizon=10)
+    with pytest.raises(InvalidInputError, match="other groups"):
+        FrontEnd(Catalog(np.eye(2), ["a", "c"]), Coordinator(catalog, 1))
+    with pytest.raises(InvalidInputError, match="n must"):
+        Coordinator(catalog, 1).lease(0)
