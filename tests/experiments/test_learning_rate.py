@@ -8,7 +8,7 @@ import pytest
 
 from experiments.directly import run_directly
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.learning_rate import EXPERIMENT, Row
+from fairsync.experiments.learning_rate import EXPERIMENT, Row, _plot
 from fairsync.experiments.methods import GRIDS, QUICK_GRIDS
 from fairsync.models import load_model
 from fairsync.policies import FairSync
@@ -47,3 +47,10 @@ def test_all_of_it_where_there_is_time(make_lab: Callable[..., Lab], tmp_path: P
         *(f"fairsync, B = {size}, rate {rate:g}" for size in (1, 16, 256) for rate in rates),
         *(f"guaranteed, B = {size}" for size in (1, 16, 256)),
     ]
+
+
+@pytest.mark.parametrize("ratio", [None, 0.0, -1e-12, 3.0])
+def test_a_figure_also_where_nothing_was_paid(ratio: float | None, tmp_path: Path) -> None:
+    rows = [Row("fairsync", 16, "0.01", 100.0, 0, 5.0, ratio), Row("guaranteed", 16, None, 100.0, 0, 5.0, ratio)]
+    _plot(rows, 5).savefig(tmp_path / "it.png")
+    assert (tmp_path / "it.png").exists()

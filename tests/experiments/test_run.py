@@ -17,6 +17,7 @@ import pytest
 from fairsync.data.dataset import Dataset
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
 from fairsync.experiments.bases import Bases
+from fairsync.experiments.claims import CLAIMS
 from fairsync.experiments.exhibit import Exhibit, Table
 from fairsync.experiments.experiment import Experiment, Lab, Step
 from fairsync.experiments.reproduction import Stand
@@ -103,6 +104,10 @@ def test_what_is_written(dataset: Dataset, setting: Setting, tmp_path: Path) -> 
     found = reproduce([*choose(["table-1"]), FIVE], dataset, setting, tmp_path)
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert {"report.html", "report.json", "exhibits/table-1.svg", "exhibits/five.csv", "exhibits/five.md"} <= files
+    words = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "## Exposures at K = 5\n" in words
+    assert "](exhibits/table-1.svg)" in words
+    assert all(one.sentence in words for one in CLAIMS)
     document = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert document == found.to_dict()
     assert document["setting"]["floor"] == setting.floor

@@ -18,8 +18,8 @@ def scale_multiples(axes: Axes, which: Literal["x", "y"]) -> None:
         "x": (axes.xaxis, axes.set_xscale, axes.axvline),
         "y": (axes.yaxis, axes.set_yscale, axes.axhline),
     }[which]
+    line(1, color="black", linestyle=":", linewidth=1.2)  # first: a log scale needs something positive
     scale("log")
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_formatter(NullFormatter())
-    line(1, color="black", linestyle=":", linewidth=1.2)

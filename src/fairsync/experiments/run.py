@@ -26,6 +26,7 @@ from fairsync.experiments.bases import Bases
 from fairsync.experiments.check import check_terms
 from fairsync.experiments.claims import judge_all
 from fairsync.experiments.experiment import Lab
+from fairsync.experiments.markdown import render_markdown
 from fairsync.experiments.page import render_page
 from fairsync.experiments.reproduction import Reproduction, Stand
 from fairsync.experiments.store import Store
@@ -98,8 +99,8 @@ def reproduce(
     setting
         The terms. They are checked before anything is computed.
     out
-        ``report.html`` and ``report.json`` are written here, tables and figures into ``exhibits``; trained models and
-        finished work are kept in ``models`` and ``cells``.
+        ``report.html``, ``report.md`` and ``report.json`` are written here, tables and figures into ``exhibits``;
+        trained models and finished work are kept in ``models`` and ``cells``.
     watch
         Called whenever a piece of work begins, and during training after each step.
     """
@@ -110,6 +111,7 @@ def reproduce(
     text = json.dumps(result.to_dict(), indent=2, ensure_ascii=False, allow_nan=False)
     (out / "report.json").write_text(text + "\n", encoding="utf-8")
     (out / "report.html").write_text(render_page(result, out), encoding="utf-8")
+    (out / "report.md").write_text(render_markdown(result), encoding="utf-8")
     return result
 
 
@@ -195,10 +197,10 @@ class _Run:
             self.impossible.update({one.name: str(error) for one in experiments})
 
     def _models(self) -> set[str]:
-        """Return the base models that will be needed; steps are of the analysed one."""
+        """Return the base models that will be needed; which ones steps need is known only later."""
         stepping = any(one.steps for one in self.experiments)
         models = {trial.model for trials in self.trials.values() for trial in trials}
-        return models | ({self.lab.setting.analysed} if stepping else set())
+        return models | ({self.lab.setting.analysed, *self.lab.setting.models} if stepping else set())
 
     def _queue(self) -> list[Trial]:
         """Return all trials, those of a model together; the analysed one first, which most figures wait for."""
