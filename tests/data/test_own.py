@@ -88,6 +88,30 @@ def test_targets_as_lists(folder: Path) -> None:
         read_targets(path, folder / "people.npz")
 
 
+def test_targets_as_arrays(folder: Path) -> None:
+    path = folder / "arrays.parquet"
+    items = pl.Series("item", [["x", "y"], ["y", None], None, ["z", "x"]], dtype=pl.Array(pl.String, 2))
+    items.to_frame().write_parquet(path)
+    assert read_targets(path, folder / "people.npz") == [["x", "y"], ["y"], [], ["z", "x"]]
+    pl.DataFrame({"user": ["di", "bob"], "item": items.head(2)}).write_parquet(path)
+    assert read_targets(path, folder / "people.npz") == [[], ["y"], [], ["x", "y"]]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [[{"a": 1}], [[{"a": 1}]], [[["x"]]], [1.5], [True], [b"x"]],
+    ids=["dicts", "lists of dicts", "lists of lists", "floats", "booleans", "bytes"],
+)
+def test_what_is_no_id_and_no_label(odd: list[object], folder: Path) -> None:
+    path, column = folder / "odd.parquet", pl.Series(odd * 4)
+    pl.DataFrame({"user": ["ann", "bob", "cy", "di"], "item": column}).write_parquet(path)
+    with pytest.raises(InvalidInputError, match=r"the column 'item' holds .*: give text or whole numbers"):
+        read_targets(path, folder / "people.npz")
+    pl.DataFrame({"group": column}).write_parquet(path)
+    with pytest.raises(InvalidInputError, match=r"the column 'group' holds .*: give text or whole numbers"):
+        read_catalog(folder / "plain.npy", path)
+
+
 @pytest.mark.parametrize(
     ("users", "text", "why"),
     [

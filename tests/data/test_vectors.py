@@ -68,6 +68,18 @@ def test_the_state_of_an_embedding(tmp_path: Path) -> None:
     np.testing.assert_allclose(read_vectors(tmp_path / "short.pt"), MATRIX, rtol=0.01)
 
 
+def test_tensors_that_are_not_plain(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    plain = torch.from_numpy(MATRIX.copy())
+    odd = [plain.to_sparse(), {"weight": plain.to_sparse()}, plain.to(torch.float8_e4m3fn), plain.to("meta")]
+    for tensor in odd:
+        torch.save(tensor, tmp_path / "it.pt")
+        with pytest.raises(InvalidInputError, match=r"numpy cannot hold .*: save a plain one, tensor\.to_dense"):
+            read_vectors(tmp_path / "it.pt")
+    torch.save({"weight": plain, "mask": torch.ones(3).to_sparse()}, tmp_path / "it.pt")  # not what is meant
+    np.testing.assert_array_equal(read_vectors(tmp_path / "it.pt"), MATRIX)
+
+
 def test_nothing_in_a_file_is_run(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     torch.save(layer := torch.nn.Linear(2, 2), tmp_path / "code.pt")

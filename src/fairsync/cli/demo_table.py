@@ -29,7 +29,13 @@ def comparison(reports: dict[str, Report], best: Hindsight, recalls: dict[str, f
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("policy", no_wrap=True)
     k = best.rows.shape[1]
-    for column in ("ESP", f"Recall@{k}", "relevance kept", "cost ÷ hindsight", "forced"):
+    whole = best.unconstrained_relevance
+
+    def kept(relevance: float) -> list[str]:
+        return [f"{relevance / whole:.3%}"] if whole > 0 else []  # a share of anything else says nothing
+
+    heading = ["relevance kept"] if whole > 0 else []
+    for column in ("ESP", f"Recall@{k}", *heading, "cost ÷ hindsight", "forced"):
         table.add_column(column, justify="right")
     for name, report in reports.items():
         ratio = "–" if report.cost_ratio is None or report.esp < 1 else f"{report.cost_ratio:.2f}"
@@ -37,13 +43,12 @@ def comparison(reports: dict[str, Report], best: Hindsight, recalls: dict[str, f
             name,
             Text(f"{report.esp:.1%}", style="red" if report.esp < 1 else "green"),
             f"{recalls[name]:.4f}",
-            f"{report.relevance / best.unconstrained_relevance:.3%}",
+            *kept(report.relevance),
             ratio,
             f"{report.forced:,}",
         )
     table.add_section()
-    kept = best.feasible_relevance / best.unconstrained_relevance
-    cells = (f"{1:.1%}", f"{recalls['hindsight']:.4f}", f"{kept:.3%}", f"{1:.2f}", "")
+    cells = (f"{1:.1%}", f"{recalls['hindsight']:.4f}", *kept(best.feasible_relevance), f"{1:.2f}", "")
     table.add_row("hindsight", *cells, style="dim")
     if any(report.esp < 1 for report in reports.values()):
         table.caption = "–  it missed floors: what it gave up is not the price of the whole promise"

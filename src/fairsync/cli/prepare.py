@@ -27,8 +27,10 @@ from fairsync.report.table import percent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.data.dataset import Dataset
+    from fairsync.data.dataset import Dataset, Facts
     from fairsync.data.log import Log
+
+_HARDLY_ANY = 0.1  # of the rows: fewer in use are worth a warning
 
 prepare = typer.Typer(
     no_args_is_help=True,
@@ -200,7 +202,31 @@ def _make(
         return
     screen = Console(highlight=False)
     screen.print(_facts(data))
+    if warning := warn_of_loss(data.facts):
+        screen.print(warning, style="yellow", soft_wrap=True, markup=False)
     screen.print(f"Written: {folder}. Next: fairsync train {folder} --model svd", soft_wrap=True, markup=False)
+
+
+def warn_of_loss(facts: Facts) -> str | None:
+    """Return a word of warning if hardly any row that was read is in use, which is rarely what was meant.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from fairsync.data import Facts
+    >>> facts = Facts("shop", 5, 5, 1, 25, raw_rows=1_000, bad_rows={"no time": 75}, left_out={"behaviour buy": 900})
+    >>> warn_of_loss(facts)
+    'Only 2.5% of the rows are in use. Most were left out: behaviour buy (900 rows). Is that what you want?'
+    >>> warn_of_loss(replace(facts, interactions=925, left_out={})) is None
+    True
+    """
+    if facts.interactions > _HARDLY_ANY * facts.raw_rows:
+        return None
+    lost = {f"left out: {reason}": rows for reason, rows in facts.left_out.items()}
+    lost |= {f"bad: {reason}": rows for reason, rows in facts.bad_rows.items()}
+    most = max(lost, key=lambda reason: lost[reason])
+    share = percent(facts.interactions / facts.raw_rows)
+    return f"Only {share} of the rows are in use. Most were {most} ({lost[most]:,} rows). Is that what you want?"
 
 
 def _shape(data: Dataset) -> dict[str, float]:

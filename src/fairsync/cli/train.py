@@ -90,20 +90,21 @@ def train(
         unfinished.unlink(missing_ok=True)
     elif unfinished.exists():
         screen.print(f"Going on with {unfinished}.", markup=False)
+    few, many = (min(k, dataset.n_items) for k in (20, 50))  # a small catalog has no 50 best
     with _progress(as_json) as bar:
-        trained = train_model(model, parts, dataset.item_ids, settings, unfinished, _watcher(bar, model))
-    recalls = {f"recall@{k}": recall_of(trained.model, parts.test, k) for k in (20, 50)}
+        trained = train_model(model, parts, dataset.item_ids, settings, unfinished, _watcher(bar, model, few))
+    recalls = {f"Recall@{k}": recall_of(trained.model, parts.test, k) for k in (few, many)}
     notes: dict[str, Any] = {"data": data.resolve().name, "split": split.value, "split_seed": split_seed}
     notes["fingerprint"] = dataset.fingerprint()
-    notes |= {"best_epoch": trained.best + 1, "test": recalls}
+    notes |= {"best_epoch": trained.best + 1, "test": {name.lower(): value for name, value in recalls.items()}}
     trained.model.save(folder, notes)
     unfinished.unlink(missing_ok=True)
     document = _document(model, settings, notes, trained, folder)
     if as_json:
         typer.echo(json.dumps(document, indent=2))
-    screen.print(_table(model, trained))
+    screen.print(_table(model, trained, few))
     screen.print(
-        f"Test: Recall@20 {recalls['recall@20']:.4f}, Recall@50 {recalls['recall@50']:.4f}"
+        f"Test: {', '.join(f'{name} {value:.4f}' for name, value in recalls.items())}"
         f" ({len(parts.test):,} requests). {document['seconds']:.1f} s of training,"
         f" {document['samples_per_second']:,.0f} samples/s."
     )
@@ -126,14 +127,14 @@ def _progress(hidden: bool) -> Progress:
     return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
 
 
-def _watcher(bar: Progress, name: str) -> Callable[[Moment], None]:
+def _watcher(bar: Progress, name: str, k: int) -> Callable[[Moment], None]:
     """Return what shows a moment of the training on the bar."""
     task = bar.add_task(name, total=None, figures="")
 
     def show(now: Moment) -> None:
         figures = f"loss {now.loss:.3f}"
         if now.epochs:
-            figures += f", validation Recall@20 {now.epochs[-1].recall:.4f}"
+            figures += f", validation Recall@{k} {now.epochs[-1].recall:.4f}"
             figures += f" (best {max(epoch.recall for epoch in now.epochs):.4f})"
         words = f"{name}, epoch {len(now.epochs) + 1}"
         bar.update(task, completed=now.done, total=now.total, description=words, figures=figures)
@@ -141,9 +142,9 @@ def _watcher(bar: Progress, name: str) -> Callable[[Moment], None]:
     return show
 
 
-def _table(name: str, trained: Trained) -> Table:
+def _table(name: str, trained: Trained, k: int) -> Table:
     table = Table(title=f"{name} by epoch", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("epoch", "loss", "validation Recall@20", "seconds", ""):
+    for column in ("epoch", "loss", f"validation Recall@{k}", "seconds", ""):
         table.add_column(column, justify="right")
     for number, epoch in enumerate(trained.epochs):
         best = number == trained.best

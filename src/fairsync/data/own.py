@@ -14,6 +14,8 @@ from fairsync.errors import InvalidInputError
 if TYPE_CHECKING:
     from os import PathLike
 
+    from polars.datatypes import DataTypeClass
+
 
 _ITEMS = ("item", "item_id", "id", "product_id", "asin")  # names that are recognised; of several, the first
 _GROUPS = ("group", "category", "label", "provider")
@@ -48,6 +50,7 @@ def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Cat
         raise InvalidInputError(f"{items} has shape {vectors.shape}: an item has one vector, so they are (n, d).")
     ids, table = read_ids(items), _read_table(groups)
     labels = table[_column(table, _GROUPS, groups)]
+    _check_words(labels.dtype, labels.name, groups)
     lacking = labels.is_null() | (labels.cast(pl.String) == "")
     if lacking.any():
         row = lacking.arg_max()
@@ -81,8 +84,8 @@ def read_targets(path: str | PathLike[str], users: str | PathLike[str]) -> list[
     ----------
     path
         Parquet or CSV with a row for each target: the columns ``user`` (the id in the file of users, or the row in it
-        if it has no ids) and ``item``. Or parquet whose ``item`` is a list; then ``user`` may be left out, if the rows
-        are those of the users. A request without targets does not count for accuracy.
+        if it has no ids) and ``item``. Or parquet whose ``item`` is a list or an array; then ``user`` may be left out,
+        if the rows are those of the users. A request without targets does not count for accuracy.
     users
         The vectors of the requests.
     """
@@ -91,14 +94,18 @@ def read_targets(path: str | PathLike[str], users: str | PathLike[str]) -> list[
     rows = {str(name): row for row, name in enumerate(ids or range(len(read_vectors(users))))}
     table = _read_table(path)
     item = _column(table, _ITEMS, path)
-    if isinstance(table.schema[item], pl.List):
+    if isinstance(table.schema[item], pl.Array):
+        table = table.with_columns(pl.col(item).arr.to_list())
+    kind = table.schema[item]
+    _check_words(kind.inner if isinstance(kind, pl.List) else kind, item, path)
+    if isinstance(kind, pl.List):
         if not any(name in table.columns for name in _USERS if name != item):
             if len(table) != len(rows):
                 raise InvalidInputError(
                     f"{path} has {len(table)} rows and {users} {len(rows)} requests: give one list for each, or a"
                     " column 'user'."
                 )
-            return [list(one or []) for one in table[item].to_list()]
+            return [[what for what in one or [] if what is not None] for one in table[item].to_list()]
         table = table.explode(item)
     user = _column(table.drop(item), _USERS, path)
     targets: list[list[Any]] = [[] for _ in rows]
@@ -130,3 +137,9 @@ def _column(table: pl.DataFrame, names: tuple[str, ...], path: Path) -> str:
             f"{path} has no column {names[0]!r}, only {', '.join(table.columns)}: rename the one that is meant."
         )
     return found
+
+
+def _check_words(kind: pl.DataType | DataTypeClass, name: str, path: Path) -> None:
+    """Refuse a column of what can be neither an id nor a label."""
+    if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)):
+        raise InvalidInputError(f"{path}: the column {name!r} holds {kind}: give text or whole numbers.")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ROWS = 1 << 20  # of a parquet file, held at a time
 _SEPARATORS = ",\t;|"
+_WORDS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)  # some programs write text as bytes
+_DATES = (pl.Date, pl.Datetime)
 _NO_TIME = "time is neither a number nor a date"
 # Names under which a column is recognised, whatever their case; of several that a table has, the first.
 _SYNONYMS = {
@@ -113,17 +115,35 @@ def _read_parquet(
 ) -> Iterator[pl.DataFrame]:
     try:
         source = pl.scan_parquet(path)
-        names = _find(list(source.collect_schema()), wanted, path)
+        schema = source.collect_schema()
+        names = _find(list(schema), wanted, path)
+        for ours, theirs in names.items():
+            _check_kind(ours, theirs, schema[theirs], path)
         rows = source.select(pl.len()).collect().item()
         for start in range(0, max(rows, 1), _ROWS):  # a table without rows still has columns
             table = source.select(**names).slice(start, _ROWS).collect()
             texts = [pl.col(name).cast(pl.String).replace("", None) for name in names if name != "time"]
+            if "time" in names and isinstance(table.schema["time"], _WORDS):
+                table = table.with_columns(pl.col("time").cast(pl.String))
             lines = pl.int_range(start + 1, start + 1 + pl.len(), dtype=pl.Int64).alias(LINE)
             yield table.select(lines, pl.lit(None, pl.String).alias(FAULT), *texts, pl.col("^time$"))
             if advance:
                 advance(path.stat().st_size * len(table) // max(rows, 1))
     except pl.exceptions.PolarsError as error:
-        raise InvalidInputError(f"{path}: cannot be read as parquet ({error}). Fetch or write it again.") from error
+        why = str(error).strip().split("\n")[0]
+        raise InvalidInputError(f"{path}: cannot be read as parquet ({why}). Fetch or write it again.") from error
+
+
+def _check_kind(ours: str, theirs: str, kind: pl.DataType, path: Path) -> None:
+    """Refuse a column of things that are neither words nor numbers, or no times."""
+    if ours == "time":
+        good, meant = kind.is_numeric() or isinstance(kind, (*_WORDS, *_DATES)), "dates, unix seconds or places"
+    else:
+        good, meant = not kind.is_nested() and not isinstance(kind, pl.Duration), "words or numbers"
+    if not good and kind != pl.Null:
+        raise InvalidInputError(
+            f"{path}: the column {theirs!r} holds {kind}: give {meant}, or name another column (--{ours}-column)."
+        )
 
 
 def _read_text(

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 # March 1973), then seconds, milliseconds and microseconds (which would be past the year 5000 in the unit before).
 _LIMITS = {1e8: None, 1e11: 1, 1e14: 10**3, 1e17: 10**6}
 _DATE_TICKS = 10**6
+# Numbers that may have a fraction are counted in billionths of a second, or of a place: it tells the order as well.
+_FINEST = 10**9
+_FRACTION = pl.Decimal(28, 9)  # ten to the nineteenth, times the finest, is still a number
 _DATE_TYPES = (pl.Date, pl.Datetime)
 _DATES = ("%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 _DATE_WITH_ZONE = "%Y-%m-%d %H:%M:%S%.f%z"
@@ -45,12 +48,15 @@ class Clock:
     [1511658000000000, None, None]
     >>> clock.has_clock, clock.ticks
     (True, 1000000)
+    >>> Clock(None).read(pl.Series([1511658000.25, 1511658000.125])).to_list()
+    [1511658000250000000, 1511658000125000000]
     """
 
     def __init__(self, given: bool | None) -> None:
         self._given = given
         self._dates: bool | None = None
         self._ticks: int | None = None
+        self._finer = 1
 
     @property
     def has_clock(self) -> bool:
@@ -59,8 +65,8 @@ class Clock:
 
     @property
     def ticks(self) -> int:
-        """Units of time in a second."""
-        return (self._ticks or 1) if self.has_clock else 1
+        """Units of time in a second; without a clock, in a place."""
+        return ((self._ticks or 1) if self.has_clock else 1) * self._finer
 
     def read(self, column: Series) -> Series:
         """Return whole numbers; null where there is none to be read."""
@@ -69,17 +75,18 @@ class Clock:
             self._dates = numbers.null_count() == len(column)
             typical = numbers.median()
             self._ticks = _DATE_TICKS if self._dates else guess_ticks(float(typical or 0))  # type: ignore[arg-type]
-        return _read_dates(column) if self._dates else numbers
+            self._finer = _FINEST // (self._ticks or 1) if numbers.dtype == _FRACTION and not self._dates else 1
+        return _read_dates(column) if self._dates else (numbers * self._finer).cast(pl.Int64, strict=False)
 
 
 def _read_numbers(column: Series) -> Series:
+    """Return numbers, exactly; null where there is none to be read."""
     if column.dtype in _DATE_TYPES:
         return pl.Series(column.name, [None], dtype=pl.Int64).new_from_index(0, len(column))
-    whole = column.cast(pl.Int64, strict=False)
-    if column.dtype != pl.String or whole.null_count() == column.null_count():
-        return whole
-    # Programs that know no missing whole number write 1511658000.0.
-    return whole.zip_with(whole.is_not_null(), column.cast(pl.Float64, strict=False).cast(pl.Int64, strict=False))
+    if column.dtype.is_integer():
+        return column.cast(pl.Int64, strict=False)
+    # Floats as they would be printed: shorter ways round, and two times that differ could become one.
+    return column.cast(pl.String).cast(_FRACTION, strict=False)
 
 
 def _read_dates(column: Series) -> Series:

@@ -147,20 +147,24 @@ def _from_torch(path: Path) -> NDArray[Any]:
         raise InvalidInputError(
             f"{path} holds a {type(read).__name__}: save the tensor itself, torch.save(tensor, ...)."
         )
-    tensors = {name: one.detach() for name, one in read.items() if isinstance(one, torch.Tensor)}
-    # numpy has no bfloat16.
-    return _pick(
-        {name: (one.float() if one.dtype is torch.bfloat16 else one).numpy() for name, one in tensors.items()}, path
-    )
+    picked = _pick({name: one.detach() for name, one in read.items() if isinstance(one, torch.Tensor)}, path)
+    try:
+        # numpy has no bfloat16.
+        return np.asarray((picked.float() if picked.dtype is torch.bfloat16 else picked).numpy())
+    except (TypeError, RuntimeError) as error:  # sparse, quantised, on no device, ...
+        raise InvalidInputError(
+            f"{path} holds a tensor that numpy cannot hold ({_first_line(error)}): save a plain one,"
+            " tensor.to_dense().float()."
+        ) from error
 
 
-def _pick(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
-    """Return the one array that can be meant."""
+def _pick(arrays: dict[str, Any], path: Path) -> Any:
+    """Return the one array, or tensor, that can be meant."""
     if "vectors" in arrays:
         return arrays["vectors"]
     matrices = [name for name, array in arrays.items() if array.ndim in (2, 3)]
     if len(matrices) != 1:
-        names = ", ".join(f"{name} {array.shape}" for name, array in arrays.items()) or "nothing"
+        names = ", ".join(f"{name} {tuple(array.shape)}" for name, array in arrays.items()) or "nothing"
         raise InvalidInputError(f"{path} holds {names}: call the array that is meant 'vectors'.")
     return arrays[matrices[0]]
 

@@ -118,6 +118,8 @@ def make_settings(name: str, **changes: float) -> Settings:
             raise InvalidInputError(f"{key} must be a {'whole ' if whole else ''}number, got {value!r}.")
         if not (value > 0 or (value == 0 and key in _MAY_BE_ZERO)) or value == float("inf"):
             raise InvalidInputError(f"{key} must be greater than 0, got {value}.")
+        if key == "seed" and value >= 2**63:  # more than torch takes
+            raise InvalidInputError(f"seed must be below 2^63, got {value}.")
         if key == "interests" and value != 1 and name in _ONE_INTEREST:
             raise InvalidInputError(f"The model {name!r} has one interest: leave interests out.")
     return replace(defaults, **changes)  # type: ignore[arg-type]
