@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fairsync import FairRetriever
-from fairsync.experiments.batch_size import EXPERIMENT, batch_sizes, felt_floor
+from fairsync.experiments.batch_size import EXPERIMENT, batch_sizes
 from fairsync.experiments.experiment import Lab
 from fairsync.experiments.methods import make_method
+from fairsync.experiments.shares import felt_floor
 from fairsync.experiments.trials import Trial
 from fairsync.metrics import recall
 

@@ -10,7 +10,7 @@ from fairsync.experiments.averages import COLUMNS, average
 from fairsync.experiments.curves import Curve, draw_curves
 from fairsync.experiments.exhibit import Exhibit, Table
 from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.shares import TENSE, floor_of
+from fairsync.experiments.shares import felt_floor
 from fairsync.experiments.trials import Trial
 
 if TYPE_CHECKING:
@@ -40,15 +40,6 @@ class _Line(NamedTuple):
 def batch_sizes(setting: Setting) -> tuple[int, ...]:
     """Return the batch sizes of the figure, which are those of the paper."""
     return _QUICK_SIZES if setting.quick else _SIZES
-
-
-def felt_floor(lab: Lab, k: int) -> int:
-    """Return the floor of the setting, or a tense one if that is higher.
-
-    In the paper, floors of 200 leave most groups short when nothing is done about it. The same share of all slots is
-    met on other data without any policy; then prices have nothing to do, and a figure about them shows nothing.
-    """
-    return max(lab.setting.floor, floor_of(lab, k, TENSE))
 
 
 def _lines(lab: Lab) -> list[_Line]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation.rows import rows_of
-from fairsync.experiments.batch_size import felt_floor
 from fairsync.experiments.embedding_plot import draw_maps
 from fairsync.experiments.exhibit import Exhibit, Table
 from fairsync.experiments.experiment import Experiment, Lab, Step
 from fairsync.experiments.methods import make_method
+from fairsync.experiments.shares import felt_floor
 from fairsync.experiments.trials import Trial
 from fairsync.retriever import FairRetriever
 

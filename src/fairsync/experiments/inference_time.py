@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from fairsync.experiments.batch_size import batch_sizes, felt_floor
+from fairsync.experiments.batch_size import batch_sizes
 from fairsync.experiments.colours import COLOURS, MARKERS
 from fairsync.experiments.exhibit import Exhibit, Table
 from fairsync.experiments.experiment import Experiment, Lab, Step
 from fairsync.experiments.methods import make_method
+from fairsync.experiments.shares import felt_floor
 from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
 from fairsync.retriever import FairRetriever
