@@ -4,9 +4,9 @@
     python -m benchmarks.staleness --quick       # small, to see that it runs
 
 A simulation with the real coordinator, search and guard; only the clock is simulated. Requests come in calls of eight
-to any of many front ends. A call leases its requests, searches under the prices of that moment, and its counts reach the
-coordinator after as many other requests have come as there are in flight. Where the coordinator makes a call wait, the
-oldest call in flight is settled first, and the call counts as held up.
+to any of many front ends. A call leases its requests and searches under the prices of that moment. Its counts reach
+the coordinator after as many other requests have come as there are in flight. Where the coordinator makes a call wait,
+the oldest call in flight is settled first, and the call counts as held up.
 """
 
 import argparse
