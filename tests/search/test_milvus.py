@@ -102,7 +102,7 @@ def test_an_interrupted_upload_is_never_searched_and_can_be_done_again(lite: str
 
 def test_an_update_is_a_new_upload_and_the_old_one_stays_until_dropped(lite: str) -> None:
     catalog, users = random_case(23)
-    old = MilvusIndex(catalog, lite, "updated", upload=True, timeout=1.0)
+    old = MilvusIndex(catalog, lite, "updated", upload=True, timeout=3.0)
     embeddings = catalog.embeddings.copy()
     embeddings[7] = 3 * users[0, 0]
     changed = Catalog(embeddings, catalog.group_of, catalog.ids)
