@@ -13,7 +13,7 @@ from fairsync.catalog import Catalog
 from fairsync.coordinator import Coordinator, FrontEnd
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_users
-from fairsync.ledger import Entry
+from fairsync.ledger import Entry, MemoryLedger
 from fairsync.policies import POLICIES
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
@@ -172,5 +172,11 @@ def test_what_does_not_fit_is_told() -> None:
         Coordinator(catalog, 1, 100, horizon=10)
     with pytest.raises(InvalidInputError, match="other groups"):
         FrontEnd(Catalog(np.eye(2), ["a", "c"]), Coordinator(catalog, 1))
+    with pytest.raises(InvalidInputError, match="another catalog"):
+        Coordinator(catalog, 1, ledger=MemoryLedger(3))
+    used = MemoryLedger(2)
+    used.record([Entry(np.array([9, 0]), 9, 1.0, 0.0)])
+    with pytest.raises(InvalidInputError, match="cannot be met"):
+        Coordinator(catalog, 1, {"b": 5}, horizon=10, ledger=used)
     with pytest.raises(InvalidInputError, match="n must"):
         Coordinator(catalog, 1).lease(0)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync import guard
+from fairsync.errors import InvalidInputError
 from fairsync.ledger import Standing
 from fairsync.policies import Feedback, Sample
 
@@ -39,6 +40,23 @@ if TYPE_CHECKING:
 _MOST_SAMPLES = 512
 # An answer to a lease that was lost longer ago than so many others is taken for a repetition.
 _MOST_LOST = 10_000
+
+
+def check_standing(terms: Terms, policy: Policy, standing: Standing) -> None:
+    """Refuse a ledger of another catalog, and floors that can no longer be met in the horizon under way."""
+    if len(standing.exposures) != len(terms.floors):
+        raise InvalidInputError(
+            f"The ledger counts {len(standing.exposures)} groups, the catalog has {len(terms.floors)}:"
+            " it belongs to another catalog."
+        )
+    left = terms.horizon - standing.requests
+    missing = np.maximum(terms.floors - standing.exposures, 0)
+    if left < 0 or (left > 0 and policy.keeps_floors and not guard.is_safe(missing, left, terms)):
+        raise InvalidInputError(
+            f"The horizon has had {standing.requests} requests and misses {int(missing.sum())} exposures: the"
+            f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
+            " new ledger."
+        )
 
 
 @dataclass(frozen=True)
@@ -107,7 +125,8 @@ class Books:
 
     @classmethod
     def open(cls, terms: Terms, policy: Policy, standing: Standing) -> Books:
-        """Return the books of a horizon that stands there."""
+        """Return the books of a horizon that stands there, if it can be gone on with."""
+        check_standing(terms, policy, standing)
         state = policy.start(terms)
         return cls(state, policy.prices(state), standing, np.zeros_like(terms.floors))
 

@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync import guard
-from fairsync.books import Books
+from fairsync.books import Books, check_standing
 from fairsync.catalog import Catalog, Label
 from fairsync.changes import Change, put_items, remove_items
 from fairsync.errors import InvalidInputError
 from fairsync.floors import Floors, check_feasible, group_caps, resolve_floors
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_k, check_positive, check_users
-from fairsync.ledger import Entry, Ledger, MemoryLedger, Standing
+from fairsync.ledger import Entry, Ledger, MemoryLedger
 from fairsync.policies import Feedback, Policy, Terms, make_policy
 from fairsync.report import Report, make_report
 from fairsync.search import Index, make_index
@@ -89,7 +88,7 @@ class FairRetriever:
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
         self._lock = threading.Lock()
         self._none = np.zeros(catalog.n_groups, dtype=np.int64)
-        self._books = Books.open(self.terms, self.policy, self._checked_standing())
+        self._books = Books.open(self.terms, self.policy, self.ledger.standing())
 
     def retrieve(self, users: npt.ArrayLike) -> Found:
         """Return the candidates of requests in order of arrival.
@@ -264,7 +263,7 @@ class FairRetriever:
         check_feasible(resolved, catalog, k, horizon)
         terms = replace(self.terms, floors=resolved, caps=group_caps(catalog, k))
         standing = self.ledger.standing().grown(catalog.n_groups)
-        self._check_reachable(terms, standing)
+        check_standing(terms, self.policy, standing)
         state = self.policy.resume(self._books.policy_state, terms) if restart is None else restart(terms)
         # Lists of the batch under way are of other items: what they would teach is no longer so.
         counts = np.concatenate([self._books.counts, np.zeros(catalog.n_groups - len(self._none), dtype=np.int64)])
@@ -280,25 +279,3 @@ class FairRetriever:
             self.ledger.grow(catalog.n_groups)
         self.catalog, self.index, self.terms, self._books = catalog, index, terms, books
         self._none = np.zeros(catalog.n_groups, dtype=np.int64)
-
-    def _checked_standing(self) -> Standing:
-        """Return where the ledger's horizon stands, if it is one that this retriever can go on with."""
-        standing = self.ledger.standing()
-        if len(standing.exposures) != self.catalog.n_groups:
-            raise InvalidInputError(
-                f"The ledger counts {len(standing.exposures)} groups, the catalog has {self.catalog.n_groups}:"
-                " it belongs to another catalog."
-            )
-        self._check_reachable(self.terms, standing)
-        return standing
-
-    def _check_reachable(self, terms: Terms, standing: Standing) -> None:
-        """Refuse floors that can no longer be met in the horizon under way."""
-        left = terms.horizon - standing.requests
-        missing = np.maximum(terms.floors - standing.exposures, 0)
-        if left < 0 or (left > 0 and self.policy.keeps_floors and not guard.is_safe(missing, left, terms)):
-            raise InvalidInputError(
-                f"The horizon has had {standing.requests} requests and misses {int(missing.sum())} exposures: the"
-                f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
-                " new ledger."
-            )
