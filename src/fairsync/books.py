@@ -25,21 +25,40 @@ import numpy as np
 
 from fairsync import guard
 from fairsync.errors import InvalidInputError
+from fairsync.floors import check_feasible, group_caps, resolve_floors
+from fairsync.inputs import check_k, check_positive
 from fairsync.ledger import Standing
-from fairsync.policies import Feedback, Sample
+from fairsync.policies import Feedback, Sample, Terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog import Catalog
+    from fairsync.floors import Floors
     from fairsync.ledger import Entry
-    from fairsync.policies import Policy, Terms
+    from fairsync.policies import Policy
 
 # Of a very long batch only what can still matter is kept.
 _MOST_SAMPLES = 512
 # An answer to a lease that was lost longer ago than so many others is taken for a repetition.
 _MOST_LOST = 10_000
+
+
+def make_terms(catalog: Catalog, k: int, floors: Floors, horizon: int, batch_size: int) -> Terms:
+    """Return what was promised, if it can be kept at all.
+
+    Examples
+    --------
+    >>> from fairsync.catalog import Catalog
+    >>> make_terms(Catalog(np.eye(3), ["a", "b", "b"]), k=2, floors=5, horizon=10, batch_size=4).caps.tolist()
+    [1, 2]
+    """
+    k, horizon = check_k(k, catalog), check_positive(horizon, "horizon")
+    resolved = resolve_floors(floors, catalog)
+    check_feasible(resolved, catalog, k, horizon)
+    return Terms(resolved, group_caps(catalog, k), k, horizon, check_positive(batch_size, "batch_size"))
 
 
 def check_standing(terms: Terms, policy: Policy, standing: Standing) -> None:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from fairsync.books import Books, Lease
+from fairsync.books import Books, Lease, make_terms
 from fairsync.errors import InvalidInputError
-from fairsync.floors import check_feasible, group_caps, resolve_floors
-from fairsync.inputs import check_k, check_positive, check_users
+from fairsync.inputs import check_positive, check_users
 from fairsync.ledger import Ledger, MemoryLedger
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.report import Report, make_report
@@ -96,11 +95,8 @@ class Coordinator:
     ) -> None:
         if not lease_seconds > 0:
             raise InvalidInputError(f"lease_seconds must be above 0, got {lease_seconds}.")
-        k, horizon = check_k(k, catalog), check_positive(horizon, "horizon")
-        resolved = resolve_floors(floors, catalog)
-        check_feasible(resolved, catalog, k, horizon)
         self.labels = catalog.labels
-        self.terms = Terms(resolved, group_caps(catalog, k), k, horizon, check_positive(batch_size, "batch_size"))
+        self.terms = make_terms(catalog, k, floors, horizon, batch_size)
         self.policy = make_policy(policy)
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
         self.lease_seconds = lease_seconds

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.books import Books, check_standing
+from fairsync.books import Books, check_standing, make_terms
 from fairsync.catalog import Catalog, Label
 from fairsync.changes import Change, put_items, remove_items
 from fairsync.errors import InvalidInputError
-from fairsync.floors import Floors, check_feasible, group_caps, resolve_floors
+from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
-from fairsync.inputs import check_k, check_positive, check_users
+from fairsync.inputs import check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger
 from fairsync.policies import Feedback, Policy, Terms, make_policy
 from fairsync.report import Report, make_report
@@ -76,13 +76,8 @@ class FairRetriever:
         index: str | Index = "exact",
         ledger: Ledger | None = None,
     ) -> None:
-        k = check_k(k, catalog)
-        horizon = check_positive(horizon, "horizon")
-        batch_size = check_positive(batch_size, "batch_size")
-        resolved = resolve_floors(floors, catalog)
-        check_feasible(resolved, catalog, k, horizon)
         self.catalog = catalog
-        self.terms = Terms(resolved, group_caps(catalog, k), k, horizon, batch_size)
+        self.terms = make_terms(catalog, k, floors, horizon, batch_size)
         self.policy = make_policy(policy)
         self.index = make_index(index, catalog)
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
@@ -255,13 +250,8 @@ class FairRetriever:
     ) -> None:
         """Go on with these; whatever cannot be kept is refused before anything is changed."""
         if floors is None:
-            known = dict(zip(self.catalog.labels, self.terms.floors.tolist(), strict=True))
-            resolved = np.array([known.get(label, 0) for label in catalog.labels], dtype=np.int64)
-        else:
-            resolved = resolve_floors(floors, catalog)
-        k, horizon = check_k(self.terms.k, catalog), self.terms.horizon
-        check_feasible(resolved, catalog, k, horizon)
-        terms = replace(self.terms, floors=resolved, caps=group_caps(catalog, k))
+            floors = dict(zip(self.catalog.labels, self.terms.floors.tolist(), strict=True))
+        terms = make_terms(catalog, self.terms.k, floors, self.terms.horizon, self.terms.batch_size)
         standing = self.ledger.standing().grown(catalog.n_groups)
         check_standing(terms, self.policy, standing)
         state = self.policy.resume(self._books.policy_state, terms) if restart is None else restart(terms)
