@@ -185,7 +185,7 @@ class FrontEnd:
         vectors = check_users(users, self.catalog)
         terms, policy = self.coordinator.terms, self.coordinator.policy
         rows = np.empty((len(vectors), terms.k), dtype=np.int64)
-        relevance = np.empty((len(vectors), terms.k))
+        relevance, searched = np.empty((len(vectors), terms.k)), np.empty(len(vectors))
         start = 0
         while start < len(vectors):
             lease = self.coordinator.lease(len(vectors) - start)
@@ -197,5 +197,6 @@ class FrontEnd:
                 raise
             self.coordinator.settle(lease.number, served.entry, served.sample)
             rows[here], relevance[here] = served.hits.rows, served.hits.relevance
+            searched[here] = served.searched
             start += lease.requests
-        return Found.of(self.catalog, rows, relevance)
+        return Found.of(self.catalog, rows, relevance, searched)

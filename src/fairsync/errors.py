@@ -12,6 +12,10 @@ class InvalidInputError(FairSyncError, ValueError):
     """An argument cannot be used as given; the message says how to mend it."""
 
 
+class BackendUnavailableError(FairSyncError):
+    """A server that the search needs does not answer, or not in time; nothing was changed by asking."""
+
+
 class UnknownGroupError(InvalidInputError):
     """A group label that the catalog does not hold.
 

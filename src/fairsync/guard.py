@@ -12,6 +12,10 @@ items of a request carry the subsidy (:func:`choose`).
 where :math:`c_g = \min(K, |I_g|)` (:func:`is_safe`). A request whose candidates would break this is composed anew so
 that it does not (:func:`compose`). That is always possible (docs/promise.md has the proof), and at R = 0 the condition
 says that nothing is missing.
+
+While a part of the catalog is out of reach, :math:`c_g` counts the items that were searched. What could not be
+delivered even if every request from now on gave all it can (the outage came too late) is no longer asked for; the rest
+is.
 """
 
 from collections.abc import Callable
@@ -21,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.errors import FairSyncError
+from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.policies.base import Counts, Floats, Terms
 from fairsync.search.base import Hits
 
@@ -33,7 +37,7 @@ SearchOne: TypeAlias = Callable[[int, Floats, int], Hits]
 def needs_guard(terms: Terms, missing: Counts, prices: Floats, counts: Counts, requests: int, left: int) -> bool:
     """Return whether requests with these counts in all, of so many left, could need more than prices."""
     overshoots = (counts > missing) & (prices < 0)
-    return bool(overshoots.any()) or not is_safe(missing, left - requests, terms)
+    return bool(overshoots.any()) or not is_safe(_due(missing, left, terms), left - requests, terms)
 
 
 def is_safe(missing: Counts, left: int, terms: Terms) -> bool:
@@ -46,6 +50,11 @@ def is_safe(missing: Counts, left: int, terms: Terms) -> bool:
     (True, False)
     """
     return bool((missing <= left * terms.caps).all()) and int(missing.sum()) <= left * terms.k
+
+
+def _due(missing: Counts, left: int, terms: Terms) -> Counts:
+    """Return the missing exposures that so many requests can bring: all of them, unless an outage came too late."""
+    return np.minimum(missing, left * terms.caps)
 
 
 def keep_floors(
@@ -82,16 +91,17 @@ def keep_floors(
         if ((counts > missing) & (prices < 0)).any():
             rows[i], relevance[i] = _choose_among(search, catalog, terms, prices, hits, missing, i)
             counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
-        if not is_safe(np.maximum(missing - counts, 0), left, terms):
+        due = _due(missing, left + 1, terms)
+        if not is_safe(np.maximum(due - counts, 0), left, terms):
             before = set(rows[i].tolist())
             rows[i], relevance[i] = compose(
                 lambda p, n, i=i: search(i, p, n),  # type: ignore[misc]
-                catalog.group_of, rows[i], relevance[i], terms, prices, missing, left,
+                catalog.group_of, rows[i], relevance[i], terms, prices, due, left,
             )  # fmt: skip
             forced += len(set(rows[i].tolist()) - before)
             counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
         missing = np.maximum(missing - counts, 0)
-    return Hits(rows, relevance), forced
+    return Hits(rows, relevance, hits.reached), forced
 
 
 def _choose_among(
@@ -101,7 +111,11 @@ def _choose_among(
     rows, relevance = hits.rows[i], hits.relevance[i]
     while True:
         groups = catalog.group_of[rows]
-        complete = len(rows) == len(catalog)
+        complete = len(rows) == len(catalog) or rows[-1] < 0
+        if complete:
+            rows, relevance, groups = rows[rows >= 0], relevance[rows >= 0], groups[rows >= 0]
+            if len(rows) < terms.k:
+                raise BackendUnavailableError(f"only {len(rows)} items are within reach, fewer than k = {terms.k}.")
         beyond = -np.inf if complete else float(relevance[-1] - prices[groups[-1]])
         ranks = rows if catalog.rank is None else catalog.rank[rows]
         chosen = choose(groups, relevance, ranks, prices, missing, terms.k, beyond)
@@ -191,6 +205,7 @@ def compose(
 
     def take(quota: Counts, how_many: int) -> None:
         """Take the best items of groups that have a quota left, so many in all."""
+        how_many = min(how_many, terms.k - len(taken))  # it is more only where an outage has made too much due
         while how_many > 0:
             before = len(taken)
             found = search(np.where(quota > 0, prices, np.inf), min(before + how_many, len(group_of)))
@@ -199,6 +214,8 @@ def compose(
                     taken[row] = score
                     quota[group_of[row]] -= 1
                     how_many -= 1
+            if len(taken) == before and found.reached is not None:
+                return
             if len(taken) == before:
                 raise FairSyncError(
                     "The index found too few items of a group whose floor is due. The promise needs an index that"

@@ -97,7 +97,7 @@ class FairRetriever:
         with self._lock:
             catalog, vectors = self.catalog, check_users(users, self.catalog)
             n, k = len(vectors), self.terms.k
-            rows, relevance = np.empty((n, k), dtype=np.int64), np.empty((n, k))
+            rows, relevance, searched = np.empty((n, k), dtype=np.int64), np.empty((n, k)), np.empty(n)
             books, start = replace(self._books, standing=self.ledger.standing()), 0
             entries: list[Entry] = []
             while start < n:
@@ -110,13 +110,14 @@ class FairRetriever:
                 assert settled is not None  # it was leased a moment ago
                 books, entry = settled
                 rows[here], relevance[here] = served.hits.rows, served.hits.relevance
+                searched[here] = served.searched
                 if entries and not entry.opens_horizon:
                     entry = entries.pop().plus(entry)
                 entries.append(entry)
                 start += lease.requests
             self.ledger.record(entries)
             self._books = books
-        return Found.of(catalog, rows, relevance)
+        return Found.of(catalog, rows, relevance, searched)
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
         """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.

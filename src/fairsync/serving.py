@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairsync import guard
-from fairsync.errors import FairSyncError
+from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
 from fairsync.search import Hits
@@ -34,19 +34,33 @@ class Found:
         (n, k) group labels.
     relevance : numpy.ndarray
         (n, k) relevance, without the price.
+    searched : numpy.ndarray
+        (n,) share of the catalog that was searched: 1, unless some of it was out of reach.
     """
 
     ids: NDArray[Any]
     groups: NDArray[Any]
     relevance: NDArray[np.float64]
+    searched: NDArray[np.float64]
+
+    @property
+    def degraded(self) -> bool:
+        """Whether better candidates may have been out of reach for some of the requests."""
+        return bool((self.searched < 1).any())
 
     @classmethod
-    def of(cls, catalog: Catalog, rows: NDArray[np.int64], relevance: NDArray[np.float64]) -> Found:
+    def of(
+        cls,
+        catalog: Catalog,
+        rows: NDArray[np.int64],
+        relevance: NDArray[np.float64],
+        searched: NDArray[np.float64],
+    ) -> Found:
         """Put candidates in order, ties by id, and name them."""
         best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))
         in_order = (np.arange(len(rows))[:, None], best_first)
         rows = rows[in_order]
-        return cls(catalog.ids_of(rows), catalog.labels_of(catalog.group_of[rows]), relevance[in_order])
+        return cls(catalog.ids_of(rows), catalog.labels_of(catalog.group_of[rows]), relevance[in_order], searched)
 
 
 @dataclass(frozen=True)
@@ -61,11 +75,14 @@ class Served:
         For the ledger.
     sample : Sample or None
         For the policy, if it watches.
+    searched : float
+        Share of the catalog that was searched.
     """
 
     hits: Hits
     entry: Entry
     sample: Sample | None
+    searched: float = 1.0
 
 
 def serve(
@@ -88,9 +105,11 @@ def serve(
     width = min(len(catalog), k + lease.lookahead)
     hits = index.search(users, prices, width)
     if hits.rows[:, k - 1].min() < 0:
-        raise FairSyncError(
-            f"The policy {policy.name!r} masked so many groups that fewer than k = {k} items were left."
-        )
+        raise _too_few(hits, policy, k, len(catalog))
+    searched = 1.0
+    if hits.reached is not None:
+        terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
+        searched = float(hits.reached.sum() / len(catalog))
     groups = catalog.group_of[hits.rows]
     found, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
@@ -105,13 +124,22 @@ def serve(
     most = _most_relevance(k, len(catalog), prices, hits, groups)
     cost = float(np.maximum(most - relevance, 0.0))
     sample = make_sample(k, groups, hits) if lease.watched and width > k else None
-    return Served(found, Entry(counts, len(users), relevance, cost, forced), sample)
+    return Served(found, Entry(counts, len(users), relevance, cost, forced), sample, searched)
 
 
 def make_sample(k: int, groups: NDArray[np.int32], hits: Hits) -> Sample:
     """Return what a policy may see of lists."""
     beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
     return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32))
+
+
+def _too_few(hits: Hits, policy: Policy, k: int, n_items: int) -> FairSyncError:
+    if hits.reached is not None:
+        return BackendUnavailableError(
+            f"Only {int(hits.reached.sum()):,} of {n_items:,} items are within reach, too few for k = {k} candidates:"
+            " ask again when more of the shards are up."
+        )
+    return FairSyncError(f"The policy {policy.name!r} masked so many groups that fewer than k = {k} items were left.")
 
 
 def _most_relevance(k: int, n_items: int, prices: NDArray[np.float64], hits: Hits, groups: NDArray[np.int32]) -> float:

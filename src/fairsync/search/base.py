@@ -1,6 +1,6 @@
 """What every index promises: the best k items of each user under prices."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,9 @@ class Hits:
         -1 where fewer than k items are eligible.
     relevance : numpy.ndarray
         (n, k) float64, without the price; -inf where ``rows`` is -1.
+    reached : numpy.ndarray or None
+        (G,) int64, how many items of each group were searched, where a part of the catalog was out of reach; None if
+        all of it was searched.
 
     Examples
     --------
@@ -33,6 +36,7 @@ class Hits:
 
     rows: npt.NDArray[np.int64]
     relevance: npt.NDArray[np.float64]
+    reached: npt.NDArray[np.int64] | None = field(default=None, repr=False)
 
     @classmethod
     def empty(cls, n: int, k: int) -> "Hits":

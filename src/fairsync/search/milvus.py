@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.errors import InvalidInputError
+from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search.base import Hits
 from fairsync.search.exact import ExactIndex
-from fairsync.search.milvus_table import MOST_RESULTS, BackendUnavailableError, Table, Watch
+from fairsync.search.milvus_table import MOST_RESULTS, Table, Watch
 from fairsync.search.one_hot_fetch import OneHotFetch, widen
 from fairsync.search.over_fetch import OverFetch
 from fairsync.search.rounding import Float32Items

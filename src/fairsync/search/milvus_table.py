@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import BackendUnavailableError, InvalidInputError
 
 Floats = npt.NDArray[np.float32]
 Watch = Callable[[int, int], object]
@@ -32,10 +32,6 @@ _REFUSALS = {"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
 _this_thread = threading.local()
 for _logger in ("decorators", "client.connection_manager", "client.grpc_handler"):
     logging.getLogger(f"pymilvus.{_logger}").addFilter(lambda _: not getattr(_this_thread, "quiet", False))
-
-
-class BackendUnavailableError(FairSyncError):
-    """A server that the search needs does not answer, or not in time; nothing was changed by asking."""
 
 
 class Table:

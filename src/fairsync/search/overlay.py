@@ -1,5 +1,7 @@
 """An index that goes on while its catalog changes: what is new lies over what was built."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,16 +25,16 @@ class Overlay:
     ----------
     built
         The index below.
-    size, n_groups
-        How many items and groups it was built for.
     rows
-        (size,) the row of each of these items in the catalog now, -1 if it is gone or not the same.
+        (items below,) the row of each item that it was built for in the catalog now, -1 if it is gone or not the same.
+    sizes
+        (groups below,) how many items each group had then.
     catalog
         As it is now.
     """
 
-    def __init__(self, built: Index, rows: _Rows, n_groups: int, catalog: Catalog) -> None:
-        self.built, self.rows, self.n_groups, self.catalog = built, rows, n_groups, catalog
+    def __init__(self, built: Index, rows: _Rows, sizes: _Rows, catalog: Catalog) -> None:
+        self.built, self.rows, self.sizes, self.catalog = built, rows, sizes, catalog
         alive = rows[rows >= 0]
         self._n_alive = len(alive)
         new = np.ones(len(catalog), dtype=bool)
@@ -54,19 +56,28 @@ class Overlay:
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         prices = check_prices(prices, self.catalog.n_groups)
-        answers = [self._below(users, None if prices is None else prices[: self.n_groups], k)]
+        answers = [self._below(users, None if prices is None else prices[: len(self.sizes)], k)]
         if self._fresh is not None:
             answers.append(self._fresh.search(users, prices, k))
-        return merge(answers, self.catalog.group_of, self.catalog.rank, prices, k)
+        merged = merge(answers, self.catalog.group_of, self.catalog.rank, prices, k)
+        return merged if answers[0].reached is None else replace(merged, reached=self._reached(answers[0].reached))
+
+    def _reached(self, below: _Rows) -> _Rows:
+        """Return how many items were searched, at least: each one out of reach below may be one that still counts."""
+        reached = self.catalog.group_sizes.copy()
+        reached[: len(self.sizes)] -= self.sizes - below
+        return np.maximum(reached, 0)
 
     def _below(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Return the best living items of the built index, in rows of the catalog now."""
-        hits = Hits.empty(len(users), k)
+        hits, reached = Hits.empty(len(users), k), None
         waiting = np.arange(len(users))
         wanted = k if self._n_alive == len(self.rows) else k + 8 + k // 4
         while len(waiting):
             ask = min(wanted, len(self.rows))
             found = self.built.search(users[waiting], prices, ask)
+            if found.reached is not None:  # what is out of reach may change from one question to the next
+                reached = found.reached if reached is None else np.minimum(reached, found.reached)
             rows = np.where(found.rows >= 0, self.rows[found.rows], -1)
             living = rows >= 0
             over = found.rows[:, -1] < 0  # there is no more
@@ -78,7 +89,7 @@ class Overlay:
             relevance = np.where(living, found.relevance, -np.inf)[who]
             hits.relevance[waiting[who], :width] = np.take_along_axis(relevance, first, axis=1)
             waiting, wanted = waiting[~done], 2 * wanted
-        return hits
+        return replace(hits, reached=reached)
 
 
 def follow(index: Index, change: Change, before: Catalog) -> Index:
@@ -98,5 +109,5 @@ def follow(index: Index, change: Change, before: Catalog) -> Index:
         return ExactIndex(change.catalog, index.threads)
     if isinstance(index, Overlay):
         rows = np.where(index.rows >= 0, change.rows[index.rows], -1)
-        return Overlay(index.built, rows, index.n_groups, change.catalog)
-    return Overlay(index, change.rows, before.n_groups, change.catalog)
+        return Overlay(index.built, rows, index.sizes, change.catalog)
+    return Overlay(index, change.rows, before.group_sizes, change.catalog)
