@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator, FrontEnd
+from fairsync.changes import put_items
+from fairsync.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.front_end import FrontEnd
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger
 from fairsync.policies import POLICIES
@@ -57,7 +59,7 @@ def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -
         if granted is not None and len(out) < front_ends and (not out or rng.random() < 0.6):
             lease = coordinator.lease(granted[1].requests)
             users = vectors[rng.integers(len(vectors), size=lease.requests)]
-            out[lease.number] = serve(world.catalog, index, coordinator.terms, coordinator.policy, lease, users)
+            out[lease.number] = serve(world.catalog, index, lease, users)
             continue
         number = int(rng.choice(list(out)))
         served = out.pop(number)
@@ -162,6 +164,104 @@ def test_a_search_that_fails_gives_its_requests_back() -> None:
         FrontEnd(catalog, coordinator, Broken()).retrieve(np.ones((3, 2)))
     FrontEnd(catalog, coordinator).retrieve(np.ones((10, 2)))
     assert coordinator.report().esp == 1
+
+
+@given(seed=st.integers(0, 10**6), tightness=st.sampled_from([0.3, 0.9, 1.0]))
+@settings(max_examples=15, deadline=None)
+def test_a_coordinator_may_die_at_any_moment(seed: int, tightness: float) -> None:
+    """Its leases are settled with the next one, perhaps twice: floors hold, nothing is lost or counted twice."""
+    world = make_world(seed, horizon=60, tightness=tightness)
+    rng, ledger = np.random.default_rng(seed), MemoryLedger(world.catalog.n_groups)  # it stands for one that outlives
+    index, vectors = ExactIndex(world.catalog), check_users(world.users, world.catalog)
+    shown: Counter[object] = Counter()
+    out: dict[int, Served] = {}
+
+    def start() -> Coordinator:
+        return Coordinator(
+            world.catalog, world.k, world.floors, world.horizon, batch_size=4, ledger=ledger, keep_seconds=0
+        )
+
+    coordinator = start()
+    while ledger.standing().requests < world.horizon:
+        if rng.random() < 0.1:
+            coordinator = start()
+        lease = coordinator.try_lease(int(rng.integers(1, 9))) if len(out) < 4 else None
+        if lease is not None:
+            users = vectors[rng.integers(len(vectors), size=lease.requests)]
+            served = out[lease.number] = serve(world.catalog, index, lease, users)
+            shown.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
+        elif out:
+            number = int(rng.choice(list(out)))
+            served = out.pop(number)
+            coordinator.settle(number, served.entry, served.sample)
+            if rng.random() < 0.5:
+                coordinator = start() if rng.random() < 0.5 else coordinator  # it died before it could say so
+                coordinator.settle(number, served.entry, served.sample)
+    for number, served in out.items():  # more than the horizon: leases of the dead whose requests others had too
+        coordinator.settle(number, served.entry, served.sample)
+    assert coordinator.report().esp == 1
+    assert coordinator.report().exposures == {label: shown[label] for label in world.catalog.labels}
+
+
+def test_prices_outlive_the_coordinator() -> None:
+    world = make_world(3, items=60, horizon=200, tightness=0.6)
+    ledger = MemoryLedger(world.catalog.n_groups)
+    first = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger)
+    FrontEnd(world.catalog, first).retrieve(world.users[:100])
+    first.lease(1)  # turns the batch
+    first.keep()
+    second = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger)
+    assert any(second.report().prices.values())
+    assert second.report().prices == first.report().prices
+    ledger.keep("policy guaranteed", b"broken")
+    third = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger)
+    assert not any(third.report().prices.values())
+
+
+def test_items_and_groups_come_and_go() -> None:
+    """The coordinator is told first; front ends follow one by one, and meanwhile answer from what they have."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(60, 8))
+    catalog = Catalog(vectors[:40], ["a"] * 20 + ["b"] * 20, ids=list(range(40)))
+    coordinator = Coordinator(catalog, k=4, floors={"b": 100}, horizon=100, batch_size=5)
+    fronts = [FrontEnd(catalog, coordinator) for _ in range(3)]
+    shown: Counter[object] = Counter()
+
+    def serve_some(n: int) -> None:
+        for front in fronts:
+            shown.update(front.retrieve(rng.normal(size=(n, 8))).groups.ravel().tolist())
+
+    serve_some(5)
+    new = (vectors[40:], ["c"] * 20, list(range(40, 60)))
+    with pytest.raises(InvalidInputError, match="tell the coordinator first"):
+        fronts[0].put(*new)
+    after = put_items(catalog, *new).catalog
+    coordinator.promise({"b": 100, "c": 60}, catalog=after)
+    fronts[1].put(*new)
+    serve_some(5)
+    fronts[0].put(*new)
+    fronts[2].replace(after)
+    for front in fronts:
+        front.remove(list(range(30, 40)))
+    serve_some(20)
+    fronts[0].retrieve(rng.normal(size=(0, 8)))
+    shown.update(fronts[1].retrieve(rng.normal(size=(10, 8))).groups.ravel().tolist())
+    report = coordinator.report()
+    assert (report.requests, report.esp) == (100, 1)
+    assert report.exposures == dict(shown)
+    with pytest.raises(FairSyncError, match="cannot be met"):
+        coordinator.promise({"b": 1000})
+    with pytest.raises(InvalidInputError, match="in their order"):
+        coordinator.promise(catalog=Catalog(np.eye(8), ["b", "c"] * 4))
+    assert coordinator.report().floors == report.floors
+
+
+def test_prices_are_learnt_beforehand() -> None:
+    world = make_world(3, items=60, horizon=200, tightness=0.6)
+    retriever = FairRetriever(world.catalog, world.k, world.floors, 200).calibrate(world.users)
+    coordinator = Coordinator(world.catalog, world.k, world.floors, 200)
+    coordinator.calibrate(world.users, world.catalog, ExactIndex(world.catalog))
+    assert coordinator.report().prices == retriever.report().prices
 
 
 def test_what_does_not_fit_is_told() -> None:

@@ -11,8 +11,9 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
-from fairsync.catalog import Catalog, Label
+from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
+from fairsync.groups import Label
 from fairsync.hindsight import Hindsight
 from fairsync.ledger import Standing
 from fairsync.policies import Terms

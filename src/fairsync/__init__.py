@@ -29,8 +29,9 @@ True
 from importlib.metadata import version
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator, FrontEnd
+from fairsync.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, UnknownGroupError
+from fairsync.front_end import FrontEnd
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.report import Report
 from fairsync.retriever import FairRetriever

@@ -1,20 +1,4 @@
-r"""The books of a horizon: what was handed out, what came back, and the prices that follow from it.
-
-Requests are handed out in *leases*: so many requests, the prices to search under, and where the horizon stands. What
-came of a lease is *settled*. Between the two, nobody knows; the books assume the worst, that a lease brings no missing
-exposure at all. So with R requests of the horizon neither settled nor leased and :math:`D_g` exposures missing from
-what is settled, a lease of n may be out beside others only if
-
-.. math::  D_g \le (R - n) \, c_g \text{ for every group } g, \qquad \sum_g D_g \le (R - n) \, K
-
-Otherwise it has to wait until it is the only one, and then the guard keeps the floors within it
-(:mod:`fairsync.guard`). Hence the floors hold for any number of front ends, however stale their prices; what
-staleness costs is relevance. One front end alone never waits, and its prices change exactly every ``batch_size``
-requests.
-
-A lease that was given back, or that expired, leaves things as if it had never been: its requests return to R, which
-makes the condition no harder. If the answer comes after all, its exposures count, and its requests do not.
-"""
+"""The books of a horizon: who was given what, what came of it, and the prices that follow."""
 
 from __future__ import annotations
 
@@ -24,29 +8,28 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync import guard
+from fairsync.accounts import Accounts
 from fairsync.errors import InvalidInputError
 from fairsync.floors import check_feasible, group_caps, resolve_floors
 from fairsync.inputs import check_k, check_positive
-from fairsync.ledger import Standing
 from fairsync.policies import Feedback, Sample, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from fairsync.catalog import Catalog
+    from fairsync.accounts import Grant
     from fairsync.floors import Floors
-    from fairsync.ledger import Entry
+    from fairsync.groups import Grouped, Label
+    from fairsync.ledger import Entry, Standing
     from fairsync.policies import Policy
 
 # Of a very long batch only what can still matter is kept.
 _MOST_SAMPLES = 512
-# An answer to a lease that was lost longer ago than so many others is taken for a repetition.
-_MOST_LOST = 10_000
 
 
-def make_terms(catalog: Catalog, k: int, floors: Floors, horizon: int, batch_size: int) -> Terms:
+def make_terms(groups: Grouped, k: int, floors: Floors, horizon: int, batch_size: int) -> Terms:
     """Return what was promised, if it can be kept at all.
 
     Examples
@@ -55,10 +38,28 @@ def make_terms(catalog: Catalog, k: int, floors: Floors, horizon: int, batch_siz
     >>> make_terms(Catalog(np.eye(3), ["a", "b", "b"]), k=2, floors=5, horizon=10, batch_size=4).caps.tolist()
     [1, 2]
     """
-    k, horizon = check_k(k, catalog), check_positive(horizon, "horizon")
-    resolved = resolve_floors(floors, catalog)
-    check_feasible(resolved, catalog, k, horizon)
-    return Terms(resolved, group_caps(catalog, k), k, horizon, check_positive(batch_size, "batch_size"))
+    k, horizon = check_k(k, groups), check_positive(horizon, "horizon")
+    resolved = resolve_floors(floors, groups)
+    check_feasible(resolved, groups, k, horizon)
+    return Terms(resolved, group_caps(groups, k), k, horizon, check_positive(batch_size, "batch_size"))
+
+
+def changed_terms(
+    terms: Terms, labels: Sequence[Label], groups: Grouped, floors: Floors | None, horizon: int | None
+) -> Terms:
+    """Return what is promised from now on; floors and horizon stay what they were unless given.
+
+    Parameters
+    ----------
+    terms, labels
+        What was promised so far, and to whom.
+    groups, floors, horizon
+        From now on.
+    """
+    if floors is None:
+        floors = dict(zip(labels, terms.floors.tolist(), strict=True))
+    made = make_terms(groups, terms.k, floors, terms.horizon if horizon is None else horizon, terms.batch_size)
+    return replace(made, rolls=terms.rolls)
 
 
 def check_standing(terms: Terms, policy: Policy, standing: Standing) -> None:
@@ -80,7 +81,7 @@ def check_standing(terms: Terms, policy: Policy, standing: Standing) -> None:
 
 @dataclass(frozen=True)
 class Lease:
-    """Requests handed out, with all that is needed to answer them.
+    """Requests handed out, with all that is needed to answer them, wherever that is.
 
     Attributes
     ----------
@@ -90,6 +91,8 @@ class Lease:
         How many.
     prices : numpy.ndarray
         (G,) to search under.
+    version : int
+        Of the prices: how often they have changed.
     missing : numpy.ndarray
         (G,) exposures still missing, as far as is known.
     left : int
@@ -98,56 +101,115 @@ class Lease:
         By how much lists should exceed k.
     watched : bool
         Whether the policy wants a sample of them.
+    keeps_floors : bool
+        Whether the guard is to see to the floors.
+    terms : Terms
+        What was promised.
     """
 
     number: int
     requests: int
     prices: NDArray[np.float64]
+    version: int
     missing: NDArray[np.int64]
     left: int
     lookahead: int
     watched: bool
+    keeps_floors: bool
+    terms: Terms
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """What the policy makes of what it has seen, and the batch under way.
+
+    Attributes
+    ----------
+    state, prices
+        Of the policy.
+    version : int
+        How often the prices have changed.
+    counts, requests, samples
+        Of the batch under way.
+    """
+
+    state: Any
+    prices: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    version: int = 0
+    requests: int = 0
+    samples: tuple[Sample, ...] = ()
+
+    @classmethod
+    def of(cls, policy: Policy, state: Any) -> Pricing:
+        """Return the prices of a state, at the start of a batch."""
+        prices = policy.prices(state)
+        return cls(state, prices, np.zeros(len(prices), dtype=np.int64))
+
+    def with_state(self, policy: Policy, state: Any) -> Pricing:
+        """Return the prices of another state, also of more groups.
+
+        Lists of the batch under way were made for the state before: what they would teach is no longer so.
+        """
+        prices = policy.prices(state)
+        counts = np.concatenate([self.counts, np.zeros(len(prices) - len(self.counts), dtype=np.int64)])
+        return replace(self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=())
+
+    def lease(self, terms: Terms, policy: Policy, grant: Grant) -> Lease:
+        """Return a lease of what was granted, at these prices."""
+        return Lease(
+            grant.number,
+            grant.requests,
+            self.prices,
+            self.version,
+            grant.missing,
+            grant.left,
+            policy.lookahead(self.state, terms.k),
+            policy.watches(self.state),
+            policy.keeps_floors,
+            terms,
+        )
+
+    def noting(self, policy: Policy, entry: Entry, sample: Sample | None) -> Pricing:
+        """Return the same with what came of a lease."""
+        samples = self.samples if sample is None else (*self.samples, sample)
+        if len(samples) >= _MOST_SAMPLES:
+            samples = (Sample.join(samples, keep=policy.memory),)
+        return replace(
+            self, counts=self.counts + entry.counts, requests=self.requests + entry.requests, samples=samples
+        )
+
+    def stepped(self, policy: Policy, terms: Terms, standing: Standing) -> Pricing:
+        """Return the prices after the batch under way, at the start of the next."""
+        left = max(terms.horizon - standing.requests, 1)
+        sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
+        feedback = Feedback(self.requests, self.counts, standing.exposures, left, sample)
+        stepped = Pricing.of(policy, policy.step(self.state, terms, feedback))
+        return replace(stepped, version=self.version + 1)
 
 
 @dataclass(frozen=True)
 class Books:
-    """Where things stand. Books are never changed, only replaced: what fails leaves no trace.
+    """Accounts and prices together. Books are never changed, only replaced: what fails leaves no trace."""
 
-    Attributes
-    ----------
-    policy_state, prices
-        Of the policy.
-    standing : Standing
-        Of the horizon, as far as it is settled.
-    counts, requests, samples
-        Of the batch under way.
-    opens_horizon : bool
-        Whether counts start anew with what is settled next.
-    out : dict
-        Requests of each lease that is neither settled nor given back, by its number.
-    lost : tuple of int
-        Leases that were given back or expired, the latest: an answer may yet come.
-    issued : int
-        Leases so far.
-    """
-
-    policy_state: Any
-    prices: NDArray[np.float64]
-    standing: Standing
-    counts: NDArray[np.int64]
-    requests: int = 0
-    samples: tuple[Sample, ...] = ()
-    opens_horizon: bool = False
-    out: Mapping[int, int] = field(default_factory=dict)
-    lost: tuple[int, ...] = ()
-    issued: int = 0
+    accounts: Accounts
+    pricing: Pricing = field(repr=False)
 
     @classmethod
-    def open(cls, terms: Terms, policy: Policy, standing: Standing) -> Books:
-        """Return the books of a horizon that stands there, if it can be gone on with."""
+    def open(cls, terms: Terms, policy: Policy, standing: Standing, state: Any = None, first: int = 0) -> Books:
+        """Return the books of a horizon that stands there, if it can be gone on with.
+
+        Parameters
+        ----------
+        terms, policy, standing
+            What was promised, who keeps it, and where it stands.
+        state
+            Of the policy, if it has learnt something already.
+        first
+            Leases are numbered from here. Those of other books that shared the ledger need other numbers.
+        """
         check_standing(terms, policy, standing)
-        state = policy.start(terms)
-        return cls(state, policy.prices(state), standing, np.zeros_like(terms.floors))
+        return cls(Accounts.open(standing, first), Pricing.of(policy, policy.start(terms) if state is None else state))
 
     def lease(self, terms: Terms, policy: Policy, n: int) -> tuple[Books, Lease] | None:
         """Hand out up to n requests; None if that has to wait for leases that are out.
@@ -155,74 +217,54 @@ class Books:
         Never more than the batch or the horizon has left, so that prices change, and counts start anew, where they
         should.
         """
-        given = sum(self.out.values())
-        if given and self.standing.requests + given == terms.horizon:
-            return None  # the next horizon begins when this one is settled
-        books = self._turned(terms, policy)
-        left = terms.horizon - books.standing.requests - given
-        size = min(n, terms.batch_size - (books.requests + given) % terms.batch_size, left)
-        missing = np.maximum(terms.floors - books.standing.exposures, 0)
-        if given and policy.keeps_floors and not guard.is_safe(missing, left - size, terms):
+        given = self.accounts.given
+        books = self._turned(terms, policy, quiet=not given)
+        room = terms.batch_size - (books.pricing.requests + given) % terms.batch_size
+        granted = books.accounts.grant(terms, min(n, room), keeps_floors=policy.keeps_floors)
+        if granted is None:
             return None
-        number = books.issued + 1
-        lease = Lease(
-            number,
-            size,
-            books.prices,
-            missing,
-            left,
-            policy.lookahead(books.policy_state, terms.k),
-            policy.watches(books.policy_state),
-        )
-        return replace(books, out={**books.out, number: size}, issued=number), lease
+        accounts, grant = granted
+        return replace(books, accounts=accounts), books.pricing.lease(terms, policy, grant)
 
     def settle(self, policy: Policy, number: int, entry: Entry, sample: Sample | None) -> tuple[Books, Entry] | None:
         """Write down what came of a lease; return the entry as the ledger should have it.
 
         None if that was done before: whoever is not sure may say it again.
         """
-        if number in self.lost:  # others were given its requests
-            entry = replace(entry, requests=0)
-        elif number not in self.out:
+        settled = self.accounts.settle(number, entry)
+        if settled is None:
             return None
-        entry = replace(entry, opens_horizon=self.opens_horizon)
-        samples = () if sample is None else (*self.samples, sample)
-        books = replace(
-            self,
-            standing=self.standing.after(entry),
-            counts=self.counts + entry.counts,
-            requests=self.requests + entry.requests,
-            samples=samples if len(samples) < _MOST_SAMPLES else (Sample.join(samples, keep=policy.memory),),
-            opens_horizon=False,
-            out={other: size for other, size in self.out.items() if other != number},
-            lost=tuple(other for other in self.lost if other != number),
-        )
-        return books, entry
+        accounts, entry = settled
+        return Books(accounts, self.pricing.noting(policy, entry, sample)), entry
 
     def give_back(self, number: int) -> Books:
         """Take a lease back that will hardly be answered."""
-        if number not in self.out:
-            return self
-        out = {other: size for other, size in self.out.items() if other != number}
-        return replace(self, out=out, lost=(*self.lost, number)[-_MOST_LOST:])
+        return replace(self, accounts=self.accounts.give_back(number))
 
-    def _turned(self, terms: Terms, policy: Policy) -> Books:
+    def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
+        """Return the prices as they act: under the guard, a subsidy ends with its floor."""
+        prices, exposures = self.pricing.prices, self.accounts.standing.exposures
+        return np.where((exposures >= terms.floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
+
+    def under(self, terms: Terms, policy: Policy, restart: Callable[[Terms], Any] | None = None) -> Books:
+        """Return the books under other terms, also with more groups; refuse what can no longer be kept.
+
+        Parameters
+        ----------
+        terms, policy
+            From now on.
+        restart
+            Makes the state of the policy anew; otherwise it goes on from what it has learnt.
+        """
+        standing = self.accounts.standing.grown(len(terms.floors))
+        check_standing(terms, policy, standing)
+        state = policy.resume(self.pricing.state, terms) if restart is None else restart(terms)
+        return Books(replace(self.accounts, standing=standing), self.pricing.with_state(policy, state))
+
+    def _turned(self, terms: Terms, policy: Policy, *, quiet: bool) -> Books:
         """Open a new horizon, or a new batch, if the last one is over."""
-        over = self.standing.requests == terms.horizon
-        if not over and self.requests < terms.batch_size:
+        over = quiet and self.accounts.is_over(terms)
+        if not over and self.pricing.requests < terms.batch_size:
             return self
-        standing = Standing.nothing(len(terms.floors)) if over else self.standing
-        left = terms.horizon - standing.requests
-        sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
-        feedback = Feedback(self.requests, self.counts, standing.exposures, left, sample)
-        state = policy.step(self.policy_state, terms, feedback)
-        return replace(
-            self,
-            policy_state=state,
-            prices=policy.prices(state),
-            standing=standing,
-            counts=np.zeros_like(terms.floors),
-            requests=0,
-            samples=(),
-            opens_horizon=over or self.opens_horizon,
-        )
+        accounts = self.accounts.anew() if over else self.accounts
+        return Books(accounts, self.pricing.stepped(policy, terms, accounts.standing))

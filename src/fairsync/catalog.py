@@ -2,19 +2,20 @@
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any, TypeAlias, TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.errors import InvalidInputError, UnknownGroupError
+from fairsync.errors import InvalidInputError
+from fairsync.groups import Groups, Label
 
 # Above this a float64 inner product of two such vectors could overflow.
 LARGEST_VALUE = 1e150
 # Checks go through the embeddings in blocks, so that they never need a second copy of them.
 _BLOCK_VALUES = 1 << 20
 
-Label: TypeAlias = str | int
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 
@@ -70,7 +71,6 @@ class Catalog:
         self._names: npt.NDArray[Any] = np.asarray(self.labels)
         self.group_of: npt.NDArray[np.int32] = _frozen(codes.astype(np.int32))
         self.group_sizes: npt.NDArray[np.int64] = _frozen(sizes.astype(np.int64))
-        self._code = {label: code for code, label in enumerate(self.labels)}
         self._ids: npt.NDArray[Any] | None = None
         self.rank: npt.NDArray[np.int32] | npt.NDArray[np.int64] | None = None
         if ids is not None:
@@ -86,6 +86,11 @@ class Catalog:
     def dim(self) -> int:
         """Number of dimensions of an embedding."""
         return int(self.embeddings.shape[1])
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The groups without their items."""
+        return Groups(self.labels, self.group_sizes)
 
     @property
     def n_groups(self) -> int:
@@ -113,7 +118,6 @@ class Catalog:
         catalog.embeddings = _frozen(np.ascontiguousarray(embeddings).view())
         catalog.labels = list(labels)
         catalog._names = np.asarray(catalog.labels)
-        catalog._code = {label: code for code, label in enumerate(catalog.labels)}
         catalog.group_of = _frozen(group_of.astype(np.int32))
         catalog.group_sizes = _frozen(np.bincount(group_of, minlength=len(labels)).astype(np.int64))
         catalog._ids = _frozen(ids.copy())
@@ -154,6 +158,7 @@ class Catalog:
         run = bool((np.diff(rows) == 1).all())
         at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows
         part = copy.copy(self)
+        part.__dict__.pop("groups", None)  # their sizes are others
         part.embeddings = _frozen(self.embeddings[at])
         part.group_of = _frozen(self.group_of[at])
         part.group_sizes = _frozen(np.bincount(part.group_of, minlength=self.n_groups).astype(np.int64))
@@ -172,12 +177,7 @@ class Catalog:
 
     def code_of(self, label: object) -> int:
         """Return the code of a group label, or raise `UnknownGroupError` with close labels."""
-        plain = label.item() if isinstance(label, np.generic) else label
-        # True == 1 in Python, but a bool is no label.
-        code = None if isinstance(plain, bool) or not isinstance(plain, str | int) else self._code.get(plain)
-        if code is None:
-            raise UnknownGroupError([plain], self.labels)
-        return code
+        return self.groups.code_of(label)
 
     def __len__(self) -> int:
         return len(self.embeddings)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.catalog import Label
+    from fairsync.groups import Label
 
 
 @dataclass(frozen=True)

@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
+import logging
+import secrets
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
-from fairsync.books import Books, Lease, make_terms
-from fairsync.errors import InvalidInputError
-from fairsync.inputs import check_positive, check_users
+from fairsync.books import Books, Lease, changed_terms, make_terms
+from fairsync.calibration import calibrate
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.groups import Groups
+from fairsync.inputs import check_positive
 from fairsync.ledger import Ledger, MemoryLedger
-from fairsync.policies import Policy, Terms, make_policy
+from fairsync.policies import Policy, make_policy
+from fairsync.policies.snapshot import dump_state, load_state
 from fairsync.report import Report, make_report
-from fairsync.search import make_index
-from fairsync.serving import Found, serve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
-    from fairsync.catalog import Catalog, Label
+    from fairsync.catalog import Catalog
     from fairsync.floors import Floors
+    from fairsync.groups import Grouped, Label
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
     from fairsync.search import Index
+
+_log = logging.getLogger(__name__)
+# Leases of coordinators that followed each other must not share numbers: each starts at a place of its own.
+_LEASES_OF_ONE = 1 << 24
 
 
 class Coordination(Protocol):
     """What a front end needs of a coordinator, wherever it runs."""
 
     @property
-    def terms(self) -> Terms: ...  # noqa: D102
-
-    @property
-    def policy(self) -> Policy: ...  # noqa: D102
-
-    @property
     def labels(self) -> Sequence[Label]: ...  # noqa: D102
+
+    @property
+    def k(self) -> int: ...  # noqa: D102
 
     def lease(self, n: int) -> Lease:
         """Hand out up to n requests; wait where the promise asks for it."""
@@ -59,20 +62,28 @@ class Coordinator:
     """The one place where counts meet and prices are made, for any number of front ends.
 
     It knows groups and no items. All its methods may be called from many threads at once. Floors hold for any number of
-    front ends (:mod:`fairsync.books` says why).
+    front ends (:mod:`fairsync.accounts` says why).
+
+    With a ledger that outlives it, a coordinator that was killed is replaced by another one over the same ledger: it
+    goes on where the record ends, with the prices that the policy had learnt. Leases of the first one may still be
+    settled with the second; nothing is lost or counted twice.
 
     Parameters
     ----------
     catalog
-        Of which the groups count.
+        Of which the groups count; its `groups` alone will do.
     k, floors, horizon, policy, batch_size, ledger
         As for :class:`fairsync.FairRetriever`.
     lease_seconds
         A lease that is not settled for so long is given to others: its front end is taken for dead.
+    keep_seconds
+        What the policy has learnt is kept in the ledger so often.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from fairsync.catalog import Catalog
+    >>> from fairsync.front_end import FrontEnd
     >>> rng = np.random.default_rng(0)
     >>> catalog = Catalog(rng.normal(size=(40, 8)), ["red"] * 20 + ["blue"] * 20)
     >>> coordinator = Coordinator(catalog, k=2, floors={"blue": 30}, horizon=20)
@@ -84,7 +95,7 @@ class Coordinator:
 
     def __init__(
         self,
-        catalog: Catalog,
+        catalog: Grouped,
         k: int = 20,
         floors: Floors = 0,
         horizon: int = 10_000,
@@ -92,31 +103,54 @@ class Coordinator:
         batch_size: int = 16,
         ledger: Ledger | None = None,
         lease_seconds: float = 30.0,
+        keep_seconds: float = 5.0,
     ) -> None:
-        if not lease_seconds > 0:
-            raise InvalidInputError(f"lease_seconds must be above 0, got {lease_seconds}.")
-        self.labels = catalog.labels
+        if not lease_seconds > 0 or not keep_seconds >= 0:
+            raise InvalidInputError(
+                f"lease_seconds must be above 0, and keep_seconds at least 0, got {lease_seconds} and {keep_seconds}."
+            )
+        self.groups = Groups(list(catalog.labels), catalog.group_sizes)
         self.terms = make_terms(catalog, k, floors, horizon, batch_size)
         self.policy = make_policy(policy)
-        self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
-        self.lease_seconds = lease_seconds
-        self._books = Books.open(self.terms, self.policy, self.ledger.standing())
+        self.ledger: Ledger = MemoryLedger(len(catalog.labels)) if ledger is None else ledger
+        self.lease_seconds, self.keep_seconds = lease_seconds, keep_seconds
+        first = secrets.randbits(38) * _LEASES_OF_ONE
+        self._books = Books.open(self.terms, self.policy, self.ledger.standing(), self._remembered(), first)
+        self._kept_version, self._kept_at = self._books.pricing.version, time.monotonic()
         self._deadlines: dict[int, float] = {}
         self._changed = threading.Condition()
 
+    @property
+    def labels(self) -> list[Label]:
+        """The group labels, in the order of their codes."""
+        return self.groups.labels
+
+    @property
+    def k(self) -> int:
+        """Candidates per request."""
+        return self.terms.k
+
     def lease(self, n: int) -> Lease:
         """Hand out up to n requests; wait where the promise asks for it."""
-        n = check_positive(n, "n")
+        while (lease := self.try_lease(n, patience=self.lease_seconds)) is None:
+            pass
+        return lease
+
+    def try_lease(self, n: int, patience: float = 0.0) -> Lease | None:
+        """Hand out up to n requests; None if the promise asks to wait for longer than so many seconds."""
+        n, until = check_positive(n, "n"), time.monotonic() + patience
         with self._changed:
             while True:
-                self._expire()
+                now = time.monotonic()
+                self._expire(now)
                 granted = self._books.lease(self.terms, self.policy, n)
                 if granted is not None:
                     self._books, lease = granted
-                    self._deadlines[lease.number] = time.monotonic() + self.lease_seconds
+                    self._deadlines[lease.number] = now + self.lease_seconds
                     return lease
-                soonest = min(self._deadlines.values()) - time.monotonic()
-                self._changed.wait(max(soonest, 0.001))
+                if now >= until:
+                    return None
+                self._changed.wait(max(min(*self._deadlines.values(), until) - now, 0.001))
 
     def settle(self, number: int, entry: Entry, sample: Sample | None) -> None:
         """Write down what came of a lease; saying it again changes nothing."""
@@ -125,9 +159,11 @@ class Coordinator:
             if settled is None:
                 return
             books, entry = settled
-            self.ledger.record([entry])
+            if not self.ledger.record([entry], key=f"lease {number}"):
+                return  # another coordinator wrote it down before it died
             self._books = books
             self._deadlines.pop(number, None)
+            self._keep(time.monotonic())
             self._changed.notify_all()
 
     def give_back(self, number: int) -> None:
@@ -137,66 +173,73 @@ class Coordinator:
             self._deadlines.pop(number, None)
             self._changed.notify_all()
 
+    def promise(self, floors: Floors | None = None, horizon: int | None = None, catalog: Grouped | None = None) -> None:
+        """Promise something else from now on; whatever cannot be kept is refused before anything is changed.
+
+        Parameters
+        ----------
+        floors
+            One number for all groups, or {label: number}; as before unless given.
+        horizon
+            Requests over which they are spread, from the beginning of the present horizon; as before unless given.
+        catalog
+            As it is after a change of items (:mod:`fairsync.changes`): new groups follow the others. First the
+            coordinator is told, then the front ends.
+        """
+        with self._changed:
+            groups = self.groups if catalog is None else Groups(list(catalog.labels), catalog.group_sizes)
+            if groups.labels[: len(self.labels)] != self.labels:
+                raise InvalidInputError(
+                    "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
+                )
+            terms = changed_terms(self.terms, self.labels, groups, floors, horizon)
+            books = self._books.under(terms, self.policy)
+            if len(groups.labels) > len(self.labels):
+                self.ledger.grow(len(groups.labels))
+            self.groups, self.terms, self._books = groups, terms, books
+            self._changed.notify_all()
+
+    def calibrate(self, past_users: ArrayLike, catalog: Catalog, index: Index) -> Coordinator:
+        """Learn prices from past requests over these items; see :meth:`fairsync.FairRetriever.calibrate`."""
+        with self._changed:
+            self._books = calibrate(self._books, self.terms, self.policy, catalog, index, past_users)
+        return self
+
     def report(self, hindsight: Hindsight | None = None) -> Report:
         """Return where the promise stands, as far as it is settled."""
         with self._changed:
-            standing, past, prices = self.ledger.standing(), self.ledger.past(), self._books.prices
-        if self.policy.keeps_floors:  # a subsidy ends with its floor
-            prices = np.where((standing.exposures >= self.terms.floors) & (prices < 0), 0.0, prices)
-        return make_report(self.labels, self.terms, self.policy.name, standing, past, prices, hindsight)
+            books, past, labels, terms = self._books, self.ledger.past(), self.labels, self.terms
+        prices = books.prices_in_force(terms, self.policy)
+        return make_report(labels, terms, self.policy.name, books.accounts.standing, past, prices, hindsight)
 
-    def _expire(self) -> None:
-        now = time.monotonic()
+    def keep(self) -> None:
+        """Keep what the policy has learnt in the ledger, now; otherwise it is done every few seconds."""
+        with self._changed:
+            self._keep(float("inf"))
+
+    def _expire(self, now: float) -> None:
         for number in [number for number, deadline in self._deadlines.items() if deadline <= now]:
             self._books = self._books.give_back(number)
             del self._deadlines[number]
 
+    def _keep(self, now: float) -> None:
+        pricing = self._books.pricing
+        if pricing.version == self._kept_version or now < self._kept_at + self.keep_seconds:
+            return
+        self.ledger.keep(self._name, dump_state(pricing.state))
+        self._kept_version, self._kept_at = pricing.version, time.monotonic()
 
-class FrontEnd:
-    """One of several retrievers that share a coordinator.
+    def _remembered(self) -> Any:
+        """Return what the policy had learnt when it was last kept; None if there is nothing that fits."""
+        kept = self.ledger.kept(self._name)
+        if kept is None:
+            return None
+        try:
+            return self.policy.resume(load_state(kept), self.terms)
+        except FairSyncError as error:  # the floors hold without it
+            _log.warning("starting without the prices that were kept: %s", error)
+            return None
 
-    Parameters
-    ----------
-    catalog
-        The items; its groups are those of the coordinator.
-    coordinator
-        Where counts meet.
-    index
-        A name or an object.
-    """
-
-    def __init__(self, catalog: Catalog, coordinator: Coordination, index: str | Index = "exact") -> None:
-        if catalog.labels != list(coordinator.labels):
-            raise InvalidInputError("the catalog has other groups than the coordinator: give both the same catalog.")
-        self.catalog, self.coordinator = catalog, coordinator
-        self.index = make_index(index, catalog)
-
-    def retrieve(self, users: ArrayLike) -> Found:
-        """Return the candidates of requests in order of arrival.
-
-        Prices are those of the moment when requests are handed out, a batch at a time. If it fails in the middle of a
-        long call, what was decided before stays counted.
-
-        Parameters
-        ----------
-        users
-            (n, d) one vector per request, or (n, interests, d) several.
-        """
-        vectors = check_users(users, self.catalog)
-        terms, policy = self.coordinator.terms, self.coordinator.policy
-        rows = np.empty((len(vectors), terms.k), dtype=np.int64)
-        relevance, searched = np.empty((len(vectors), terms.k)), np.empty(len(vectors))
-        start = 0
-        while start < len(vectors):
-            lease = self.coordinator.lease(len(vectors) - start)
-            here = slice(start, start + lease.requests)
-            try:
-                served = serve(self.catalog, self.index, terms, policy, lease, vectors[here])
-            except BaseException:
-                self.coordinator.give_back(lease.number)
-                raise
-            self.coordinator.settle(lease.number, served.entry, served.sample)
-            rows[here], relevance[here] = served.hits.rows, served.hits.relevance
-            searched[here] = served.searched
-            start += lease.requests
-        return Found.of(self.catalog, rows, relevance, searched)
+    @property
+    def _name(self) -> str:
+        return f"policy {self.policy.name}"

@@ -7,41 +7,42 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.catalog import Catalog, Label
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
+from fairsync.groups import Grouped, Label
 
 # A mapping's keys are invariant to type checkers, so that {int: int} needs its own mention.
 Floors: TypeAlias = int | Mapping[str, int] | Mapping[int, int] | Mapping[Label, int]
 
 
-def resolve_floors(floors: Floors, catalog: Catalog) -> npt.NDArray[np.int64]:
-    """Return (G,) floors in the order of the catalog's labels; groups that are not named get 0.
+def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
+    """Return (G,) floors in the order of the labels; groups that are not named get 0.
 
     Examples
     --------
+    >>> from fairsync.catalog import Catalog
     >>> catalog = Catalog(np.eye(3), ["toys", "books", "toys"])
     >>> resolve_floors(7, catalog).tolist(), resolve_floors({"toys": 5}, catalog).tolist()
     ([7, 7], [0, 5])
     """
     if not isinstance(floors, Mapping):
-        return np.full(len(catalog.labels), _count(floors, "floors"), dtype=np.int64)
-    known = set(catalog.labels)
+        return np.full(len(groups.labels), _count(floors, "floors"), dtype=np.int64)
+    known = set(groups.labels)
     plain = {_plain(label): floor for label, floor in floors.items()}
     unknown = [label for label in plain if label not in known or isinstance(label, bool)]
     if unknown:
-        raise UnknownGroupError(unknown, catalog.labels)
-    resolved = np.zeros(len(catalog.labels), dtype=np.int64)
+        raise UnknownGroupError(unknown, groups.labels)
+    resolved = np.zeros(len(groups.labels), dtype=np.int64)
     for label, floor in plain.items():
-        resolved[catalog.code_of(label)] = _count(floor, f"the floor of group {label!r}")
+        resolved[groups.code_of(label)] = _count(floor, f"the floor of group {label!r}")
     return resolved
 
 
-def group_caps(catalog: Catalog, k: int) -> npt.NDArray[np.int64]:
+def group_caps(groups: Grouped, k: int) -> npt.NDArray[np.int64]:
     """Return (G,) the most exposures of each group that one request can hold: min(k, items of the group)."""
-    return np.minimum(catalog.group_sizes, k)
+    return np.minimum(groups.group_sizes, k)
 
 
-def check_feasible(floors: npt.NDArray[np.int64], catalog: Catalog, k: int, horizon: int) -> None:
+def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horizon: int) -> None:
     """Raise :class:`InfeasibleFloorsError` unless some plan of candidates meets all floors.
 
     A request holds at most min(k, items of g) items of group g and k items in all. The floors can be met if and only
@@ -50,19 +51,20 @@ def check_feasible(floors: npt.NDArray[np.int64], catalog: Catalog, k: int, hori
 
     Examples
     --------
+    >>> from fairsync.catalog import Catalog
     >>> catalog = Catalog(np.eye(3), ["toys", "books", "toys"])
     >>> check_feasible(np.array([10, 20]), catalog, k=3, horizon=10)
     >>> check_feasible(np.array([11, 0]), catalog, k=3, horizon=10)
     Traceback (most recent call last):
     fairsync.errors.InfeasibleFloorsError: The floor of group 'books' is 11, which cannot be met: ...
     """
-    most = group_caps(catalog, k) * horizon
+    most = group_caps(groups, k) * horizon
     for code in np.flatnonzero(floors > most)[:1]:
-        size = int(catalog.group_sizes[code])
+        size = int(groups.group_sizes[code])
         per_request = min(size, k)
         why = f"it has {size} item{'s' if size != 1 else ''}" if size < k else f"a request has {k} slots"
         raise InfeasibleFloorsError(
-            catalog.labels[code],
+            groups.labels[code],
             int(floors[code]),
             f"{why}, so that {horizon} requests can show the group at most {per_request} × {horizon} times",
             int(most[code]),

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.catalog import Catalog, Label
+    from fairsync.catalog import Catalog
     from fairsync.floors import Floors
+    from fairsync.groups import Label
     from fairsync.search.base import Index
 
     Floats = NDArray[np.float64]

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import LARGEST_VALUE, Catalog
 from fairsync.errors import InvalidInputError
+from fairsync.groups import Grouped
 
 
 def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floating[Any]]:
@@ -65,7 +66,7 @@ def check_positive(value: object, what: str) -> int:
     return int(value)
 
 
-def check_k(k: object, catalog: Catalog) -> int:
+def check_k(k: object, catalog: Grouped) -> int:
     """Return the number of candidates per request, or say why there cannot be so many."""
     number = check_positive(k, "k")
     if number > len(catalog):

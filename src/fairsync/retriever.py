@@ -2,28 +2,25 @@
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.books import Books, check_standing, make_terms
-from fairsync.catalog import Catalog, Label
+from fairsync.books import Books, changed_terms, make_terms
+from fairsync.calibration import calibrate
+from fairsync.catalog import Catalog
 from fairsync.changes import Change, put_items, remove_items
-from fairsync.errors import InvalidInputError
 from fairsync.floors import Floors
+from fairsync.groups import Label
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger
-from fairsync.policies import Feedback, Policy, Terms, make_policy
+from fairsync.policies import Policy, Terms, make_policy
 from fairsync.report import Report, make_report
 from fairsync.search import Index, make_index
 from fairsync.search.overlay import follow
-from fairsync.serving import Found, make_sample, serve
-
-# Past requests are searched again while prices move; they settle within a few rounds.
-_CALIBRATION_ROUNDS = 4
+from fairsync.serving import Found, serve
 
 
 class FairRetriever:
@@ -82,7 +79,6 @@ class FairRetriever:
         self.index = make_index(index, catalog)
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
         self._lock = threading.Lock()
-        self._none = np.zeros(catalog.n_groups, dtype=np.int64)
         self._books = Books.open(self.terms, self.policy, self.ledger.standing())
 
     def retrieve(self, users: npt.ArrayLike) -> Found:
@@ -98,14 +94,14 @@ class FairRetriever:
             catalog, vectors = self.catalog, check_users(users, self.catalog)
             n, k = len(vectors), self.terms.k
             rows, relevance, searched = np.empty((n, k), dtype=np.int64), np.empty((n, k)), np.empty(n)
-            books, start = replace(self._books, standing=self.ledger.standing()), 0
+            books, start = self._books, 0
             entries: list[Entry] = []
             while start < n:
                 granted = books.lease(self.terms, self.policy, n - start)
                 assert granted is not None  # nobody else holds a lease
                 books, lease = granted
                 here = slice(start, start + lease.requests)
-                served = serve(catalog, self.index, self.terms, self.policy, lease, vectors[here])
+                served = serve(catalog, self.index, lease, vectors[here])
                 settled = books.settle(self.policy, lease.number, served.entry, served.sample)
                 assert settled is not None  # it was leased a moment ago
                 books, entry = settled
@@ -133,26 +129,8 @@ class FairRetriever:
         FairRetriever
             This retriever.
         """
-        learn = getattr(self.policy, "calibrate", None)
-        if learn is None:
-            raise InvalidInputError(f"The policy {self.policy.name!r} has nothing to calibrate; use 'guaranteed'.")
         with self._lock:
-            vectors = check_users(past_users, self.catalog)[-self.policy.memory :]
-            if len(vectors) == 0:
-                raise InvalidInputError("past_users is empty: give at least one past request.")
-            books = self._books
-            remaining, exposures = self.terms.horizon - books.standing.requests, books.standing.exposures
-            if remaining == 0:  # the horizon is over: these are prices for the next one
-                remaining, exposures = self.terms.horizon, self._none
-            k = self.terms.k
-            deep = k + self.policy.lookahead(self.policy.start(self.terms), k)  # as deep as at a cold start
-            for _ in range(_CALIBRATION_ROUNDS):
-                hits = self.index.search(vectors, books.prices, min(deep, len(self.catalog)))
-                sample = make_sample(k, self.catalog.group_of[hits.rows], hits)
-                state = learn(books.policy_state, self.terms, Feedback(0, self._none, exposures, remaining, sample))
-                books = replace(books, policy_state=state, prices=self.policy.prices(state))
-            # Lists of the batch under way were made for the state before: of another depth, and already old.
-            self._books = replace(books, samples=())
+            self._books = calibrate(self._books, self.terms, self.policy, self.catalog, self.index, past_users)
         return self
 
     def put(
@@ -212,16 +190,18 @@ class FairRetriever:
             made = index(under) if callable(index) else make_index(index, under)
             self._swap(under, made, floors, self.policy.start)
 
-    def promise(self, floors: Floors) -> None:
+    def promise(self, floors: Floors, horizon: int | None = None) -> None:
         """Promise other floors, in the present horizon and those to come.
 
         Parameters
         ----------
         floors
             One number for all groups, or {label: number}; groups that are not named are promised nothing.
+        horizon
+            Requests over which they are spread, from the beginning of the present horizon; as before unless given.
         """
         with self._lock:
-            self._swap(self.catalog, self.index, floors)
+            self._swap(self.catalog, self.index, floors, horizon=horizon)
 
     def report(self, hindsight: Hindsight | None = None) -> Report:
         """Return where the promise stands.
@@ -232,10 +212,9 @@ class FairRetriever:
             The best possible plan for the same requests, to compare the cost with.
         """
         with self._lock:
-            standing, past, prices = self.ledger.standing(), self.ledger.past(), self._books.prices
-        if self.policy.keeps_floors:  # a subsidy ends with its floor
-            prices = np.where((standing.exposures >= self.terms.floors) & (prices < 0), 0.0, prices)
-        return make_report(self.catalog.labels, self.terms, self.policy.name, standing, past, prices, hindsight)
+            books, past, labels, terms = self._books, self.ledger.past(), self.catalog.labels, self.terms
+        prices = books.prices_in_force(terms, self.policy)
+        return make_report(labels, terms, self.policy.name, books.accounts.standing, past, prices, hindsight)
 
     def _change(self, change: Callable[[Catalog], Change], floors: Floors | None) -> None:
         with self._lock:
@@ -248,25 +227,11 @@ class FairRetriever:
         index: Index,
         floors: Floors | None,
         restart: Callable[[Terms], Any] | None = None,
+        horizon: int | None = None,
     ) -> None:
         """Go on with these; whatever cannot be kept is refused before anything is changed."""
-        if floors is None:
-            floors = dict(zip(self.catalog.labels, self.terms.floors.tolist(), strict=True))
-        terms = make_terms(catalog, self.terms.k, floors, self.terms.horizon, self.terms.batch_size)
-        standing = self.ledger.standing().grown(catalog.n_groups)
-        check_standing(terms, self.policy, standing)
-        state = self.policy.resume(self._books.policy_state, terms) if restart is None else restart(terms)
-        # Lists of the batch under way are of other items: what they would teach is no longer so.
-        counts = np.concatenate([self._books.counts, np.zeros(catalog.n_groups - len(self._none), dtype=np.int64)])
-        books = replace(
-            self._books,
-            policy_state=state,
-            prices=self.policy.prices(state),
-            standing=standing,
-            counts=counts,
-            samples=(),
-        )
-        if catalog.n_groups > len(self._none):
+        terms = changed_terms(self.terms, self.catalog.labels, catalog, floors, horizon)
+        books = self._books.under(terms, self.policy, restart)
+        if catalog.n_groups > self.catalog.n_groups:
             self.ledger.grow(catalog.n_groups)
         self.catalog, self.index, self.terms, self._books = catalog, index, terms, books
-        self._none = np.zeros(catalog.n_groups, dtype=np.int64)

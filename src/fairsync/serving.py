@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from fairsync.books import Lease
     from fairsync.catalog import Catalog
-    from fairsync.policies import Policy, Terms
     from fairsync.search import Index
 
 
@@ -85,27 +84,24 @@ class Served:
     searched: float = 1.0
 
 
-def serve(
-    catalog: Catalog, index: Index, terms: Terms, policy: Policy, lease: Lease, users: NDArray[np.floating[Any]]
-) -> Served:
+def serve(catalog: Catalog, index: Index, lease: Lease, users: NDArray[np.floating[Any]]) -> Served:
     """Find the candidates of the requests of a lease.
 
     Parameters
     ----------
     catalog, index
         The items.
-    terms, policy
-        What was promised, and who keeps it.
     lease
-        Prices, and where the horizon stands.
+        What was promised, where it stands, and the prices.
     users
         (requests, interests, d) the requests of the lease.
     """
-    k, n_groups, prices = terms.k, catalog.n_groups, lease.prices
+    terms, prices = lease.terms, lease.prices
+    k, n_groups = terms.k, catalog.n_groups
     width = min(len(catalog), k + lease.lookahead)
     hits = index.search(users, prices, width)
     if hits.rows[:, k - 1].min() < 0:
-        raise _too_few(hits, policy, k, len(catalog))
+        raise _too_few(hits, k, len(catalog))
     searched = 1.0
     if hits.reached is not None:
         terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
@@ -113,7 +109,7 @@ def serve(
     groups = catalog.group_of[hits.rows]
     found, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
-    if policy.keeps_floors and guard.needs_guard(terms, lease.missing, prices, counts, len(users), lease.left):
+    if lease.keeps_floors and guard.needs_guard(terms, lease.missing, prices, counts, len(users), lease.left):
         found, forced = guard.keep_floors(
             lambda i, p, n: index.search(users[i : i + 1], p, n),
             catalog, terms, prices, hits, lease.missing, lease.left,
@@ -133,13 +129,13 @@ def make_sample(k: int, groups: NDArray[np.int32], hits: Hits) -> Sample:
     return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32))
 
 
-def _too_few(hits: Hits, policy: Policy, k: int, n_items: int) -> FairSyncError:
+def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
     if hits.reached is not None:
         return BackendUnavailableError(
             f"Only {int(hits.reached.sum()):,} of {n_items:,} items are within reach, too few for k = {k} candidates:"
             " ask again when more of the shards are up."
         )
-    return FairSyncError(f"The policy {policy.name!r} masked so many groups that fewer than k = {k} items were left.")
+    return FairSyncError(f"The policy masked so many groups that fewer than k = {k} items were left.")
 
 
 def _most_relevance(k: int, n_items: int, prices: NDArray[np.float64], hits: Hits, groups: NDArray[np.int32]) -> float:

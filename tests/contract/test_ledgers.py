@@ -1,18 +1,26 @@
 """What every ledger must do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fairsync.ledger import Entry, Ledger, MemoryLedger
+from fairsync.ledger import Entry, Ledger, MemoryLedger, SqliteLedger
+from fairsync.ledger.base import KEYS_KEPT
 
-LEDGERS: dict[str, Callable[[int], Ledger]] = {"memory": MemoryLedger}
+LEDGERS: dict[str, Callable[[Path, int], Ledger]] = {
+    "memory": lambda _, n_groups: MemoryLedger(n_groups),
+    "sqlite": lambda folder, n_groups: SqliteLedger(folder / "exposures.db", n_groups),
+}
 
 
 @pytest.fixture(params=sorted(LEDGERS))
-def ledger(request: pytest.FixtureRequest) -> Ledger:
-    return LEDGERS[str(request.param)](3)
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
+    made = LEDGERS[str(request.param)](tmp_path, 3)
+    yield made
+    if isinstance(made, SqliteLedger):
+        made.close()
 
 
 def entry(*counts: int, requests: int = 1, opens_horizon: bool = False) -> Entry:
@@ -56,3 +64,37 @@ def test_groups_may_be_added(ledger: Ledger) -> None:
     ledger.record([entry(0, 0, 0, 0, 3), entry(0, 0, 0, 1, 0, opens_horizon=True)])
     assert ledger.standing().exposures.tolist() == [0, 0, 0, 1, 0]
     assert ledger.past()[-1].exposures.tolist() == [2, 0, 0, 0, 3]
+
+
+def test_what_is_said_again_is_not_counted_again(ledger: Ledger) -> None:
+    assert ledger.record([entry(1, 0, 0)], key="one")
+    assert ledger.record([entry(2, 0, 0)], key="two")
+    assert not ledger.record([entry(1, 0, 0)], key="one")
+    assert not ledger.record([entry(9, 9, 9, opens_horizon=True)], key="two")
+    assert ledger.record([entry(0, 0, 5)])
+    assert ledger.record([entry(0, 0, 5)]), "without a key, nothing tells them apart"
+    assert ledger.standing().exposures.tolist() == [3, 0, 10]
+    assert list(ledger.past()) == []
+
+
+def test_a_cost_that_was_not_measured_stays_unknown(ledger: Ledger) -> None:
+    ledger.record([Entry(np.array([1, 0, 0]), 1, 1.0, float("nan")), entry(1, 0, 0, opens_horizon=True)])
+    assert np.isnan(ledger.past()[0].cost)
+    assert ledger.standing().cost == 0.5
+
+
+def test_something_can_be_kept_beside_the_record(ledger: Ledger) -> None:
+    assert ledger.kept("prices") is None
+    ledger.keep("prices", b"old")
+    ledger.keep("prices", b"\x00new")
+    ledger.keep("forecast", b"")
+    assert (ledger.kept("prices"), ledger.kept("forecast")) == (b"\x00new", b"")
+
+
+def test_the_latest_keys_are_known_however_many_there_were() -> None:
+    """Only in memory: the rule is the same everywhere, and a disk would take minutes."""
+    ledger = MemoryLedger(1)
+    for number in range(KEYS_KEPT + 10):
+        ledger.record([], key=str(number))
+    assert ledger.record([], key="5")
+    assert not ledger.record([], key=str(KEYS_KEPT))

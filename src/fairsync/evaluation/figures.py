@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairsync.catalog import Catalog, Label
+    from fairsync.catalog import Catalog
     from fairsync.data.requests import Ragged
+    from fairsync.groups import Label
 
 
 @dataclass(frozen=True)

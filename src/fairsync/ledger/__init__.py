@@ -2,5 +2,6 @@
 
 from fairsync.ledger.base import Entry, Ledger, Standing
 from fairsync.ledger.memory import MemoryLedger
+from fairsync.ledger.sqlite import SqliteLedger
 
-__all__ = ["Entry", "Ledger", "MemoryLedger", "Standing"]
+__all__ = ["Entry", "Ledger", "MemoryLedger", "SqliteLedger", "Standing"]

@@ -7,6 +7,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+# The latest keys are remembered, so many of them: hours of traffic, and a few megabytes.
+KEYS_KEPT = 100_000
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -34,6 +37,10 @@ class Entry:
     cost: float
     forced: int = 0
     opens_horizon: bool = False
+
+    def grown(self, n_groups: int) -> "Entry":
+        """Return the same entry with zeros for groups that came later."""
+        return replace(self, counts=_grown(self.counts, n_groups))
 
     def plus(self, other: "Entry") -> "Entry":
         """Return one entry for both; the other must follow in the same horizon."""
@@ -81,8 +88,11 @@ class Standing:
 
     def grown(self, n_groups: int) -> "Standing":
         """Return the same standing with zeros for groups that came later."""
-        more = np.zeros(n_groups - len(self.exposures), dtype=np.int64)
-        return replace(self, exposures=np.concatenate([self.exposures, more]))
+        return replace(self, exposures=_grown(self.exposures, n_groups))
+
+
+def _grown(counts: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+    return np.concatenate([counts, np.zeros(n_groups - len(counts), dtype=np.int64)])
 
 
 class Ledger(Protocol):
@@ -96,10 +106,31 @@ class Ledger(Protocol):
         """Return the standings at the end of the horizons before it, oldest first."""
         ...
 
-    def record(self, entries: Sequence[Entry]) -> None:
-        """Add entries, all of them or, when it raises, none."""
+    def record(self, entries: Sequence[Entry], key: str | None = None) -> bool:
+        """Add entries, all of them or, when it raises, none.
+
+        Parameters
+        ----------
+        entries
+            In order.
+        key
+            Names what is recorded, so that whoever does not know whether it was may say it again.
+
+        Returns
+        -------
+        bool
+            False if that was recorded before under this key; then nothing changes.
+        """
         ...
 
     def grow(self, n_groups: int) -> None:
         """Go on with more groups, whose codes follow the old ones; they have had nothing so far."""
+        ...
+
+    def keep(self, name: str, value: bytes) -> None:
+        """Keep something beside the record, such as what a policy has learnt, in place of what had this name."""
+        ...
+
+    def kept(self, name: str) -> bytes | None:
+        """Return what is kept under this name."""
         ...

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from fairsync.ledger.base import Entry, Standing
+from fairsync.ledger.base import KEYS_KEPT, Entry, Standing
 
 
 class MemoryLedger:
@@ -13,9 +13,11 @@ class MemoryLedger:
     >>> import numpy as np
     >>> ledger = MemoryLedger(n_groups=2)
     >>> ledger.record([Entry(np.array([1, 1]), 1, 0.5, 0.0), Entry(np.array([0, 2]), 1, 0.7, 0.1)])
+    True
     >>> ledger.standing().exposures.tolist()
     [1, 3]
     >>> ledger.record([Entry(np.array([2, 0]), 1, 0.9, 0.0, opens_horizon=True)])
+    True
     >>> ledger.standing().exposures.tolist(), [past.exposures.tolist() for past in ledger.past()]
     ([2, 0], [[1, 3]])
     """
@@ -24,6 +26,8 @@ class MemoryLedger:
         # One reference to both, so that an interrupt cannot come between them.
         self._record: tuple[Standing, tuple[Standing, ...]] = (Standing.nothing(n_groups), ())
         self._n_groups = n_groups
+        self._keys: dict[str, None] = {}
+        self._kept: dict[str, bytes] = {}
 
     def standing(self) -> Standing:
         """Return where the present horizon stands."""
@@ -33,8 +37,14 @@ class MemoryLedger:
         """Return the standings at the end of the horizons before it, oldest first."""
         return self._record[1]
 
-    def record(self, entries: Sequence[Entry]) -> None:
-        """Add entries."""
+    def record(self, entries: Sequence[Entry], key: str | None = None) -> bool:
+        """Add entries, unless that was done before under this key."""
+        if key is not None:
+            if key in self._keys:
+                return False
+            self._keys[key] = None
+            if len(self._keys) > KEYS_KEPT:
+                del self._keys[next(iter(self._keys))]
         standing, past = self._record
         for entry in entries:
             if entry.opens_horizon:
@@ -42,9 +52,18 @@ class MemoryLedger:
                 standing = Standing.nothing(self._n_groups)
             standing = standing.after(entry)
         self._record = (standing, past)
+        return True
 
     def grow(self, n_groups: int) -> None:
         """Go on with more groups."""
         standing, past = self._record
         self._record = (standing.grown(n_groups), tuple(one.grown(n_groups) for one in past))
         self._n_groups = n_groups
+
+    def keep(self, name: str, value: bytes) -> None:
+        """Keep something beside the record."""
+        self._kept[name] = value
+
+    def kept(self, name: str) -> bytes | None:
+        """Return what is kept under this name."""
+        return self._kept.get(name)

@@ -27,6 +27,9 @@ class Terms:
         Requests over which the floors are spread.
     batch_size : int
         Requests between two price changes.
+    rolls : bool
+        Whether a new horizon begins by itself after so many requests. Otherwise the horizon is what is expected, and
+        somebody else says when it is over.
     """
 
     floors: Counts
@@ -34,6 +37,7 @@ class Terms:
     k: int
     horizon: int
     batch_size: int
+    rolls: bool = True
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fairsync.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairsync.catalog import Label
+    from fairsync.groups import Label
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Standing
     from fairsync.policies import Terms

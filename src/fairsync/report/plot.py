@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fairsync.catalog import Label
+    from fairsync.groups import Label
     from fairsync.report.report import Report
 
 COLOURS = {"kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00"}

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import RenderableType
 
-    from fairsync.catalog import Label
+    from fairsync.groups import Label
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Standing
     from fairsync.policies import Terms

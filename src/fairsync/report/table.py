@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fairsync.catalog import Label
+    from fairsync.groups import Label
     from fairsync.report.report import Report, Status
 
 _ALL = 40  # up to so many groups, every one gets its row

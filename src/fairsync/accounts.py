@@ -1,0 +1,149 @@
+r"""Who was given which requests of a horizon, and what came of them.
+
+Requests are handed out in *leases*: so many requests, and where the horizon stands. What came of a lease is *settled*.
+Between the two, nobody knows; the accounts assume the worst, that a lease brings no missing exposure at all. So with R
+requests of the horizon neither settled nor leased and :math:`D_g` exposures missing from what is settled, a lease of n
+may be out beside others only if
+
+.. math::  D_g \le (R - n) \, c_g \text{ for every group } g, \qquad \sum_g D_g \le (R - n) \, K
+
+Otherwise it has to wait until it is the only one, and then the guard keeps the floors within it
+(:mod:`fairsync.guard`). Hence the floors hold for any number of front ends, however stale their prices; what
+staleness costs is relevance. One front end alone never waits.
+
+A lease that was given back, or that expired, leaves things as if it had never been: its requests return to R, which
+makes the condition no harder. If the answer comes after all, its exposures count, and its requests do not. The same
+holds for leases of a coordinator that died.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairsync import guard
+from fairsync.ledger import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from fairsync.ledger import Entry
+    from fairsync.policies import Terms
+
+# An answer to a lease that was lost longer ago than so many others is taken for a repetition.
+_MOST_LOST = 10_000
+
+
+@dataclass(frozen=True)
+class Grant:
+    """Requests handed out.
+
+    Attributes
+    ----------
+    number : int
+        Of the lease.
+    requests : int
+        How many.
+    missing : numpy.ndarray
+        (G,) exposures still missing, as far as is known.
+    left : int
+        Requests of the horizon from these on, leaving out what others were given.
+    """
+
+    number: int
+    requests: int
+    missing: NDArray[np.int64]
+    left: int
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """Where things stand. Accounts are never changed, only replaced: what fails leaves no trace.
+
+    Attributes
+    ----------
+    standing : Standing
+        Of the horizon, as far as it is settled.
+    opens_horizon : bool
+        Whether counts start anew with what is settled next.
+    out : dict
+        Requests of each lease that is neither settled nor given back, by its number.
+    lost : tuple of int
+        Leases that were given back or expired, the latest: an answer may yet come.
+    first, issued : int
+        The numbers of its own leases lie above ``first``, up to ``issued``.
+    """
+
+    standing: Standing
+    opens_horizon: bool = False
+    out: Mapping[int, int] = field(default_factory=dict)
+    lost: tuple[int, ...] = ()
+    first: int = 0
+    issued: int = 0
+
+    @classmethod
+    def open(cls, standing: Standing, first: int = 0) -> Accounts:
+        """Return the accounts of a horizon that stands there, with nothing handed out."""
+        return cls(standing, first=first, issued=first)
+
+    @property
+    def given(self) -> int:
+        """Requests that are out."""
+        return sum(self.out.values())
+
+    def is_over(self, terms: Terms) -> bool:
+        """Return whether every request of the horizon is settled."""
+        return terms.rolls and self.standing.requests >= terms.horizon
+
+    def anew(self) -> Accounts:
+        """Return the accounts at the start of a new horizon. What is still out will count there."""
+        return replace(self, standing=Standing.nothing(len(self.standing.exposures)), opens_horizon=True)
+
+    def grant(self, terms: Terms, n: int, *, keeps_floors: bool) -> tuple[Accounts, Grant] | None:
+        """Hand out up to n requests, never beyond the horizon; None if that has to wait for leases that are out."""
+        given = self.given
+        left = terms.horizon - self.standing.requests - given
+        if not terms.rolls:
+            left = max(left, n)  # more came than expected, and they are served too
+        if left <= 0:
+            return None  # the next horizon begins when this one is settled
+        size = min(n, left)
+        missing = np.maximum(terms.floors - self.standing.exposures, 0)
+        if given and keeps_floors and not guard.is_safe(missing, left - size, terms):
+            return None
+        number = self.issued + 1
+        return replace(self, out={**self.out, number: size}, issued=number), Grant(number, size, missing, left)
+
+    def settle(self, number: int, entry: Entry) -> tuple[Accounts, Entry] | None:
+        """Write down what came of a lease; return the entry as the ledger should have it.
+
+        None if that was done before: whoever is not sure may say it again. Of leases that others have made, the ledger
+        knows whether it was.
+        """
+        own = self.first < number <= self.issued
+        if number not in self.out:
+            if own and number not in self.lost:
+                return None
+            entry = replace(entry, requests=0)  # others were given its requests
+        entry = replace(entry, opens_horizon=self.opens_horizon)
+        if len(entry.counts) < len(self.standing.exposures):  # groups have come since
+            entry = entry.grown(len(self.standing.exposures))
+        settled = replace(
+            self,
+            standing=self.standing.after(entry),
+            opens_horizon=False,
+            out={other: size for other, size in self.out.items() if other != number},
+            lost=tuple(other for other in self.lost if other != number),
+        )
+        return settled, entry
+
+    def give_back(self, number: int) -> Accounts:
+        """Take a lease back that will hardly be answered."""
+        if number not in self.out:
+            return self
+        out = {other: size for other, size in self.out.items() if other != number}
+        return replace(self, out=out, lost=(*self.lost, number)[-_MOST_LOST:])

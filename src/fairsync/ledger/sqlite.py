@@ -1,0 +1,211 @@
+"""A ledger in one SQLite file: it outlives the process, a kill at any moment, and the machine's power."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.ledger.base import KEYS_KEPT, Entry, Standing
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE horizons (
+    number INTEGER PRIMARY KEY, requests INTEGER NOT NULL, relevance REAL NOT NULL, cost REAL, forced INTEGER NOT NULL,
+    exposures BLOB NOT NULL
+);
+CREATE TABLE receipts (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
+CREATE TABLE kept (name TEXT PRIMARY KEY, value BLOB NOT NULL);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+"""
+# Receipts are thinned now and then, not at every entry.
+_THINNED_EVERY = 1000
+
+
+class SqliteLedger:
+    """Keeps the record in a file. What `record` has returned from is on the disk.
+
+    One process at a time writes to the file; another one that opens it is refused while the first runs.
+
+    Parameters
+    ----------
+    path
+        Of the file; made if it is not there.
+    n_groups
+        How many groups are counted. A file that counts more or fewer is refused.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> folder = TemporaryDirectory()
+    >>> ledger = SqliteLedger(folder.name + "/exposures.db", n_groups=2)
+    >>> ledger.record([Entry(np.array([1, 1]), 1, 0.5, 0.0)], key="first"), ledger.record([], key="first")
+    (True, False)
+    >>> ledger.close()
+    >>> with SqliteLedger(folder.name + "/exposures.db", n_groups=2) as again:
+    ...     again.standing().exposures.tolist()
+    [1, 1]
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, path: str | Path, n_groups: int) -> None:
+        self.path = Path(path)
+        self._lock = threading.RLock()
+        self._n_groups = n_groups
+        self._number, self._standing = 0, Standing.nothing(n_groups)
+        if not self.path.parent.is_dir():
+            raise InvalidInputError(f"{self.path.parent} is no folder: make it first, or put the ledger elsewhere.")
+        with self._told():
+            self._db = sqlite3.connect(self.path, timeout=2.0, isolation_level=None, check_same_thread=False)
+            try:
+                self._open()
+            except BaseException:
+                self._db.close()
+                raise
+
+    def standing(self) -> Standing:
+        """Return where the present horizon stands."""
+        return self._standing
+
+    def past(self) -> Sequence[Standing]:
+        """Return the standings at the end of the horizons before it, oldest first."""
+        with self._told():
+            rows = self._db.execute("SELECT * FROM horizons WHERE number < ? ORDER BY number", [self._number])
+            return [_standing(row).grown(self._n_groups) for row in rows]
+
+    def record(self, entries: Sequence[Entry], key: str | None = None) -> bool:
+        """Add entries, all of them or, when it raises, none, unless that was done before under this key."""
+        with self._told():
+            number, standing = self._number, self._standing
+            with self._transaction():
+                if key is not None and not self._is_new(key):
+                    return False
+                for entry in entries:
+                    if entry.opens_horizon:
+                        self._write(number, standing)
+                        number, standing = number + 1, Standing.nothing(self._n_groups)
+                    standing = standing.after(entry)
+                self._write(number, standing)
+            self._number, self._standing = number, standing
+            return True
+
+    def grow(self, n_groups: int) -> None:
+        """Go on with more groups."""
+        with self._told():
+            grown = self._standing.grown(n_groups)
+            with self._transaction():
+                self._write(self._number, grown)
+                self._db.execute("UPDATE facts SET value = ? WHERE name = 'groups'", [json.dumps(n_groups)])
+            self._n_groups, self._standing = n_groups, grown
+
+    def keep(self, name: str, value: bytes) -> None:
+        """Keep something beside the record."""
+        with self._told(), self._transaction():
+            self._db.execute("REPLACE INTO kept VALUES (?, ?)", [name, value])
+
+    def kept(self, name: str) -> bytes | None:
+        """Return what is kept under this name."""
+        with self._told():
+            row = self._db.execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
+            return None if row is None else bytes(row[0])
+
+    def back_up(self, path: str | Path) -> None:
+        """Write a copy to another file, while this one is in use. To restore, put the copy in its place."""
+        with self._told():
+            copy = sqlite3.connect(path)
+            try:
+                self._db.backup(copy)
+                copy.execute("PRAGMA journal_mode = DELETE")  # one file, whole in itself
+            finally:
+                copy.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            self._db.close()
+
+    def __enter__(self) -> "SqliteLedger":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> None:
+        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")
+        with self._transaction():
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    raise InvalidInputError(f"{self.path} is a database, but no ledger: give another path.")
+                for statement in _SCHEMA.split(";"):
+                    self._db.execute(statement)
+                self._db.execute("INSERT INTO facts VALUES ('groups', ?)", [json.dumps(self._n_groups)])
+                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+            elif version > _VERSION:
+                raise InvalidInputError(
+                    f"{self.path} was written by a later version of FairSync (format {version}, this one reads"
+                    f" {_VERSION}): update FairSync."
+                )
+        groups = json.loads(self._db.execute("SELECT value FROM facts WHERE name = 'groups'").fetchone()[0])
+        if groups != self._n_groups:
+            raise InvalidInputError(
+                f"{self.path} counts {groups} groups, the catalog has {self._n_groups}: it belongs to another catalog."
+            )
+        row = self._db.execute("SELECT * FROM horizons ORDER BY number DESC LIMIT 1").fetchone()
+        if row is not None:
+            self._number, self._standing = int(row[0]), _standing(row)
+
+    def _write(self, number: int, standing: Standing) -> None:
+        cost = None if np.isnan(standing.cost) else standing.cost
+        exposures = standing.exposures.astype("<i8").tobytes()
+        self._db.execute(
+            "REPLACE INTO horizons VALUES (?, ?, ?, ?, ?, ?)",
+            [number, standing.requests, standing.relevance, cost, standing.forced, exposures],
+        )
+
+    def _is_new(self, key: str) -> bool:
+        done = self._db.execute("INSERT OR IGNORE INTO receipts (key) VALUES (?)", [key])
+        if done.rowcount and done.lastrowid is not None and done.lastrowid % _THINNED_EVERY == 0:
+            self._db.execute("DELETE FROM receipts WHERE number <= ?", [done.lastrowid - KEYS_KEPT])
+        return bool(done.rowcount)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Say what went wrong with the file, and what to do."""
+        with self._lock:
+            try:
+                yield
+            except sqlite3.DatabaseError as error:
+                reason = str(error)
+                if "locked" in reason:
+                    raise FairSyncError(
+                        f"{self.path} is in use by another process: stop it first, or share a Redis ledger."
+                    ) from error
+                if "not a database" in reason or "malformed" in reason:
+                    raise InvalidInputError(
+                        f"{self.path} is damaged or no ledger ({reason}): restore a backup."
+                    ) from error
+                raise FairSyncError(f"{self.path} could not be used: {reason}. Nothing was changed.") from error
+
+
+def _standing(row: tuple[int, int, float, float | None, int, bytes]) -> Standing:
+    _, requests, relevance, cost, forced, exposures = row
+    counted = np.frombuffer(exposures, dtype="<i8").astype(np.int64)
+    return Standing(counted, requests, relevance, float("nan") if cost is None else cost, forced)
