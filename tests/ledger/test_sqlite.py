@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairsync.catalog import Catalog
+from fairsync.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import Entry, SqliteLedger
 
@@ -62,7 +64,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
             done += 1
             standings = [*ledger.past(), ledger.standing()]
             assert sum(one.requests for one in standings) == done
-            assert sum(one.exposures for one in standings).tolist() == [done, 2 * done]
+            assert np.sum([one.exposures for one in standings], axis=0).tolist() == [done, 2 * done]
             assert [one.requests for one in standings[1:-1]] == [50] * (len(standings) - 2)
 
 
@@ -113,8 +115,8 @@ def test_what_cannot_be_used_is_told(tmp_path: Path) -> None:
             SqliteLedger(path, 2)
         with pytest.raises(InvalidInputError, match="make it first"):
             SqliteLedger(tmp_path / "nowhere" / "a.db", 2)
-    with pytest.raises(InvalidInputError, match="another catalog"):
-        SqliteLedger(path, 3)
+    with SqliteLedger(path, 3) as ledger, pytest.raises(InvalidInputError, match="another catalog"):
+        Coordinator(Catalog(np.eye(3), ["a", "b", "c"]), 1, ledger=ledger)
     (tmp_path / "text.db").write_text("no database at all, but quite a bit of text" * 100)
     with pytest.raises(InvalidInputError, match="damaged or no ledger"):
         SqliteLedger(tmp_path / "text.db", 2)

@@ -36,7 +36,7 @@ class SqliteLedger:
     path
         Of the file; made if it is not there.
     n_groups
-        How many groups are counted. A file that counts more or fewer is refused.
+        How many groups a new file is to count.
 
     Examples
     --------
@@ -152,11 +152,8 @@ class SqliteLedger:
                     f"{self.path} was written by a later version of FairSync (format {version}, this one reads"
                     f" {_VERSION}): update FairSync."
                 )
-        groups = json.loads(self._db.execute("SELECT value FROM facts WHERE name = 'groups'").fetchone()[0])
-        if groups != self._n_groups:
-            raise InvalidInputError(
-                f"{self.path} counts {groups} groups, the catalog has {self._n_groups}: it belongs to another catalog."
-            )
+        self._n_groups = json.loads(self._db.execute("SELECT value FROM facts WHERE name = 'groups'").fetchone()[0])
+        self._standing = Standing.nothing(self._n_groups)
         row = self._db.execute("SELECT * FROM horizons ORDER BY number DESC LIMIT 1").fetchone()
         if row is not None:
             self._number, self._standing = int(row[0]), _standing(row)
