@@ -165,7 +165,9 @@ class RayCoordinator:
         groups = Groups(list(groups.labels), groups.group_sizes)
         if _exists(name):
             raise InvalidInputError(f"a coordinator {name!r} runs already: connect to it, or end it first.")
-        Coordinator(groups, **settings)  # what is wrong with the settings is said here, and nothing is started
+        # What is wrong is said here, and nothing is started.
+        with SqliteLedger(ledger, len(groups.labels)) as tried:
+            Coordinator(groups, ledger=tried, **settings)
         here = ray.get_runtime_context().get_node_id()
         # Ray's types do not know of concurrency groups.
         make_actor: Any = ray.remote(concurrency_groups={"settling": _SETTLING_AT_ONCE})  # type: ignore[call-overload]

@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from fairsync import __version__
 from fairsync.cli.bench import bench
+from fairsync.cli.cluster import cluster
 from fairsync.cli.demo import demo
 from fairsync.cli.evaluate import evaluate
 from fairsync.cli.prepare import prepare
@@ -63,3 +64,4 @@ app.command()(train)
 app.command()(evaluate)
 app.command()(reproduce)
 app.command()(bench)
+app.add_typer(cluster, name="cluster")

@@ -1,0 +1,188 @@
+"""The files that catalogs lie in, read in rows: a folder of our own, and parquet from anywhere."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import polars as pl
+
+from fairsync.catalog import Catalog
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    import os
+
+    from numpy.typing import NDArray
+
+FILES = {"catalog.json", "embeddings.npy", "items.parquet"}
+"""What a folder holds."""
+
+VERSION = 1
+"""Of the format; a folder with another version is refused."""
+
+_DAMAGE = (OSError, ValueError, EOFError, KeyError, TypeError, pl.exceptions.PolarsError)
+_COLUMNS = ("id", "group", "embedding")
+
+
+class Reader(Protocol):
+    """A catalog on disk. Whatever cannot be read raises `InvalidInputError`."""
+
+    path: Path
+    shape: tuple[int, int]
+    dtype: np.dtype[Any]
+    saved: tuple[str, tuple[int, ...]] | None
+    """The fingerprint that stands beside it, if one does."""
+
+    def names(self) -> Catalog:
+        """Return ids and groups; the embeddings of this catalog mean nothing."""
+        ...
+
+    def embeddings(self) -> NDArray[np.floating[Any]]:
+        """Return all embeddings, left on disk where that is possible."""
+        ...
+
+    def block(self, at: slice) -> NDArray[np.floating[Any]]:
+        """Return some rows, read into memory."""
+        ...
+
+
+def make_reader(path: str | os.PathLike[str]) -> Reader:
+    """Return what reads this path, having looked at sizes and types only."""
+    path = Path(path).resolve()
+    if not path.exists():
+        raise InvalidInputError(f"{path} does not exist: check the path, and that every node can read it.")
+    if path.is_file() and path.suffix.lower() != ".parquet":
+        raise InvalidInputError(f"{path} is no catalog: give a folder that save_catalog wrote, or a .parquet file.")
+    try:
+        return FolderReader(path) if path.is_dir() else ParquetReader(path)
+    except InvalidInputError:
+        raise
+    except _DAMAGE as error:
+        raise _damaged(path, error) from error
+
+
+class FolderReader:
+    """What `save_catalog` wrote."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lacking = [name for name in sorted(FILES) if not (path / name).is_file()]
+        if lacking:
+            raise InvalidInputError(f"{path} is no catalog (no {', no '.join(lacking)}): write it with save_catalog.")
+        words = json.loads((path / "catalog.json").read_text(encoding="utf-8"))
+        if words["version"] != VERSION:
+            raise InvalidInputError(f"{path} has version {words['version']}, this program reads {VERSION}: save again.")
+        self.shape, self.dtype = (int(words["items"]), int(words["dim"])), np.dtype(words["dtype"])
+        self.labels = list(words["labels"])
+        self.saved: tuple[str, tuple[int, ...]] | None = (str(words["names"]), tuple(words["blocks"]))
+        paged = np.load(path / "embeddings.npy", mmap_mode="r", allow_pickle=False)
+        if (paged.shape, paged.dtype) != (self.shape, self.dtype) or not paged.flags.c_contiguous:
+            raise InvalidInputError(
+                f"{path}/embeddings.npy holds {paged.shape} of {paged.dtype} where {self.shape} of {self.dtype} was"
+                " saved: save the catalog again."
+            )
+        self._paged: np.memmap[Any, np.dtype[np.floating[Any]]] = paged
+
+    def names(self) -> Catalog:
+        """Return ids and groups, see `Reader`."""
+        try:
+            items = pl.read_parquet(self.path / "items.parquet")
+            ids = items["id"].to_numpy()
+            codes = items["group"].to_numpy()
+            if len(items) != self.shape[0] or codes.min() < 0 or codes.max() >= len(self.labels):
+                raise ValueError(f"{len(items)} items")
+            ids = ids.astype(str) if items["id"].dtype == pl.String else ids
+            return Catalog.coded(_nothing(len(ids)), codes, self.labels, ids)
+        except _DAMAGE as error:
+            raise _damaged(self.path / "items.parquet", error) from error
+
+    def embeddings(self) -> NDArray[np.floating[Any]]:
+        """Return them memory-mapped, see `Reader`."""
+        return self._paged
+
+    def block(self, at: slice) -> NDArray[np.floating[Any]]:
+        """Return some rows, see `Reader`."""
+        # Read, not paged: an error of the disk is then an exception, and not the end of the process.
+        try:
+            row = self.shape[1] * self.dtype.itemsize
+            values = np.fromfile(
+                self.path / "embeddings.npy",
+                self.dtype,
+                count=(at.stop - at.start) * self.shape[1],
+                offset=self._paged.offset + at.start * row,
+            )
+            return values.reshape(-1, self.shape[1])
+        except _DAMAGE as error:
+            raise _damaged(self.path / "embeddings.npy", error) from error
+
+
+class ParquetReader:
+    """A file with the columns id, group and embedding."""
+
+    saved: tuple[str, tuple[int, ...]] | None = None
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._table = pl.scan_parquet(path)
+        schema = self._table.collect_schema()
+        lacking = [name for name in _COLUMNS if name not in schema]
+        if lacking:
+            raise InvalidInputError(
+                f"{path} has no column {lacking[0]!r}: a catalog has the columns {', '.join(_COLUMNS)}."
+            )
+        kind = schema["embedding"]
+        inner = kind.inner if isinstance(kind, pl.List | pl.Array) else None
+        if inner not in (pl.Float32, pl.Float64):
+            raise InvalidInputError(f"{path}: 'embedding' must hold lists of float32 or float64, not {kind}: cast it.")
+        self.dtype: np.dtype[Any] = np.dtype(np.float32 if inner == pl.Float32 else np.float64)
+        items = int(self._table.select(pl.len()).collect().item())
+        if items == 0:
+            raise InvalidInputError(f"{path} is empty: a catalog needs at least one item.")
+        first = self._table.select("embedding").slice(0, 1).collect()["embedding"][0]
+        self.shape = (items, 0 if first is None else len(first))
+
+    def names(self) -> Catalog:
+        """Return ids and groups, see `Reader`."""
+        try:
+            items = self._table.select("id", "group").collect()
+        except _DAMAGE as error:
+            raise _damaged(self.path, error) from error
+        ids, groups = items["id"].to_list(), items["group"].to_list()
+        try:
+            return Catalog(_nothing(len(ids)), groups, ids)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self.path}: {error}") from error
+
+    def embeddings(self) -> NDArray[np.floating[Any]]:
+        """Return them all, see `Reader`."""
+        whole = self.block(slice(0, self.shape[0]))
+        try:
+            return Catalog(whole, np.zeros(len(whole), dtype=np.int64)).embeddings
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{self.path}: {error}") from error
+
+    def block(self, at: slice) -> NDArray[np.floating[Any]]:
+        """Return some rows, see `Reader`."""
+        try:
+            column = self._table.select("embedding").slice(at.start, at.stop - at.start).collect()["embedding"]
+        except _DAMAGE as error:
+            raise _damaged(self.path, error) from error
+        lists = column.arr.to_list() if isinstance(column.dtype, pl.Array) else column
+        unlike = np.flatnonzero(lists.list.len().fill_null(0).to_numpy() != self.shape[1])
+        if len(unlike) or self.shape[1] == 0:
+            row = at.start + (int(unlike[0]) if len(unlike) else 0)
+            raise InvalidInputError(f"{self.path}: the embedding in row {row} is empty or unlike the first in length.")
+        values = lists.explode().fill_null(np.nan).to_numpy()
+        return values.reshape(-1, self.shape[1]).astype(self.dtype, copy=False)
+
+
+def _nothing(items: int) -> NDArray[np.float16]:
+    return np.zeros((items, 1), dtype=np.float16)
+
+
+def _damaged(path: Path, error: Exception) -> InvalidInputError:
+    said = (str(error).strip() or type(error).__name__).split("\n")[0][:120]
+    return InvalidInputError(f"{path} cannot be read ({said}): it is damaged or incomplete. Write it again.")

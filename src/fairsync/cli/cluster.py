@@ -1,0 +1,176 @@
+"""``fairsync cluster``: shards and a coordinator on a Ray cluster, to be started, looked at, asked and stopped."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from fairsync.catalog import Catalog
+    from fairsync.floors import Floors
+    from fairsync.search.ray import RayIndex
+
+cluster = typer.Typer(
+    help="Shards and a coordinator on a Ray cluster.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+_Name = Annotated[str, typer.Option(help="Of what is started; a cluster may run several.")]
+_Address = Annotated[str, typer.Option(help="Of the Ray cluster: `auto` on one of its nodes.")]
+_Catalog = Annotated[
+    Path, typer.Argument(help="A folder that `save_catalog` wrote, or a .parquet file; on every node at this path.")
+]
+# Requests that a front end hands to the shards at once: as many as prices hold for, or so.
+_CALL = 256
+
+
+@cluster.command()
+def start(
+    catalog: _Catalog,
+    ledger: Annotated[Path, typer.Option(dir_okay=False, help="Where exposures are recorded, on this node.")],
+    horizon: Annotated[int, typer.Option(min=1, help="Requests over which the floors are spread.")],
+    name: _Name = "fairsync",
+    shards: Annotated[int, typer.Option(min=1, help="Parts of the catalog.")] = 4,
+    replicas: Annotated[int, typer.Option(min=1, help="Of each shard, on different nodes.")] = 1,
+    index: Annotated[str, typer.Option(help="Of each shard: exact, ivf, hnsw or one-hot.")] = "exact",
+    k: Annotated[int, typer.Option("--k", min=1, help="Candidates per request.")] = 20,
+    floor: Annotated[int, typer.Option(min=0, help="Exposures promised to every group.")] = 0,
+    floors: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="A .json or .toml file, group to exposures.", show_default=False)
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
+    cpus: Annotated[float, typer.Option(help="Processors that each replica takes of its node.")] = 1.0,
+    place_within: Annotated[float, typer.Option(help="Seconds until the cluster must have room for all.")] = 30.0,
+    address: _Address = "auto",
+) -> None:
+    """Load a catalog onto the cluster and start its coordinator. Both run on until `fairsync cluster stop`.
+
+    fairsync cluster start /data/items --shards 8 --replicas 2 --floor 1000 --horizon 1000000 --ledger exposures.db
+    """
+    from fairsync.catalog_files import open_catalog
+    from fairsync.ray_coordinator import RayCoordinator
+    from fairsync.search.ray import RayIndex
+
+    screen = _connected(address)
+    opened = open_catalog(catalog)
+    promised = floor if floors is None else read_floors(floors, opened)
+    settings: dict[str, Any] = {"k": k, "floors": promised, "horizon": horizon, "batch_size": batch_size}
+    RayCoordinator.start(opened, str(ledger.absolute()), name, **settings)
+    try:
+        with screen.status(f"{shards} shards load {len(opened):,} items ..."):
+            RayIndex(opened, shards, replicas, index, cpus=cpus, name=name, place_within=place_within)
+    except BaseException:
+        RayCoordinator.end(name)
+        raise
+    screen.print(f"{name!r} runs: {opened}, {shards} shards × {replicas}, k = {k}.")
+    screen.print(f"Look at it: fairsync cluster status {catalog} --name {name}")
+
+
+@cluster.command()
+def status(catalog: _Catalog, name: _Name = "fairsync", address: _Address = "auto") -> None:
+    """Show every replica, and where the promise stands."""
+    from fairsync.ray_coordinator import RayCoordinator
+
+    screen = _connected(address)
+    running = _attached(name, catalog)
+    table = Table("shard", "replica", "items", "node", "process", "state", title=f"Shards of {name!r}")
+    for one in running.health():
+        state = "[green]up[/]" if one.up else f"[red]down[/] {one.error}"
+        table.add_row(f"{one.shard}", f"{one.replica}", f"{one.items:,}", one.node[:8], f"{one.pid}", state)
+    screen.print(table)
+    screen.print(RayCoordinator(name).report())
+
+
+@cluster.command()
+def retrieve(
+    catalog: _Catalog,
+    users: Annotated[Path, typer.Argument(dir_okay=False, help="A .npy file of (n, d) or (n, interests, d) vectors.")],
+    out: Annotated[Path, typer.Option(dir_okay=False, help="A .npz file: ids, groups, relevance, searched.")],
+    name: _Name = "fairsync",
+    address: _Address = "auto",
+) -> None:
+    """Answer requests from a file, as one of any number of front ends."""
+    from fairsync.front_end import FrontEnd
+    from fairsync.ray_coordinator import RayCoordinator
+    from fairsync.serving import Found
+
+    screen = _connected(address)
+    try:
+        vectors = np.load(users, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InvalidInputError(f"{users} is no .npy file of vectors: {error}") from error
+    index: RayIndex = _attached(name, catalog)
+    front = FrontEnd(index.catalog, RayCoordinator(name), index)
+    columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    parts: list[Found] = []
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=len(vectors))
+        for start_at in range(0, len(vectors), _CALL):
+            parts.append(front.retrieve(np.asarray(vectors[start_at : start_at + _CALL])))
+            bar.advance(task, len(parts[-1].ids))
+    if not parts:
+        raise InvalidInputError(f"{users} holds no request.")
+    found = {part: np.concatenate([getattr(one, part) for one in parts]) for part in Found.__dataclass_fields__}
+    np.savez_compressed(out, **found)  # type: ignore[arg-type]
+    degraded = int((found["searched"] < 1).sum())
+    screen.print(f"{len(vectors):,} requests answered, {degraded:,} of them without some of the shards. Written: {out}")
+
+
+@cluster.command()
+def stop(name: _Name = "fairsync", address: _Address = "auto") -> None:
+    """End shards and coordinator. The ledger stays, and `start` goes on from it."""
+    from fairsync.ray_coordinator import RayCoordinator
+    from fairsync.search.ray import RayIndex
+
+    screen = _connected(address)
+    ended = [RayIndex.end(name), RayCoordinator.end(name)]
+    if not any(ended):
+        raise InvalidInputError(f"nothing runs under the name {name!r}.")
+    screen.print(f"{name!r} is ended. Its ledger stays where it is.")
+
+
+def read_floors(path: Path, catalog: Catalog) -> Floors:
+    """Read floors from a file; labels are numbers where the catalog's are."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        given: Any = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)
+    except (json.JSONDecodeError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"{path} cannot be read: {error}") from error
+    if not isinstance(given, dict):
+        raise InvalidInputError(f'{path} must map groups to exposures, such as {{"books": 100}}.')
+    if catalog.labels and isinstance(catalog.labels[0], int):
+        numbers = {label for label in given if label.lstrip("-").isdigit()}
+        return {int(label) if label in numbers else label: floor for label, floor in given.items()}
+    return given
+
+
+def _connected(address: str) -> Console:
+    try:
+        import ray
+    except ImportError:
+        raise InvalidInputError("Ray is not installed: pip install 'fairsync[ray]'.") from None
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise InvalidInputError(
+                f"there is no Ray cluster at {address!r} ({error}): run `ray start --head` first, or give --address."
+            ) from error
+    return Console(highlight=False)
+
+
+def _attached(name: str, catalog: Path) -> RayIndex:
+    from fairsync.catalog_files import open_catalog
+    from fairsync.search.ray import RayIndex
+
+    return RayIndex.attach(name, open_catalog(catalog))

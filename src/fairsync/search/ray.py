@@ -1,0 +1,294 @@
+"""Search over shards that live on a Ray cluster, each replicated on several nodes."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+try:
+    import ray
+except ImportError as error:
+    raise ImportError("RayIndex needs Ray: pip install 'fairsync[ray]'.") from error
+
+from fairsync.catalog_files import Fingerprint, StoredCatalog
+from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.search.base import Hits, check_prices
+from fairsync.search.ray_ask import Patience, Round
+from fairsync.search.ray_messages import Query
+from fairsync.search.ray_names import Label, check_name, find
+from fairsync.search.ray_replicas import Health, Replica, Replicas
+from fairsync.search.ray_shard import make_source
+from fairsync.search.ray_start import Needs, end_named, start, wait_until_loaded
+from fairsync.search.sharded import _checked_placement, merge, place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy.typing as npt
+
+    from fairsync.catalog import Catalog
+    from fairsync.search.base import Index
+    from fairsync.search.ray_shard import Standing
+    from fairsync.search.ray_start import Started
+
+# How long a look at the health of all replicas may take.
+_HEALTH_SECONDS = 1.0
+
+
+class RayIndex:
+    """Search over shards on a Ray cluster, merged. With exact shards the answer is exactly that of one index.
+
+    Call ``ray.init(address=...)`` first. A catalog from `open_catalog` is loaded by the shards from its files, which
+    every node must be able to read at the same path; any other goes to them through Ray's object store.
+
+    Who fails or is slow is passed over for another replica. Where a shard has none left, the answer comes from the
+    other shards and says so (`Hits.reached`); its replicas are asked again when they have answered a ping.
+
+    Parameters
+    ----------
+    catalog
+        What to search.
+    shards
+        How many.
+    replicas
+        Of each shard, on different nodes.
+    index
+        The index of each shard: a name, or a function of its part of the catalog.
+    placement
+        (n,) the shard of each item, from 0; by default a hash of its id. A shard may be left empty.
+    deadline
+        Seconds that a search may take. Who has not answered by then is down.
+    hedge
+        Seconds after which the next replica of a shard is asked too; by default learnt from how long answers take.
+    cpus, memory
+        What each replica takes of its node: processors, and bytes where Ray should count them.
+    name
+        Under which other processes can `attach`. The shards then live until `close` or `end`, also when this process is
+        gone; the catalog must be one from `open_catalog`, and items are placed by their ids.
+    place_within, load_within
+        Seconds until the cluster must have room for all, and until all must have loaded their items.
+    """
+
+    applies_prices: str
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        shards: int = 4,
+        replicas: int = 1,
+        index: str | Callable[[Catalog], Index] = "exact",
+        placement: npt.ArrayLike | None = None,
+        deadline: float = 5.0,
+        *,
+        hedge: float | None = None,
+        cpus: float = 1.0,
+        memory: int | None = None,
+        name: str | None = None,
+        place_within: float = 30.0,
+        load_within: float = 600.0,
+    ) -> None:
+        for what, number in (("shards", shards), ("replicas", replicas)):
+            if number < 1:
+                raise InvalidInputError(f"{what} must be at least 1, got {number}.")
+        for what, amount in (("cpus", cpus), ("place_within", place_within), ("load_within", load_within)):
+            if not amount > 0:
+                raise InvalidInputError(f"{what} must be more than 0, got {amount}.")
+        _check_waiting(deadline, hedge)
+        placed = None if placement is None else _checked_placement(placement, len(catalog), shards)
+        _check_connected()
+        label = None
+        if name is not None:
+            _check_lasting(name, catalog, placement)
+            label = Label(name, str(Fingerprint.of(catalog)), shards, replicas)
+        rows = _rows_of_shards(place(catalog, shards) if placed is None else placed, shards)
+        sources = {
+            number: make_source(catalog, held, number, shards, placed is not None) for number, held in rows.items()
+        }
+        self._started: Started | None = start(sources, replicas, index, Needs(cpus, memory), label, place_within)
+        try:
+            standings = wait_until_loaded(self._started.actors, load_within)
+        except BaseException:
+            self._started.end()
+            raise
+        # Items put into Ray's store stay there while somebody holds the reference, for a shard that starts again.
+        self._sources = sources
+        self._open(catalog, rows, self._started.actors, standings, deadline, hedge)
+
+    @classmethod
+    def attach(cls, name: str, catalog: Catalog, deadline: float = 5.0, hedge: float | None = None) -> RayIndex:
+        """Search shards that another process started under a name.
+
+        Parameters
+        ----------
+        name
+            That name.
+        catalog
+            The catalog that they hold; another is refused.
+        deadline, hedge
+            As for the class; they are each front end's own.
+        """
+        _check_waiting(deadline, hedge)
+        _check_connected()
+        found = find(name)
+        if found is None:
+            raise InvalidInputError(
+                f"there is no index {name!r} on this cluster: start it with RayIndex(..., name=...)."
+            )
+        label, replicas = found
+        fingerprint = str(Fingerprint.of(catalog))
+        if label.fingerprint != fingerprint:
+            raise InvalidInputError(
+                f"the index {name!r} holds another catalog ({label.fingerprint}) than the one given ({fingerprint}):"
+                " open the one that its shards were started with."
+            )
+        rows = _rows_of_shards(place(catalog, label.shards), label.shards)
+        pairs = [(number, at) for number in rows for at in range(label.replicas)]
+        lost = [pair for pair in pairs if pair not in replicas]
+        if lost:
+            raise BackendUnavailableError(
+                f"The index {name!r} is being started or ended (shard {lost[0][0]} has no replica {lost[0][1]} now):"
+                " try again in a moment."
+            )
+        pings = {pair: replicas[pair].ready.remote() for pair in pairs}
+        ray.wait(list(pings.values()), num_returns=len(pings), timeout=deadline)
+        told = {pair: _standing(ping) for pair, ping in pings.items()}
+        if not any(told.values()):
+            raise BackendUnavailableError(f"No shard of {name!r} answers within {deadline:g} s: try again later.")
+        actors, standings = (
+            {number: [those[number, at] for at in range(label.replicas)] for number in rows}
+            for those in (replicas, told)
+        )
+        index = cls.__new__(cls)
+        index._started = None
+        index._open(catalog, rows, actors, standings, deadline, hedge)
+        return index
+
+    @staticmethod
+    def end(name: str) -> bool:
+        """End the shards of a named index, whoever started them; return whether there were any."""
+        _check_connected()
+        return end_named(name)
+
+    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+        """Find the k items of highest relevance minus price for each user; see `Index.search`.
+
+        Raises
+        ------
+        BackendUnavailableError
+            No shard answered in time. Nothing was changed: ask again when some are up.
+        """
+        users = np.asarray(users)
+        if users.ndim != 3 or users.shape[2] != self.catalog.dim or users.dtype.kind != "f":
+            raise InvalidInputError(
+                f"users must be (n, interests, {self.catalog.dim}) floats, got {users.shape} of {users.dtype}."
+            )
+        prices = check_prices(prices, self.catalog.n_groups)
+        if self._closed:
+            raise BackendUnavailableError("This index was closed: make a new one, or attach.")
+        version = self._version_of(prices)
+        message = Query(version, k, users, prices).pack()
+        answers = Round(self._shards, message, version, self._patience, self._lock).run(self._deadline)
+        found = [answer for answer in answers if answer is not None]
+        if not found:
+            raise BackendUnavailableError(
+                f"None of {len(answers)} shards answered within {self._deadline:g} s: see health(), and ask again when"
+                " some are up."
+            )
+        merged = merge(found, self.catalog.group_of, self.catalog.rank, prices, k)
+        if len(found) == len(answers):
+            return merged
+        sizes = [shard.sizes for shard, answer in zip(self._shards, answers, strict=True) if answer is not None]
+        return replace(merged, reached=np.sum(sizes, axis=0))
+
+    def health(self) -> list[Health]:
+        """Ask every replica how it is, for a second at most, and return one record for each; none if it is closed."""
+        if self._closed:
+            return []
+        with self._lock:
+            pings = [ping for shard in self._shards for ping in shard.ping(time.monotonic())]
+        ray.wait(pings, num_returns=len(pings), timeout=min(_HEALTH_SECONDS, self._deadline))
+        with self._lock:
+            return [record for shard in self._shards for record in shard.heard(time.monotonic())]
+
+    def close(self) -> None:
+        """End the shards, if they were started here; an attached index leaves them to the others."""
+        self._closed = True
+        if self._started is not None:
+            self._started.end()
+            self._started = None
+
+    def __enter__(self) -> RayIndex:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(
+        self,
+        catalog: Catalog,
+        rows: Mapping[int, npt.NDArray[np.int64]],
+        actors: Mapping[int, Sequence[Any]],
+        standings: Mapping[int, Sequence[Standing | None]],
+        deadline: float,
+        hedge: float | None,
+    ) -> None:
+        self.catalog, self._deadline, self._closed = catalog, deadline, False
+        self._patience, self._lock = Patience(deadline, hedge), threading.Lock()
+        self._version, self._last_prices = 0, b""
+        self._shards = []
+        for number, held in rows.items():
+            sizes = np.bincount(catalog.group_of[held], minlength=catalog.n_groups).astype(np.int64)
+            pairs = zip(actors[number], standings[number], strict=True)
+            replicas = [Replica(actor, at, standing) for at, (actor, standing) in enumerate(pairs)]
+            self._shards.append(Replicas(number, sizes, len(held) / len(catalog), replicas, deadline))
+        self.applies_prices = next(one.applies_prices for those in standings.values() for one in those if one)
+
+    def _version_of(self, prices: npt.NDArray[np.float64] | None) -> int:
+        """Return the number of this price vector: another one than the last gets the next number."""
+        given = b"" if prices is None else prices.tobytes()
+        with self._lock:
+            if given != self._last_prices:
+                self._version, self._last_prices = self._version + 1, given
+            return self._version
+
+
+def _rows_of_shards(placed: npt.NDArray[np.int64], shards: int) -> dict[int, npt.NDArray[np.int64]]:
+    """Return the rows of each shard that holds any."""
+    order = np.argsort(placed, kind="stable")
+    edges = np.searchsorted(placed[order], np.arange(shards + 1))
+    return {at: order[edges[at] : edges[at + 1]] for at in range(shards) if edges[at] < edges[at + 1]}
+
+
+def _check_lasting(name: str, catalog: Catalog, placement: npt.ArrayLike | None) -> None:
+    check_name(name)
+    if not isinstance(catalog, StoredCatalog) or placement is not None:
+        raise InvalidInputError(
+            "the shards of a named index outlive this process, and must find their items again without it: save the"
+            " catalog with save_catalog, open it with open_catalog, and leave placement out."
+        )
+    if find(name) is not None:
+        raise InvalidInputError(f"the index {name!r} runs already: RayIndex.attach to it, or RayIndex.end it first.")
+
+
+def _standing(ping: Any) -> Standing | None:
+    try:
+        answer: Standing = ray.get(ping, timeout=0)
+    except ray.exceptions.RayError:
+        return None
+    return answer
+
+
+def _check_waiting(deadline: float, hedge: float | None) -> None:
+    if not deadline > 0:
+        raise InvalidInputError(f"deadline must be a positive number of seconds, got {deadline}.")
+    if hedge is not None and not 0 < hedge < deadline:
+        raise InvalidInputError(f"hedge must be between 0 and the deadline of {deadline:g} s, got {hedge}.")
+
+
+def _check_connected() -> None:
+    if not ray.is_initialized():
+        raise InvalidInputError("Ray is not connected: call ray.init(address='auto') on a node of the cluster first.")

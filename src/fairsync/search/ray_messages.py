@@ -1,0 +1,106 @@
+"""What travels between front ends and shards: bytes, which Ray passes on faster than arrays."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync.errors import InvalidInputError
+from fairsync.search.base import Hits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# What it is, version of the prices, k, users, interests, dimensions, type of the vectors, prices.
+_QUERY = struct.Struct("<4sQIIII2sI")
+# What it is, version of the prices, users, width.
+_ANSWER = struct.Struct("<4sQII")
+_IS_QUERY, _IS_ANSWER = b"FSQ1", b"FSA1"
+
+
+@dataclass(frozen=True)
+class Query:
+    """A question to a shard.
+
+    Attributes
+    ----------
+    version : int
+        Of the prices; the answer repeats it.
+    k : int
+        How many items to find per user.
+    users : numpy.ndarray
+        (n, interests, d) floats.
+    prices : numpy.ndarray or None
+        (G,) one price per group. They travel with every question: a shard that was restarted cannot be stale.
+
+    Examples
+    --------
+    >>> Query.unpack(Query(7, 2, np.ones((1, 1, 2)), np.array([0.5])).pack())
+    Query(version=7, k=2, users=array([[[1., 1.]]]), prices=array([0.5]))
+    """
+
+    version: int
+    k: int
+    users: NDArray[np.floating[Any]]
+    prices: NDArray[np.float64] | None
+
+    def pack(self) -> bytes:
+        """Return it as bytes."""
+        users = np.ascontiguousarray(self.users, dtype=self.users.dtype.newbyteorder("<"))
+        prices = b"" if self.prices is None else self.prices.astype("<f8").tobytes()
+        kind = users.dtype.str[1:].encode()
+        head = _QUERY.pack(_IS_QUERY, self.version, self.k, *users.shape, kind, len(prices) // 8)
+        return b"".join((head, users.tobytes(), prices))
+
+    @classmethod
+    def unpack(cls, message: bytes) -> Query:
+        """Read what :meth:`pack` wrote; refuse anything else."""
+        _check_head(message, _QUERY, _IS_QUERY)
+        _, version, k, n, interests, dim, kind, n_prices = _QUERY.unpack_from(message)
+        dtype = np.dtype("<" + kind.decode())
+        size = n * interests * dim
+        _check_size(message, _QUERY.size + size * dtype.itemsize + 8 * n_prices)
+        users = np.frombuffer(message, dtype, size, _QUERY.size).reshape(n, interests, dim)
+        prices = np.frombuffer(message, "<f8", n_prices, len(message) - 8 * n_prices) if n_prices else None
+        return cls(version, k, users, prices)
+
+
+def pack_answer(version: int, hits: Hits) -> bytes:
+    """Return what a shard found under the prices of a version, as bytes.
+
+    Examples
+    --------
+    >>> message = pack_answer(7, Hits(np.array([[3]]), np.array([[0.5]])))
+    >>> unpack_answer(message, version=7)
+    Hits(rows=array([[3]]), relevance=array([[0.5]]))
+    """
+    head = _ANSWER.pack(_IS_ANSWER, version, *hits.rows.shape)
+    return b"".join((head, hits.rows.astype("<i8").tobytes(), hits.relevance.astype("<f8").tobytes()))
+
+
+def unpack_answer(message: bytes, version: int) -> Hits:
+    """Read what :func:`pack_answer` wrote; refuse an answer under prices of another version."""
+    _check_head(message, _ANSWER, _IS_ANSWER)
+    _, answered, n, width = _ANSWER.unpack_from(message)
+    if answered != version:
+        raise InvalidInputError(f"the answer is under prices of version {answered}, asked was version {version}.")
+    size = n * width
+    _check_size(message, _ANSWER.size + 16 * size)
+    rows = np.frombuffer(message, "<i8", size, _ANSWER.size).reshape(n, width)
+    relevance = np.frombuffer(message, "<f8", size, _ANSWER.size + 8 * size).reshape(n, width)
+    return Hits(rows, relevance)
+
+
+def _check_head(message: bytes, head: struct.Struct, kind: bytes) -> None:
+    if len(message) < head.size or message[:4] != kind:
+        raise InvalidInputError(
+            f"a message of {len(message)} bytes is not what was expected: run one version of fairsync on every node."
+        )
+
+
+def _check_size(message: bytes, size: int) -> None:
+    if len(message) != size:
+        raise InvalidInputError(f"a message has {len(message)} bytes where it should have {size}.")

@@ -1,0 +1,104 @@
+"""``fairsync cluster`` as it is used, on a real cluster."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("ray")
+
+from fairsync.catalog import Catalog
+from fairsync.catalog_files import save_catalog
+from fairsync.cli import app
+from fairsync.cli.cluster import read_floors
+from fairsync.errors import InvalidInputError
+from fairsync.ledger import SqliteLedger
+from fairsync.retriever import FairRetriever
+from search.ray_cluster import RayCluster
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+RNG = np.random.default_rng(0)
+CATALOG = Catalog(RNG.normal(size=(300, 8)).astype(np.float32), ["red"] * 200 + ["blue"] * 100)
+USERS = RNG.normal(size=(120, 8)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with RayCluster(nodes=2, cpus=4) as running:
+        yield running
+
+
+def run(*arguments: object) -> Any:
+    given = [str(argument) for argument in arguments]
+    return CliRunner().invoke(app, ["cluster", *given], env={"COLUMNS": "120", "NO_COLOR": "1"})
+
+
+def test_from_start_to_stop(cluster: RayCluster, tmp_path: Path) -> None:
+    """And again from the same ledger, which goes on where it was."""
+    items, ledger, users, out = (tmp_path / name for name in ("items", "a.db", "users.npy", "found.npz"))
+    floors = tmp_path / "floors.json"
+    save_catalog(CATALOG, items)
+    np.save(users, USERS[:60])
+    floors.write_text(json.dumps({"blue": 700}))
+    promise = ["--ledger", ledger, "--horizon", "120", "--k", "10", "--floors", floors]
+    shown: Counter[str] = Counter()
+    alone = FairRetriever(CATALOG, 10, {"blue": 700}, 120)
+    for number, half in enumerate((USERS[:60], USERS[60:])):
+        started = run("start", items, *promise, "--shards", "3", "--replicas", "2")
+        assert started.exit_code == 0, started.output
+        assert "3 shards × 2" in started.output
+        np.save(users, half)
+        answered = run("retrieve", items, users, "--out", out)
+        assert answered.exit_code == 0, answered.output
+        assert "60 requests answered, 0 of them without" in answered.output
+        with np.load(out) as found:
+            shown.update(found["groups"].ravel().tolist())
+            assert (found["searched"] == 1).all()
+            if number == 0:  # then with prices learnt anew in part, hence perhaps others
+                assert found["ids"].tolist() == alone.retrieve(half).ids.tolist()
+        looked = run("status", items)
+        assert looked.exit_code == 0, looked.output
+        assert looked.output.count(" up ") == 6
+        assert "blue" in looked.output
+        assert run("stop").exit_code == 0
+    assert shown["blue"] >= 700
+    with SqliteLedger(ledger, 2) as record:
+        assert record.standing().requests == 120
+        assert record.standing().exposures.tolist() == [shown["blue"], shown["red"]]
+
+
+def test_what_cannot_be_done_is_told(cluster: RayCluster, tmp_path: Path) -> None:
+    items = tmp_path / "items"
+    save_catalog(CATALOG, items)
+    promise = ["--ledger", tmp_path / "a.db", "--horizon", "10"]
+    for arguments, message in (
+        (["start", tmp_path / "none", *promise], "does not exist"),
+        (["start", items, *promise, "--floor", "999"], "cannot be met"),
+        (["start", items, *promise, "--replicas", "5", "--place-within", "1"], "Add nodes"),
+        (["status", items], "there is no index"),
+        (["stop"], "nothing runs"),
+    ):
+        result = run(*arguments)
+        assert result.exit_code == 1
+        assert message in " ".join(result.output.split()), result.output
+    assert run("stop").exit_code == 1, "nothing of what failed is left"
+
+
+def test_floors_are_read_from_files(tmp_path: Path) -> None:
+    numbered = Catalog(np.eye(2), [7, -8])
+    path = tmp_path / "floors.toml"
+    path.write_text("7 = 5\n-8 = 6\n")
+    assert read_floors(path, numbered) == {7: 5, -8: 6}
+    assert read_floors(path, CATALOG) == {"7": 5, "-8": 6}
+    (tmp_path / "a.json").write_text("[1]")
+    with pytest.raises(InvalidInputError, match="must map"):
+        read_floors(tmp_path / "a.json", CATALOG)
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        read_floors(tmp_path / "a.json", CATALOG)
