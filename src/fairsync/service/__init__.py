@@ -1,0 +1,1 @@
+"""The service: promises kept, day after day."""

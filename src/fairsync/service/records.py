@@ -1,0 +1,176 @@
+"""What the service says and is told: the shapes that API, dashboard and client share."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Label = Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, min_length=1, max_length=500)]
+"""Of an item or a group: a number or a word, as in the catalog; "7" is not 7."""
+Moment = datetime
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class WindowRecord(_Record):
+    """The time within which a floor holds."""
+
+    every: Literal["hour", "day", "week", "campaign"] = Field(description="How long a window is; a campaign has one.")
+    zone: str = Field(default="UTC", description="IANA time zone in which hours, days and weeks begin.")
+    start: Moment | None = Field(default=None, description="Of a campaign, with its offset from UTC.")
+    end: Moment | None = Field(default=None, description="Of a campaign, with its offset from UTC; not included.")
+
+
+class PromiseRecord(_Record):
+    """So many exposures for a group, in every window."""
+
+    group: Label
+    floor: int = Field(ge=0, le=2**53)
+    window: WindowRecord
+
+
+class PromiseView(PromiseRecord):
+    """A promise and where it stands."""
+
+    id: str = Field(description="Of the promise, for changing and deleting it.")
+    start: Moment = Field(description="Of the present window.")
+    end: Moment
+    exposures: int = Field(description="In the present window so far: retrieved or shown, whichever counts.")
+    projected: float = Field(description="Exposures expected at the end of the window.")
+    possible: bool = Field(description="Whether the expected traffic can still carry it.")
+    shortfall: float = Field(description="What will be missing at the end, as far as is known now.")
+    impossible_since: Moment | None = Field(default=None, description="When it became known that it cannot be kept.")
+    state: Literal["kept", "on track", "at risk", "impossible"]
+
+
+class GroupView(_Record):
+    """A group, and how it fares in the present tick: the time until the next window ends."""
+
+    group: Label
+    items: int
+    retrieved: int
+    shown: int
+    floor: int = Field(description="Needed in the present tick.")
+    price: float = Field(description="Subtracted from relevance; a subsidy is negative.")
+
+
+class Alert(_Record):
+    """Something that somebody should know."""
+
+    kind: Literal["at risk", "impossible", "degraded", "ledger"]
+    group: Label | None = None
+    promise: str | None = None
+    message: str
+    since: Moment
+
+
+class ShardView(_Record):
+    """A part of the catalog and how it is."""
+
+    shard: int
+    replica: int
+    items: int
+    up: bool
+    error: str = ""
+
+
+class Overview(_Record):
+    """Where everything stands."""
+
+    now: Moment
+    started: Moment
+    count: Literal["retrieved", "shown"]
+    policy: str
+    k: int
+    items: int
+    tick_start: Moment
+    tick_end: Moment
+    requests: int = Field(description="In the present tick.")
+    expected_requests: float = Field(description="In the whole tick, by the forecast.")
+    relevance: float
+    cost: float | None = Field(description="Relevance given up for the promises in this tick, at most.")
+    cost_share: float | None = Field(description="The cost as a share of the relevance without promises.")
+    degraded: float = Field(description="Share of recent answers that lacked a part of the catalog.")
+    promises: list[PromiseView]
+    groups: list[GroupView]
+    alerts: list[Alert]
+    shards: list[ShardView]
+
+
+class PastWindow(_Record):
+    """A window that is over."""
+
+    promise: str
+    group: Label
+    start: Moment
+    end: Moment
+    floor: int
+    exposures: int
+    kept: bool
+    impossible_since: Moment | None = None
+
+
+class PacePoint(_Record):
+    """Where a promise stood at some moment, for drawing its pace."""
+
+    at: Moment
+    exposures: int
+    requests: int
+    price: float
+
+
+class Pace(_Record):
+    """A promise over its present window: what was, what is expected, and the straight line of the forecast."""
+
+    promise: str
+    group: Label
+    floor: int
+    start: Moment
+    end: Moment
+    points: list[PacePoint]
+    expected: list[tuple[Moment, float]] = Field(description="The pace that the forecast asks for, to the floor.")
+    projected: float
+
+
+class Preview(_Record):
+    """What would come of a promise, before it is made."""
+
+    feasible: bool
+    largest: int = Field(description="The largest floor that the expected traffic can carry.")
+    safe: int = Field(description="The largest floor that also little traffic can carry.")
+    cost: float | None = Field(description="Relevance given up per request, by recent requests; null: unknown.")
+    cost_share: float | None = Field(description="That, as a share of the relevance without promises.")
+    message: str
+
+
+class Candidates(_Record):
+    """The answer to one request, best relevance first."""
+
+    request_id: str | None
+    ids: list[Label]
+    groups: list[Label]
+    relevance: list[float]
+    searched: float = Field(description="Share of the catalog that was searched.")
+    degraded: bool
+
+
+class ShownReport(_Record):
+    """What was really shown of the candidates of a request."""
+
+    request_id: str = Field(min_length=1, max_length=200)
+    items: list[Label] = Field(max_length=10_000)
+    report_id: str | None = Field(
+        default=None, max_length=200, description="Tells reports on one request apart; saying one twice counts once."
+    )
+
+
+class ShownResult(_Record):
+    """What came of reports."""
+
+    counted: int = Field(description="Exposures that were counted now.")
+    repeated: int = Field(description="Reports that had been made before.")
+    unknown: int = Field(description="Items that the catalog does not hold, or that were not candidates.")
