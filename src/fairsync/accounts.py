@@ -99,9 +99,9 @@ class Accounts:
         """Return whether every request of the horizon is settled."""
         return terms.rolls and self.standing.requests >= terms.horizon
 
-    def anew(self) -> Accounts:
+    def anew(self, began: float = 0.0) -> Accounts:
         """Return the accounts at the start of a new horizon. What is still out will count there."""
-        return replace(self, standing=Standing.nothing(len(self.standing.exposures)), opens_horizon=True)
+        return replace(self, standing=Standing.nothing(len(self.standing.exposures), began), opens_horizon=True)
 
     def grant(self, terms: Terms, n: int, *, keeps_floors: bool) -> tuple[Accounts, Grant] | None:
         """Hand out up to n requests, never beyond the horizon; None if that has to wait for leases that are out."""
@@ -129,7 +129,7 @@ class Accounts:
             if own and number not in self.lost:
                 return None
             entry = replace(entry, requests=0)  # others were given its requests
-        entry = replace(entry, opens_horizon=self.opens_horizon)
+        entry = replace(entry, opens_horizon=self.opens_horizon, began=self.standing.began)
         if len(entry.counts) < len(self.standing.exposures):  # groups have come since
             entry = entry.grown(len(self.standing.exposures))
         settled = replace(
@@ -140,6 +140,11 @@ class Accounts:
             lost=tuple(other for other in self.lost if other != number),
         )
         return settled, entry
+
+    def note(self, entry: Entry) -> tuple[Accounts, Entry]:
+        """Write down something that belongs to no lease, such as what was reported to be shown."""
+        entry = replace(entry, opens_horizon=self.opens_horizon, began=self.standing.began)
+        return replace(self, standing=self.standing.after(entry), opens_horizon=False), entry
 
     def give_back(self, number: int) -> Accounts:
         """Take a lease back that will hardly be answered."""

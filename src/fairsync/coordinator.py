@@ -6,28 +6,30 @@ import logging
 import secrets
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from fairsync.books import Books, Lease, changed_terms, make_terms
 from fairsync.calibration import calibrate
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.groups import Groups
 from fairsync.inputs import check_positive
-from fairsync.ledger import Ledger, MemoryLedger
+from fairsync.ledger import Entry, Ledger, MemoryLedger
 from fairsync.policies import Policy, make_policy
 from fairsync.policies.snapshot import dump_state, load_state
 from fairsync.report import Report, make_report
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Catalog
     from fairsync.floors import Floors
     from fairsync.groups import Grouped, Label
     from fairsync.hindsight import Hindsight
-    from fairsync.ledger import Entry
     from fairsync.policies import Sample
     from fairsync.search import Index
 
@@ -49,8 +51,14 @@ class Coordination(Protocol):
         """Hand out up to n requests; wait where the promise asks for it."""
         ...
 
-    def settle(self, number: int, entry: Entry, sample: Sample | None) -> None:
-        """Write down what came of a lease; saying it again changes nothing."""
+    def settle(
+        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Write down what came of a lease, and answers to be kept; saying it again changes nothing."""
+        ...
+
+    def answer(self, request_id: str) -> bytes | None:
+        """Return the answer that is kept for a request; see `Ledger.answer`."""
         ...
 
     def give_back(self, number: int) -> None:
@@ -152,14 +160,22 @@ class Coordinator:
                     return None
                 self._changed.wait(max(min(*self._deadlines.values(), until) - now, 0.001))
 
-    def settle(self, number: int, entry: Entry, sample: Sample | None) -> None:
-        """Write down what came of a lease; saying it again changes nothing."""
+    def settle(
+        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Write down what came of a lease, and answers to be kept; saying it again changes nothing.
+
+        Raises
+        ------
+        RepeatedRequestError
+            Some of the requests have been answered before. Nothing was written down: settle the others.
+        """
         with self._changed:
             settled = self._books.settle(self.policy, number, entry, sample)
             if settled is None:
                 return
             books, entry = settled
-            if not self.ledger.record([entry], key=f"lease {number}"):
+            if not self.ledger.record([entry], f"lease {number}", answers):
                 return  # another coordinator wrote it down before it died
             self._books = books
             self._deadlines.pop(number, None)
@@ -171,6 +187,40 @@ class Coordinator:
         with self._changed:
             self._books = self._books.give_back(number)
             self._deadlines.pop(number, None)
+            self._changed.notify_all()
+
+    def answer(self, request_id: str) -> bytes | None:
+        """Return the answer that is kept for a request; see `Ledger.answer`."""
+        return self.ledger.answer(request_id)
+
+    def note_shown(self, shown: NDArray[np.int64], key: str) -> bool:
+        """Write down exposures that were reported to be really shown; return False if that was done under this key."""
+        shown = np.asarray(shown, dtype=np.int64)
+        with self._changed:
+            noted = Entry(np.zeros_like(shown), 0, 0.0, 0.0, shown=shown)
+            accounts, entry = self._books.accounts.note(noted)
+            if not self.ledger.record([entry], key):
+                return False
+            self._books = replace(self._books, accounts=accounts)
+            return True
+
+    def turn(self, floors: Floors, horizon: int, began: float) -> None:
+        """Begin a new horizon now, that ends when the next one is begun: counts start anew, prices are made for it.
+
+        Parameters
+        ----------
+        floors
+            Of the new horizon.
+        horizon
+            How many requests are expected in it; `promise` changes that as it goes on.
+        began
+            When it begins, in seconds since 1970.
+        """
+        with self._changed:
+            terms = replace(changed_terms(self.terms, self.labels, self.groups, floors, horizon), rolls=False)
+            accounts = self._books.accounts.anew(began)
+            pricing = self._books.pricing.stepped(self.policy, terms, accounts.standing)
+            self.terms, self._books = terms, Books(accounts, pricing)
             self._changed.notify_all()
 
     def promise(self, floors: Floors | None = None, horizon: int | None = None, catalog: Grouped | None = None) -> None:

@@ -16,6 +16,23 @@ class BackendUnavailableError(FairSyncError):
     """A server that the search needs does not answer, or not in time; nothing was changed by asking."""
 
 
+class RepeatedRequestError(FairSyncError):
+    """Requests that were answered before, by whoever was asked first.
+
+    Attributes
+    ----------
+    request_ids : tuple of str
+        Which.
+    """
+
+    def __init__(self, request_ids: Sequence[str]) -> None:
+        self.request_ids = tuple(request_ids)
+        super().__init__(f"{len(self.request_ids)} of the requests were answered before: {self.request_ids[0]!r}, ...")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.request_ids,)
+
+
 class UnknownGroupError(InvalidInputError):
     """A group label that the catalog does not hold.
 

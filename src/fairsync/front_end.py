@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.changes import Change, put_items, remove_items
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, RepeatedRequestError
 from fairsync.floors import group_caps
-from fairsync.inputs import check_users
+from fairsync.inputs import check_k, check_users
 from fairsync.search import Index, make_index
 from fairsync.search.overlay import follow
 from fairsync.serving import Found, serve
@@ -60,7 +60,9 @@ class FrontEnd:
         """What searches them."""
         return self._items[1]
 
-    def retrieve(self, users: ArrayLike) -> Found:
+    def retrieve(
+        self, users: ArrayLike, k: int | None = None, request_ids: Sequence[str | None] | None = None
+    ) -> Found:
         """Return the candidates of requests in order of arrival.
 
         Prices are those of the moment when requests are handed out, a batch at a time. If it fails in the middle of a
@@ -70,25 +72,90 @@ class FrontEnd:
         ----------
         users
             (n, d) one vector per request, or (n, interests, d) several.
+        k
+            Candidates of each, where it is to be another number than the coordinator's. The promise is planned for the
+            latter: where requests ask for fewer, floors that take nearly all slots can be missed.
+        request_ids
+            (n,) a name for each request, or None. A request that was answered before under its name gets the same
+            answer again, from whichever front end, and does not count again.
         """
         catalog, index = self._items
         vectors = check_users(users, catalog)
-        n, k = len(vectors), self.coordinator.k
-        rows, relevance, searched = np.empty((n, k), dtype=np.int64), np.empty((n, k)), np.empty(n)
+        k = self.coordinator.k if k is None else check_k(k, catalog)
+        names = [None] * len(vectors) if request_ids is None else list(request_ids)
+        if len(names) != len(vectors):
+            raise InvalidInputError(f"there are {len(vectors)} requests, and {len(names)} request_ids.")
+        first: dict[str, int] = {}
+        for position, name in enumerate(names):
+            if name is not None:
+                first.setdefault(name, position)
+        known = {position: answer for name, position in first.items() if (answer := self._known(name, k)) is not None}
+        waiting = [
+            position
+            for position, name in enumerate(names)
+            if position not in known and (name is None or first[name] == position)
+        ]
+        answers: dict[int, Found] = dict(known)
         start = 0
-        while start < n:
-            lease = self.coordinator.lease(n - start)
-            here = slice(start, start + lease.requests)
-            try:
-                served = serve(catalog, index, _fitted(lease, catalog), vectors[here])
-            except BaseException:
-                self.coordinator.give_back(lease.number)
-                raise
-            self.coordinator.settle(lease.number, served.entry, served.sample)
-            rows[here], relevance[here] = served.hits.rows, served.hits.relevance
-            searched[here] = served.searched
+        while start < len(waiting):
+            lease = self.coordinator.lease(len(waiting) - start)
+            here = waiting[start : start + lease.requests]
+            found = self._serve(catalog, index, lease, vectors[here], k, [names[position] for position in here])
+            answers.update({position: found.take(slice(i, i + 1)) for i, position in enumerate(here)})
             start += lease.requests
-        return Found.of(catalog, rows, relevance, searched)
+        if not names:
+            return Found.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
+        return Found.join([answers[position if name is None else first[name]] for position, name in enumerate(names)])
+
+    def _serve(
+        self,
+        catalog: Catalog,
+        index: Index,
+        lease: Lease,
+        vectors: NDArray[np.floating[Any]],
+        k: int,
+        names: Sequence[str | None],
+    ) -> Found:
+        """Answer the requests of a lease, and have it written down."""
+        try:
+            served = serve(catalog, index, _fitted(lease, catalog, k), vectors)
+        except BaseException:
+            self.coordinator.give_back(lease.number)
+            raise
+        rows, relevance = served.hits.rows, served.hits.relevance
+        found = Found.of(catalog, rows, relevance, np.full(len(vectors), served.searched))
+        entry, kept = served.entry, {name: found.dump(i) for i, name in enumerate(names) if name is not None}
+        while True:
+            try:
+                self.coordinator.settle(lease.number, entry, served.sample, kept)
+            except RepeatedRequestError as error:  # another front end was faster with some of them: those count there
+                again = [i for i, name in enumerate(names) if name in error.request_ids]
+                entry = entry.less(
+                    np.bincount(catalog.group_of[rows[again]].ravel(), minlength=catalog.n_groups),
+                    float(relevance[again].sum()),
+                    len(again),
+                )
+                known = {names[i]: self._known(names[i], k) for i in again}
+                kept = {name: answer for name, answer in kept.items() if name not in known}
+                parts = [known.get(name) or found.take(slice(i, i + 1)) for i, name in enumerate(names)]
+                found = Found.join(parts)
+            else:
+                return found
+
+    def _known(self, name: str | None, k: int) -> Found | None:
+        """Return the answer that a request has had before, if it has."""
+        answer = None if name is None else self.coordinator.answer(name)
+        if answer is None:
+            return None
+        if not answer:
+            raise InvalidInputError(f"the request {name!r} was answered too long ago to be answered again.")
+        found = Found.load(answer)
+        if found.ids.shape[1] != k:
+            raise InvalidInputError(
+                f"the request {name!r} was answered with {found.ids.shape[1]} candidates, and now k is {k}: give"
+                " another request another id."
+            )
+        return found
 
     def put(
         self,
@@ -132,15 +199,17 @@ class FrontEnd:
             )
 
 
-def _fitted(lease: Lease, catalog: Catalog) -> Lease:
-    """Return the lease as it concerns these items, where the coordinator knows of others: groups or items."""
+def _fitted(lease: Lease, catalog: Catalog, k: int) -> Lease:
+    """Return the lease for so many candidates of these items, where the coordinator knows of other items or groups."""
     g, terms = catalog.n_groups, lease.terms
-    caps = np.minimum(terms.caps[:g], group_caps(catalog, terms.k))
-    if g == len(terms.floors) and (caps == terms.caps).all():
+    sizes = group_caps(catalog, k)
+    caps = np.minimum(terms.caps[:g], sizes) if k <= terms.k else sizes
+    if k == terms.k and g == len(terms.floors) and (caps == terms.caps).all():
         return lease
     return replace(
         lease,
         prices=lease.prices[:g],
         missing=lease.missing[:g],
-        terms=replace(terms, floors=terms.floors[:g], caps=caps),
+        terms=replace(terms, k=k, floors=terms.floors[:g], caps=caps),
+        watched=lease.watched and k == terms.k,  # a list is cut at k: another teaches nothing about this one
     )

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+import ray
 from fairsync.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.groups import Groups
@@ -74,9 +74,16 @@ class CoordinatorHost:
         return self._coordinator.try_lease(n, patience=_PATIENCE)
 
     @ray.method(concurrency_group="settling")
-    def settle(self, number: int, entry: Entry, sample: Sample | None) -> None:
+    def settle(
+        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+    ) -> None:
         """Write down what came of a lease."""
-        self._coordinator.settle(number, entry, sample)
+        self._coordinator.settle(number, entry, sample, answers)
+
+    @ray.method(concurrency_group="settling")
+    def answer(self, request_id: str) -> bytes | None:
+        """Return the answer that is kept for a request."""
+        return self._coordinator.answer(request_id)
 
     @ray.method(concurrency_group="settling")
     def give_back(self, number: int) -> None:
@@ -220,9 +227,16 @@ class RayCoordinator:
             lease = self._call("lease", n)
         return lease
 
-    def settle(self, number: int, entry: Entry, sample: Sample | None) -> None:
-        """Write down what came of a lease; saying it again changes nothing."""
-        self._call("settle", number, entry, sample)
+    def settle(
+        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Write down what came of a lease, and answers to be kept; saying it again changes nothing."""
+        self._call("settle", number, entry, sample, answers)
+
+    def answer(self, request_id: str) -> bytes | None:
+        """Return the answer that is kept for a request; see `Ledger.answer`."""
+        answer: bytes | None = self._call("answer", request_id)
+        return answer
 
     def give_back(self, number: int) -> None:
         """Take a lease back that was not answered."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from fairsync.policies import Sample
 from fairsync.search import Hits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from fairsync.books import Lease
@@ -46,6 +49,35 @@ class Found:
     def degraded(self) -> bool:
         """Whether better candidates may have been out of reach for some of the requests."""
         return bool((self.searched < 1).any())
+
+    def __len__(self) -> int:
+        return len(self.searched)
+
+    def take(self, positions: NDArray[np.integer] | slice) -> Found:
+        """Return the candidates of some of the requests."""
+        return Found(*(getattr(self, part.name)[positions] for part in fields(self)))
+
+    @classmethod
+    def join(cls, parts: Sequence[Found]) -> Found:
+        """Return the candidates of all requests, one part after another."""
+        return cls(*(np.concatenate([getattr(one, part.name) for one in parts]) for part in fields(cls)))
+
+    def dump(self, position: int) -> bytes:
+        """Return the answer to one of the requests as bytes, to be kept.
+
+        Examples
+        --------
+        >>> found = Found(np.array([[7, 8]]), np.array([["a", "b"]]), np.array([[0.5, 0.25]]), np.ones(1))
+        >>> Found.load(found.dump(0)).ids.tolist()
+        [[7, 8]]
+        """
+        return json.dumps([getattr(self, part.name)[position].tolist() for part in fields(self)]).encode()
+
+    @classmethod
+    def load(cls, answer: bytes) -> Found:
+        """Return the answer to one request that was made into bytes."""
+        ids, groups, relevance, searched = json.loads(answer)
+        return cls(np.array([ids]), np.array([groups]), np.array([relevance]), np.array([searched], dtype=np.float64))
 
     @classmethod
     def of(

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairsync.errors import RepeatedRequestError
 from fairsync.ledger import Entry, Ledger, MemoryLedger, SqliteLedger
 from fairsync.ledger.base import KEYS_KEPT
 
@@ -89,6 +90,32 @@ def test_something_can_be_kept_beside_the_record(ledger: Ledger) -> None:
     ledger.keep("prices", b"\x00new")
     ledger.keep("forecast", b"")
     assert (ledger.kept("prices"), ledger.kept("forecast")) == (b"\x00new", b"")
+
+
+def test_answers_are_kept_for_whoever_asks_again(ledger: Ledger) -> None:
+    assert ledger.answer("a") is None
+    assert ledger.record([entry(1, 0, 0)], key="one", answers={"a": b"first", "b": b""})
+    assert (ledger.answer("a"), ledger.answer("b"), ledger.answer("c")) == (b"first", b"", None)
+    with pytest.raises(RepeatedRequestError) as raised:
+        ledger.record([entry(5, 5, 5)], key="two", answers={"c": b"new", "a": b"other"})
+    assert raised.value.request_ids == ("a",)
+    assert ledger.standing().exposures.tolist() == [1, 0, 0], "nothing of it is recorded"
+    assert (ledger.answer("a"), ledger.answer("c")) == (b"first", None)
+    assert ledger.record([entry(0, 1, 0)], key="two", answers={"c": b"new"}), "nor its key"
+
+
+def test_what_was_shown_and_when_it_began(ledger: Ledger) -> None:
+    ledger.record([entry(1, 0, 0)])
+    assert ledger.standing().shown is None
+    nothing = np.zeros(3, dtype=np.int64)
+    shown = Entry(nothing, 0, 0.0, 0.0, shown=np.array([0, 2, 0]))
+    opens = Entry(nothing, 1, 0.0, 0.0, opens_horizon=True, began=1234.5)
+    ledger.record([shown, shown, opens, shown])
+    standing, past = ledger.standing(), ledger.past()[0]
+    assert standing.shown is not None
+    assert past.shown is not None
+    assert (standing.shown.tolist(), standing.began) == ([0, 2, 0], 1234.5)
+    assert (past.shown.tolist(), past.exposures.tolist(), past.began) == ([0, 4, 0], [1, 0, 0], 0.0)
 
 
 def test_the_latest_keys_are_known_however_many_there_were() -> None:

@@ -1,14 +1,15 @@
 """What every ledger promises: an exact record of exposures, horizon after horizon."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-# The latest keys are remembered, so many of them: hours of traffic, and a few megabytes.
+# The latest keys are remembered, and the latest answers, so many of them: a few megabytes, and some ten.
 KEYS_KEPT = 100_000
+ANSWERS_KEPT = 10_000
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,10 @@ class Entry:
         Candidates that the guard put in place of better ones.
     opens_horizon : bool
         Whether counts start anew with this entry.
+    began : float
+        When the horizon that it opens began, in seconds since 1970; 0 where nobody looks at the clock.
+    shown : numpy.ndarray or None
+        (G,) of the exposures of this and earlier entries, how many were reported to be really shown; None: none.
     """
 
     counts: npt.NDArray[np.int64]
@@ -37,10 +42,24 @@ class Entry:
     cost: float
     forced: int = 0
     opens_horizon: bool = False
+    began: float = 0.0
+    shown: npt.NDArray[np.int64] | None = None
 
     def grown(self, n_groups: int) -> "Entry":
         """Return the same entry with zeros for groups that came later."""
-        return replace(self, counts=_grown(self.counts, n_groups))
+        shown = None if self.shown is None else _grown(self.shown, n_groups)
+        return replace(self, counts=_grown(self.counts, n_groups), shown=shown)
+
+    def less(self, counts: npt.NDArray[np.int64], relevance: float, requests: int) -> "Entry":
+        """Return the entry without some of its requests. Of the cost, they take their share."""
+        left = (self.requests - requests) / self.requests
+        return replace(
+            self,
+            counts=self.counts - counts,
+            requests=self.requests - requests,
+            relevance=self.relevance - relevance,
+            cost=self.cost * left,
+        )
 
     def plus(self, other: "Entry") -> "Entry":
         """Return one entry for both; the other must follow in the same horizon."""
@@ -51,6 +70,8 @@ class Entry:
             self.cost + other.cost,
             self.forced + other.forced,
             self.opens_horizon,
+            self.began,
+            _sum(self.shown, other.shown),
         )
 
 
@@ -70,11 +91,13 @@ class Standing:
     relevance: float = 0.0
     cost: float = 0.0
     forced: int = 0
+    began: float = 0.0
+    shown: npt.NDArray[np.int64] | None = None
 
     @classmethod
-    def nothing(cls, n_groups: int) -> "Standing":
+    def nothing(cls, n_groups: int, began: float = 0.0) -> "Standing":
         """Return the standing before the first request."""
-        return cls(np.zeros(n_groups, dtype=np.int64))
+        return cls(np.zeros(n_groups, dtype=np.int64), began=began)
 
     def after(self, entry: Entry) -> "Standing":
         """Return the standing once an entry of the same horizon is added."""
@@ -84,15 +107,24 @@ class Standing:
             self.relevance + entry.relevance,
             self.cost + entry.cost,
             self.forced + entry.forced,
+            self.began,
+            _sum(self.shown, entry.shown),
         )
 
     def grown(self, n_groups: int) -> "Standing":
         """Return the same standing with zeros for groups that came later."""
-        return replace(self, exposures=_grown(self.exposures, n_groups))
+        shown = None if self.shown is None else _grown(self.shown, n_groups)
+        return replace(self, exposures=_grown(self.exposures, n_groups), shown=shown)
 
 
 def _grown(counts: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
     return np.concatenate([counts, np.zeros(n_groups - len(counts), dtype=np.int64)])
+
+
+def _sum(one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 class Ledger(Protocol):
@@ -106,7 +138,9 @@ class Ledger(Protocol):
         """Return the standings at the end of the horizons before it, oldest first."""
         ...
 
-    def record(self, entries: Sequence[Entry], key: str | None = None) -> bool:
+    def record(
+        self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
+    ) -> bool:
         """Add entries, all of them or, when it raises, none.
 
         Parameters
@@ -115,12 +149,23 @@ class Ledger(Protocol):
             In order.
         key
             Names what is recorded, so that whoever does not know whether it was may say it again.
+        answers
+            What was answered to each request that has an id, kept with the entries for whoever asks again.
 
         Returns
         -------
         bool
             False if that was recorded before under this key; then nothing changes.
+
+        Raises
+        ------
+        RepeatedRequestError
+            Some of the requests have been answered before; nothing is recorded.
         """
+        ...
+
+    def answer(self, request_id: str) -> bytes | None:
+        """Return what was answered to a request; empty if that is too long ago to be kept, None if nothing was."""
         ...
 
     def grow(self, n_groups: int) -> None:

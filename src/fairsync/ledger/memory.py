@@ -1,8 +1,10 @@
 """The ledger of one process: as fast as can be, and gone with the process."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from fairsync.ledger.base import KEYS_KEPT, Entry, Standing
+from fairsync.errors import RepeatedRequestError
+from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Standing
 
 
 class MemoryLedger:
@@ -27,6 +29,7 @@ class MemoryLedger:
         self._record: tuple[Standing, tuple[Standing, ...]] = (Standing.nothing(n_groups), ())
         self._n_groups = n_groups
         self._keys: dict[str, None] = {}
+        self._answers: dict[str, bytes] = {}
         self._kept: dict[str, bytes] = {}
 
     def standing(self) -> Standing:
@@ -37,22 +40,33 @@ class MemoryLedger:
         """Return the standings at the end of the horizons before it, oldest first."""
         return self._record[1]
 
-    def record(self, entries: Sequence[Entry], key: str | None = None) -> bool:
+    def record(
+        self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
+    ) -> bool:
         """Add entries, unless that was done before under this key."""
+        if key in self._keys:
+            return False
+        answers = answers or {}
+        repeated = [request for request in answers if request in self._answers]
+        if repeated:
+            raise RepeatedRequestError(repeated)
         if key is not None:
-            if key in self._keys:
-                return False
             self._keys[key] = None
-            if len(self._keys) > KEYS_KEPT:
-                del self._keys[next(iter(self._keys))]
+            _forget(self._keys, KEYS_KEPT)
+        self._answers.update(answers)
+        _forget(self._answers, ANSWERS_KEPT)
         standing, past = self._record
         for entry in entries:
             if entry.opens_horizon:
                 past = (*past, standing)
-                standing = Standing.nothing(self._n_groups)
+                standing = Standing.nothing(self._n_groups, entry.began)
             standing = standing.after(entry)
         self._record = (standing, past)
         return True
+
+    def answer(self, request_id: str) -> bytes | None:
+        """Return what was answered to a request, if that is kept."""
+        return self._answers.get(request_id)
 
     def grow(self, n_groups: int) -> None:
         """Go on with more groups."""
@@ -67,3 +81,8 @@ class MemoryLedger:
     def kept(self, name: str) -> bytes | None:
         """Return what is kept under this name."""
         return self._kept.get(name)
+
+
+def _forget(latest: dict[str, Any], most: int) -> None:
+    while len(latest) > most:
+        del latest[next(iter(latest))]

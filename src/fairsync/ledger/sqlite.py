@@ -3,22 +3,24 @@
 import json
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
-from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.ledger.base import KEYS_KEPT, Entry, Standing
+from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
+from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Standing
 
 _VERSION = 1
 _SCHEMA = """
 CREATE TABLE horizons (
     number INTEGER PRIMARY KEY, requests INTEGER NOT NULL, relevance REAL NOT NULL, cost REAL, forced INTEGER NOT NULL,
-    exposures BLOB NOT NULL
+    began REAL NOT NULL, exposures BLOB NOT NULL, shown BLOB
 );
 CREATE TABLE receipts (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
+CREATE TABLE answers (number INTEGER PRIMARY KEY AUTOINCREMENT, request TEXT NOT NULL UNIQUE, answer BLOB NOT NULL);
 CREATE TABLE kept (name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
@@ -77,21 +79,30 @@ class SqliteLedger:
             rows = self._db.execute("SELECT * FROM horizons WHERE number < ? ORDER BY number", [self._number])
             return [_standing(row).grown(self._n_groups) for row in rows]
 
-    def record(self, entries: Sequence[Entry], key: str | None = None) -> bool:
+    def record(
+        self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
+    ) -> bool:
         """Add entries, all of them or, when it raises, none, unless that was done before under this key."""
         with self._told():
             number, standing = self._number, self._standing
             with self._transaction():
                 if key is not None and not self._is_new(key):
                     return False
+                self._write_answers(answers or {})
                 for entry in entries:
                     if entry.opens_horizon:
                         self._write(number, standing)
-                        number, standing = number + 1, Standing.nothing(self._n_groups)
+                        number, standing = number + 1, Standing.nothing(self._n_groups, entry.began)
                     standing = standing.after(entry)
                 self._write(number, standing)
             self._number, self._standing = number, standing
             return True
+
+    def answer(self, request_id: str) -> bytes | None:
+        """Return what was answered to a request; empty if that is too long ago to be kept, None if nothing was."""
+        with self._told():
+            row = self._db.execute("SELECT answer FROM answers WHERE request = ?", [request_id]).fetchone()
+            return None if row is None else bytes(row[0])
 
     def grow(self, n_groups: int) -> None:
         """Go on with more groups."""
@@ -161,10 +172,21 @@ class SqliteLedger:
     def _write(self, number: int, standing: Standing) -> None:
         cost = None if np.isnan(standing.cost) else standing.cost
         exposures = standing.exposures.astype("<i8").tobytes()
+        shown = None if standing.shown is None else standing.shown.astype("<i8").tobytes()
         self._db.execute(
-            "REPLACE INTO horizons VALUES (?, ?, ?, ?, ?, ?)",
-            [number, standing.requests, standing.relevance, cost, standing.forced, exposures],
+            "REPLACE INTO horizons VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [number, standing.requests, standing.relevance, cost, standing.forced, standing.began, exposures, shown],
         )
+
+    def _write_answers(self, answers: Mapping[str, bytes]) -> None:
+        repeated = [request for request in answers if self.answer(request) is not None]
+        if repeated:
+            raise RepeatedRequestError(repeated)
+        for request, answer in answers.items():
+            done = self._db.execute("INSERT INTO answers (request, answer) VALUES (?, ?)", [request, answer])
+            if done.lastrowid is not None and done.lastrowid % _THINNED_EVERY == 0:
+                self._db.execute("DELETE FROM answers WHERE number <= ?", [done.lastrowid - KEYS_KEPT])
+                self._db.execute("UPDATE answers SET answer = '' WHERE number <= ?", [done.lastrowid - ANSWERS_KEPT])
 
     def _is_new(self, key: str) -> bool:
         done = self._db.execute("INSERT OR IGNORE INTO receipts (key) VALUES (?)", [key])
@@ -202,7 +224,12 @@ class SqliteLedger:
                 raise FairSyncError(f"{self.path} could not be used: {reason}. Nothing was changed.") from error
 
 
-def _standing(row: tuple[int, int, float, float | None, int, bytes]) -> Standing:
-    _, requests, relevance, cost, forced, exposures = row
-    counted = np.frombuffer(exposures, dtype="<i8").astype(np.int64)
-    return Standing(counted, requests, relevance, float("nan") if cost is None else cost, forced)
+def _standing(row: tuple[int, int, float, float | None, int, float, bytes, bytes | None]) -> Standing:
+    _, requests, relevance, cost, forced, began, exposures, shown = row
+    cost = float("nan") if cost is None else cost
+    counted = None if shown is None else _counts(shown)
+    return Standing(_counts(exposures), requests, relevance, cost, forced, began, counted)
+
+
+def _counts(data: bytes) -> npt.NDArray[np.int64]:
+    return np.frombuffer(data, dtype="<i8").astype(np.int64)
