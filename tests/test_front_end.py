@@ -98,18 +98,19 @@ def test_fewer_or_more_candidates() -> None:
 def test_a_horizon_ends_when_the_next_begins() -> None:
     """However many requests came: fewer than expected, or more. Both are served, and floors hold where they can."""
     world = make_world(6, items=60, horizon=200, tightness=0.5)
-    coordinator = Coordinator(world.catalog, world.k, 0, 1)
+    coordinator = Coordinator(world.catalog, world.k, 0, 1, rolls=False)
     front = FrontEnd(world.catalog, coordinator)
-    coordinator.turn(world.floors, 200, began=1000.0)
+    coordinator.steer(world.floors, 200, anew=1000.0)
     front.retrieve(world.users)
     assert coordinator.report().esp == 1
     front.retrieve(world.users[:50])  # more than expected
     assert coordinator.report().requests == 250
     floors = {label: floor // 4 for label, floor in world.floors.items()}
-    coordinator.turn(floors, 400, began=2000.0)
+    coordinator.steer(floors, 400, anew=2000.0)
     front.retrieve(world.users[:60])
     assert coordinator.report().requests == 60
-    coordinator.promise(horizon=100)  # it falls short, and that is seen in time
+    had = coordinator.report().exposures  # traffic falls short, and that is seen in time
+    coordinator.steer({label: max(floor - had[label], 0) for label, floor in floors.items()}, 40)
     front.retrieve(world.users[60:100])
     assert coordinator.report().esp == 1
     first, second, third = [*coordinator.ledger.past(), coordinator.ledger.standing()]

@@ -69,6 +69,8 @@ def check_standing(terms: Terms, policy: Policy, standing: Standing) -> None:
             f"The ledger counts {len(standing.exposures)} groups, the catalog has {len(terms.floors)}:"
             " it belongs to another catalog."
         )
+    if not terms.rolls:
+        return
     left = terms.horizon - standing.requests
     missing = np.maximum(terms.floors - standing.exposures, 0)
     if left < 0 or (left > 0 and policy.keeps_floors and not guard.is_safe(missing, left, terms)):

@@ -14,9 +14,10 @@ import numpy as np
 from fairsync.books import Books, Lease, changed_terms, make_terms
 from fairsync.calibration import calibrate
 from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.floors import group_caps, resolve_floors
 from fairsync.groups import Groups
 from fairsync.inputs import check_positive
-from fairsync.ledger import Entry, Ledger, MemoryLedger
+from fairsync.ledger import Entry, Ledger, MemoryLedger, Standing
 from fairsync.policies import Policy, make_policy
 from fairsync.policies.snapshot import dump_state, load_state
 from fairsync.report import Report, make_report
@@ -86,6 +87,8 @@ class Coordinator:
         A lease that is not settled for so long is given to others: its front end is taken for dead.
     keep_seconds
         What the policy has learnt is kept in the ledger so often.
+    rolls
+        Whether a new horizon begins by itself after so many requests. Otherwise it ends by the clock: see `steer`.
 
     Examples
     --------
@@ -112,13 +115,14 @@ class Coordinator:
         ledger: Ledger | None = None,
         lease_seconds: float = 30.0,
         keep_seconds: float = 5.0,
+        rolls: bool = True,
     ) -> None:
         if not lease_seconds > 0 or not keep_seconds >= 0:
             raise InvalidInputError(
                 f"lease_seconds must be above 0, and keep_seconds at least 0, got {lease_seconds} and {keep_seconds}."
             )
         self.groups = Groups(list(catalog.labels), catalog.group_sizes)
-        self.terms = make_terms(catalog, k, floors, horizon, batch_size)
+        self.terms = replace(make_terms(catalog, k, floors, horizon, batch_size), rolls=rolls)
         self.policy = make_policy(policy)
         self.ledger: Ledger = MemoryLedger(len(catalog.labels)) if ledger is None else ledger
         self.lease_seconds, self.keep_seconds = lease_seconds, keep_seconds
@@ -204,23 +208,42 @@ class Coordinator:
             self._books = replace(self._books, accounts=accounts)
             return True
 
-    def turn(self, floors: Floors, horizon: int, began: float) -> None:
-        """Begin a new horizon now, that ends when the next one is begun: counts start anew, prices are made for it.
+    def steer(self, more: Floors, requests: int, anew: float | None = None, groups: Grouped | None = None) -> None:
+        """Aim at so many exposures more within so many requests, for promises that end by the clock.
+
+        From then on a horizon ends when the next one is begun, however many requests have come. Nothing is refused:
+        what cannot be delivered is not, and whoever plans has to say so.
 
         Parameters
         ----------
-        floors
-            Of the new horizon.
-        horizon
-            How many requests are expected in it; `promise` changes that as it goes on.
-        began
-            When it begins, in seconds since 1970.
+        more
+            Exposures from now on, of each group.
+        requests
+            From now on, that can be counted on.
+        anew
+            When a new horizon begins with this, in seconds since 1970; None to go on with the present one.
+        groups
+            Of the catalog after a change; new ones follow the others.
         """
         with self._changed:
-            terms = replace(changed_terms(self.terms, self.labels, self.groups, floors, horizon), rolls=False)
-            accounts = self._books.accounts.anew(began)
-            pricing = self._books.pricing.stepped(self.policy, terms, accounts.standing)
-            self.terms, self._books = terms, Books(accounts, pricing)
+            known = self.groups if groups is None else self._following(groups)
+            n, requests = len(known.labels), check_positive(requests, "requests")
+            accounts, caps = self._books.accounts, group_caps(known, self.terms.k)
+            if anew is not None:
+                accounts = accounts.anew(anew)
+            standing = accounts.standing.grown(n)
+            left = np.minimum(resolve_floors(more, known), requests * caps)
+            horizon = standing.requests + accounts.given + requests
+            terms = replace(self.terms, floors=standing.exposures + left, caps=caps, horizon=horizon, rolls=False)
+            pricing = self._books.pricing
+            if n > len(self.labels):
+                pricing = pricing.with_state(self.policy, self.policy.resume(pricing.state, terms))
+            if anew is not None:
+                pricing = pricing.stepped(self.policy, terms, standing)
+            if n > len(self.labels):
+                self.ledger.grow(n)
+            self.groups, self.terms = known, terms
+            self._books = Books(replace(accounts, standing=standing), pricing)
             self._changed.notify_all()
 
     def promise(self, floors: Floors | None = None, horizon: int | None = None, catalog: Grouped | None = None) -> None:
@@ -237,11 +260,7 @@ class Coordinator:
             coordinator is told, then the front ends.
         """
         with self._changed:
-            groups = self.groups if catalog is None else Groups(list(catalog.labels), catalog.group_sizes)
-            if groups.labels[: len(self.labels)] != self.labels:
-                raise InvalidInputError(
-                    "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
-                )
+            groups = self.groups if catalog is None else self._following(catalog)
             terms = changed_terms(self.terms, self.labels, groups, floors, horizon)
             books = self._books.under(terms, self.policy)
             if len(groups.labels) > len(self.labels):
@@ -266,6 +285,23 @@ class Coordinator:
         """Keep what the policy has learnt in the ledger, now; otherwise it is done every few seconds."""
         with self._changed:
             self._keep(float("inf"))
+
+    def standing(self) -> Standing:
+        """Return where the horizon stands, as far as it is settled."""
+        return self._books.accounts.standing
+
+    def prices(self) -> NDArray[np.float64]:
+        """Return (G,) the prices in force."""
+        with self._changed:
+            return self._books.prices_in_force(self.terms, self.policy)
+
+    def _following(self, groups: Grouped) -> Groups:
+        """Return the groups of a catalog, if they begin with those that are known."""
+        if list(groups.labels)[: len(self.labels)] != self.labels:
+            raise InvalidInputError(
+                "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
+            )
+        return Groups(list(groups.labels), groups.group_sizes)
 
     def _expire(self, now: float) -> None:
         for number in [number for number, deadline in self._deadlines.items() if deadline <= now]:
