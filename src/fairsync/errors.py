@@ -33,6 +33,10 @@ class RepeatedRequestError(FairSyncError):
         return type(self), (self.request_ids,)
 
 
+class UnknownPromiseError(InvalidInputError):
+    """A promise that was never made, or was taken back."""
+
+
 class UnknownGroupError(InvalidInputError):
     """A group label that the catalog does not hold.
 

@@ -183,6 +183,10 @@ class FrontEnd:
             self._check_groups(under)
             self._items = (under, index(under) if callable(index) else make_index(index, under))
 
+    def follow(self, change: Change) -> None:
+        """Go on with the catalog after a change that was made elsewhere."""
+        self._change(lambda _: change)
+
     def _change(self, change: Callable[[Catalog], Change]) -> None:
         with self._changing:
             before, index = self._items

@@ -1,0 +1,86 @@
+"""What the service must not forget, beside the counts: promises, what traffic was like, plans, and windows past."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from fairsync.errors import InvalidInputError
+from fairsync.service.records import PastWindow
+from fairsync.windows import Forecast, Plan, Promise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairsync.groups import Label
+    from fairsync.ledger import Ledger
+
+_NAME, _FORMAT = "service", 1
+# Windows past that are kept: of a hundred daily promises, a month.
+_MOST_PAST = 3_000
+
+
+@dataclass(frozen=True)
+class Notes:
+    """Never changed, only replaced, and written down before anything goes by them.
+
+    Attributes
+    ----------
+    labels : tuple
+        Of all groups there ever were, in the order of their codes.
+    promises : Mapping
+        By their ids.
+    forecast : Forecast
+        Of requests.
+    plan : Plan or None
+        The last one.
+    past : tuple of PastWindow
+        The latest windows that are over, oldest first.
+    shown : dict
+        What was learnt of the share that is shown.
+    """
+
+    labels: tuple[Label, ...]
+    promises: Mapping[str, Promise]
+    forecast: Forecast
+    plan: Plan | None = None
+    past: tuple[PastWindow, ...] = ()
+    shown: dict[str, Any] = field(default_factory=dict)
+
+    def with_past(self, windows: Sequence[PastWindow]) -> Notes:
+        """Return the notes with more windows past."""
+        return replace(self, past=(*self.past, *windows)[-_MOST_PAST:])
+
+    def save(self, ledger: Ledger) -> None:
+        """Write them down."""
+        document = {
+            "format": _FORMAT,
+            "labels": list(self.labels),
+            "promises": {name: promise.to_dict() for name, promise in self.promises.items()},
+            "forecast": self.forecast.to_dict(),
+            "plan": None if self.plan is None else self.plan.to_dict(),
+            "past": [window.model_dump(mode="json") for window in self.past],
+            "shown": self.shown,
+        }
+        ledger.keep(_NAME, json.dumps(document).encode())
+
+    @classmethod
+    def load(cls, ledger: Ledger) -> Notes | None:
+        """Read them; None if there are none."""
+        kept = ledger.kept(_NAME)
+        if kept is None:
+            return None
+        document = json.loads(kept)
+        if document["format"] != _FORMAT:
+            raise InvalidInputError(
+                f"the ledger holds notes of format {document['format']}, not {_FORMAT}: update FairSync."
+            )
+        return cls(
+            tuple(document["labels"]),
+            {name: Promise.from_dict(promise) for name, promise in document["promises"].items()},
+            Forecast.from_dict(document["forecast"]),
+            None if document["plan"] is None else Plan.from_dict(document["plan"]),
+            tuple(PastWindow.model_validate(window) for window in document["past"]),
+            document["shown"],
+        )

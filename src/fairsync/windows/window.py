@@ -1,0 +1,261 @@
+"""Windows: the stretches of time that promises are made for, by the calendar of a place.
+
+A window is what people mean by "each hour", "each day", "each week" or "from 1 March to 14 March", *somewhere*: days
+follow the clock on the wall there. So a day has 23 or 25 hours when clocks change, an hour that is skipped does not
+exist, and an hour that comes twice is two windows. The spans of a window follow each other without gap or overlap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, available_timezones
+
+from fairsync.errors import InvalidInputError
+from fairsync.windows.moments import check_moment, read_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+KINDS = ("hour", "day", "week", "campaign")
+
+_SECOND, _HOUR, _DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """The time from ``start`` up to, not including, ``end``, both in UTC."""
+
+    start: datetime
+    end: datetime
+
+    def __contains__(self, moment: datetime) -> bool:
+        return self.start <= moment < self.end
+
+    @property
+    def seconds(self) -> float:
+        """Its length."""
+        return (self.end - self.start).total_seconds()
+
+    def to_dict(self) -> dict[str, str]:
+        """Return plain values for JSON."""
+        return {"start": self.start.isoformat(), "end": self.end.isoformat()}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Span:
+        """Return what :meth:`to_dict` wrote."""
+        return cls(read_moment(values["start"], "start"), read_moment(values["end"], "end"))
+
+
+@dataclass(frozen=True)
+class Window:
+    """Each hour, day or week in a time zone, or one campaign. Made by the methods of these names.
+
+    Attributes
+    ----------
+    kind : str
+        ``"hour"``, ``"day"``, ``"week"`` (from Monday) or ``"campaign"``.
+    zone : str
+        IANA name of the time zone whose clocks count.
+    start, end : datetime or None
+        Of a campaign, in UTC.
+
+    Examples
+    --------
+    The day on which Berlin's clocks go forward has 23 hours.
+
+    >>> from datetime import UTC, date, datetime
+    >>> span = Window.day("Europe/Berlin").at(datetime(2026, 3, 29, 12, tzinfo=UTC))
+    >>> span.start.isoformat(), span.seconds / 3600
+    ('2026-03-28T23:00:00+00:00', 23.0)
+    >>> campaign = Window.campaign(date(2026, 3, 1), date(2026, 3, 14), "Europe/Berlin")
+    >>> campaign.at(datetime(2026, 3, 1, tzinfo=UTC)).seconds / 86_400, campaign.at(span.start)
+    (14.0, None)
+    """
+
+    kind: str
+    zone: str
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInputError(f"there is no window {self.kind!r}: choose one of {', '.join(KINDS)}.")
+        check_zone(self.zone)
+        if self.kind != "campaign":
+            if self.start is not None or self.end is not None:
+                raise InvalidInputError(f"a window of each {self.kind} has no start and end: only a campaign has.")
+            return
+        start, end = check_moment(self.start, "start"), check_moment(self.end, "end")
+        if start >= end:
+            raise InvalidInputError(
+                f"the campaign ends at {end.isoformat()}, not after its start at {start.isoformat()}: swap the two, or"
+                " choose a later end."
+            )
+        object.__setattr__(self, "start", start)
+        object.__setattr__(self, "end", end)
+
+    @classmethod
+    def hour(cls, zone: str) -> Window:
+        """Each hour by the clock of a zone."""
+        return cls("hour", zone)
+
+    @classmethod
+    def day(cls, zone: str) -> Window:
+        """Each day, from midnight to midnight."""
+        return cls("day", zone)
+
+    @classmethod
+    def week(cls, zone: str) -> Window:
+        """Each week, from Monday to Sunday."""
+        return cls("week", zone)
+
+    @classmethod
+    def campaign(cls, start: date, end: date, zone: str) -> Window:
+        """One stretch of time.
+
+        Parameters
+        ----------
+        start, end
+            Days of the zone's calendar, the last one included, as people say it; or aware datetimes, the end not
+            included.
+        zone
+            IANA name of the time zone.
+        """
+        check_zone(zone)
+        if isinstance(end, date) and not isinstance(end, datetime):
+            end = end + _DAY
+        return cls("campaign", zone, _edge(start, "start", zone), _edge(end, "end", zone))
+
+    @property
+    def recurs(self) -> bool:
+        """Whether another one follows when it ends."""
+        return self.kind != "campaign"
+
+    def at(self, moment: datetime) -> Span | None:
+        """Return the span in which a moment lies; None before and after a campaign."""
+        moment = check_moment(moment, "moment")
+        if self.kind == "campaign":
+            assert self.start is not None
+            assert self.end is not None
+            span = Span(self.start, self.end)
+            return span if moment in span else None
+        if self.kind == "hour":
+            return _hour_at(moment, ZoneInfo(self.zone))
+        return _days_at(moment, self.zone, 1 if self.kind == "day" else 7)
+
+    def after(self, moment: datetime) -> Span | None:
+        """Return the first span that begins at a moment or later; None if a campaign has begun before."""
+        moment = check_moment(moment, "moment")
+        if self.kind == "campaign":
+            assert self.start is not None
+            return self.at(self.start) if moment <= self.start else None
+        here = self.at(moment)
+        assert here is not None
+        return here if here.start == moment else self.at(here.end)
+
+    def between(self, start: datetime, end: datetime) -> Iterator[Span]:
+        """Yield the spans that lie wholly between two moments, in order.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime
+        >>> night = datetime(2026, 10, 24, 22, tzinfo=UTC), datetime(2026, 10, 26, tzinfo=UTC)
+        >>> [span.seconds / 3600 for span in Window.day("Europe/Berlin").between(*night)]
+        [25.0]
+        """
+        span = self.after(start)
+        while span is not None and span.end <= end:
+            yield span
+            span = self.after(span.end)
+
+    def __str__(self) -> str:
+        if self.start is None or self.end is None:
+            return f"each {self.kind}, {self.zone}"
+        zone = ZoneInfo(self.zone)
+        start, end = (f"{moment.astimezone(zone):%Y-%m-%d %H:%M}" for moment in (self.start, self.end))
+        return f"campaign from {start} to {end}, {self.zone}"
+
+    def to_dict(self) -> dict[str, str]:
+        """Return plain values for JSON."""
+        plain = {"kind": self.kind, "zone": self.zone}
+        if self.start is not None and self.end is not None:
+            plain |= Span(self.start, self.end).to_dict()
+        return plain
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Window:
+        """Return what :meth:`to_dict` wrote."""
+        edges = [read_moment(values[name], name) for name in ("start", "end") if name in values]
+        return cls(values["kind"], values["zone"], *edges)
+
+
+def check_zone(zone: str) -> None:
+    """Refuse what is not the name of a time zone."""
+    try:
+        ZoneInfo(zone)
+    except (TypeError, ValueError, KeyError, OSError):
+        close = get_close_matches(str(zone), available_timezones(), n=2, cutoff=0.6)
+        hint = f"Did you mean {' or '.join(close)}?" if close else "Give an IANA name, such as Europe/Berlin or UTC."
+        raise InvalidInputError(f"there is no time zone {zone!r}. {hint}") from None
+
+
+def _edge(edge: date, what: str, zone: str) -> datetime:
+    """Return an edge of a campaign as a moment: of a day, its first one."""
+    if isinstance(edge, datetime):
+        return check_moment(edge, what)
+    if not isinstance(edge, date):
+        raise InvalidInputError(f"{what} must be a date or a datetime with a time zone, got {edge!r}.")
+    return _first_of(edge, zone)
+
+
+def _hour_at(moment: datetime, zone: ZoneInfo) -> Span:
+    """Return the longest stretch around a moment in which neither the hour on the clock nor its offset changes."""
+    local = moment.astimezone(zone)
+    full = moment - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+    start, end = full, full + _HOUR
+
+    def has_same_offset(other: datetime) -> bool:
+        return other.astimezone(zone).utcoffset() == local.utcoffset()
+
+    second = moment.replace(microsecond=0)
+    if not has_same_offset(start):  # clocks were changed within the hour
+        start = _first_second(start, second, has_same_offset)
+    if not has_same_offset(end - _SECOND):
+        end = _first_second(second, end - _SECOND, lambda other: not has_same_offset(other))
+    return Span(start, end)
+
+
+def _days_at(moment: datetime, zone: str, days: int) -> Span:
+    local = moment.astimezone(ZoneInfo(zone)).date()
+    first = local if days == 1 else local - timedelta(days=local.weekday())
+    start, end = _first_of(first, zone), _first_of(first + days * _DAY, zone)
+    # Where midnight comes twice, a moment may show the day before; and a day can be missing from a calendar.
+    while end <= moment:
+        first += days * _DAY
+        start, end = end, _first_of(first + days * _DAY, zone)
+    return Span(start, end)
+
+
+@lru_cache(maxsize=4096)
+def _first_of(day: date, zone: str) -> datetime:
+    """Return the first moment at which a zone's clocks show a day or a later one."""
+    midnight, place = datetime.combine(day, time()), ZoneInfo(zone)
+    first, last = sorted(midnight.replace(tzinfo=place, fold=fold).astimezone(UTC) for fold in (0, 1))
+
+    def has_come(moment: datetime) -> bool:
+        return moment.astimezone(place).replace(tzinfo=None) >= midnight
+
+    return first if has_come(first) else _first_second(first, last, has_come)  # midnight itself was skipped
+
+
+def _first_second(before: datetime, after: datetime, holds: Callable[[datetime], bool]) -> datetime:
+    """Return the first second at which something holds that does not hold before and holds after."""
+    low, high = 0, int((after - before).total_seconds())
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(before + middle * _SECOND) else (middle, high)
+    return before + high * _SECOND

@@ -1,0 +1,255 @@
+"""Promises kept day after day: by a clock that is set by hand, and all the rest as it is."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.coordinator import Coordinator
+from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError, UnknownPromiseError
+from fairsync.front_end import FrontEnd
+from fairsync.ledger import Ledger, MemoryLedger, SqliteLedger
+from fairsync.service.keeper import Keeper
+from fairsync.service.records import PromiseRecord, ShownReport, WindowRecord
+from fairsync.windows import Forecast, Promise, Window
+
+START = datetime(2026, 3, 2, tzinfo=UTC)
+DAY = Window.day("UTC")
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self, now: datetime = START) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now.timestamp()
+
+    def go_on(self, **how_long: float) -> None:
+        self.now += timedelta(**how_long)
+
+
+class World:
+    """Items of which everybody prefers the red ones, a keeper, and traffic."""
+
+    def __init__(self, promises: list[Promise], *, ledger: Ledger | None = None, seed: int = 0, **options: Any) -> None:
+        self.rng = np.random.default_rng(seed)
+        vectors = self.rng.normal(size=(120, 8)) + np.repeat([[1.0], [0.0], [0.0]], 40, axis=0)
+        self.catalog = Catalog(vectors, ["red"] * 40 + ["blue"] * 40 + ["green"] * 40, ids=list(range(120)))
+        self.clock = Clock()
+        self.ledger: Ledger = MemoryLedger(3) if ledger is None else ledger
+        self.promises, self.options = promises, options
+        self.shown: Counter[Any] = Counter()
+        self.start()
+
+    def start(self, catalog: Catalog | None = None) -> None:
+        items = self.catalog if catalog is None else catalog
+        coordinator = Coordinator(items, 4, 0, 1, ledger=self.ledger, rolls=False)
+        front = FrontEnd(items, coordinator)
+        forecast = Forecast(rate=self.options.pop("rate", 100 / 3600))
+        self.keeper = Keeper(front, coordinator, self.promises, forecast, clock=self.clock, **self.options)
+
+    def serve(self, n: int) -> Counter[Any]:
+        found = self.keeper.retrieve(self.rng.normal(size=(n, 8)) + 1.0)
+        counts = Counter(found.groups.ravel().tolist())
+        self.shown.update(counts)
+        return counts
+
+    def pass_hours(self, hours: int, per_hour: int = 100) -> None:
+        """Let time go by with even traffic, in steps of six minutes."""
+        for _ in range(hours * 10):
+            self.keeper.look()
+            if per_hour:
+                self.serve(per_hour // 10)
+            self.clock.go_on(minutes=6)
+        self.keeper.look()
+
+
+def test_a_daily_promise_is_kept_day_after_day() -> None:
+    world = World([Promise("blue", 1500, DAY), Promise("green", 100, Window.hour("UTC"))], rate=0.028)
+    world.pass_hours(72)
+    past = world.keeper.past(1000)
+    days = [one for one in past if one.group == "blue"]
+    hours = [one for one in past if one.group == "green"]
+    assert (len(days), len(hours)) == (3, 72)
+    assert all(one.kept for one in past[:-1])
+    assert sum(one.exposures for one in days) == world.shown["blue"]
+    assert sum(one.exposures for one in hours) == world.shown["green"]
+    assert max(one.exposures for one in days[:2]) < 1700, "no more than need be, once traffic is known"
+    overview = world.keeper.overview()
+    assert overview.tick_start == START + timedelta(days=3)
+    assert [view.state for view in overview.promises] == ["on track", "on track"]
+
+
+def test_traffic_that_falls_short_is_told_early() -> None:
+    """Usual days teach what to expect; then hardly anybody comes."""
+    world = World([Promise("blue", 6000, DAY)])
+    world.pass_hours(24 * 9)
+    assert all(one.kept for one in world.keeper.past())
+    world.pass_hours(10, per_hour=10)
+    view = world.keeper.promises()[0]
+    assert view.state in ("at risk", "impossible")
+    world.pass_hours(14, per_hour=10)
+    last = world.keeper.past()[0]
+    assert not last.kept
+    assert last.exposures <= 24 * 10 * 4
+    assert last.impossible_since is not None
+    assert last.impossible_since <= last.start + timedelta(hours=18)
+    world.pass_hours(24)
+    assert world.keeper.past()[0].kept, "the next day is as usual"
+
+
+def test_a_surge_does_not_end_the_window() -> None:
+    world = World([Promise("blue", 2000, DAY)])
+    world.pass_hours(5)
+    world.serve(6000)
+    assert world.keeper.overview().requests == 6500
+    world.pass_hours(19)
+    (day,) = world.keeper.past()
+    assert day.kept
+    assert day.exposures == world.shown["blue"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[SqliteLedger]:
+    with SqliteLedger(tmp_path / "a.db", 3) as ledger:
+        yield ledger
+
+
+def test_a_restart_forgets_nothing(file: SqliteLedger) -> None:
+    """Not the counts of the window, nor prices, promises and traffic; also when it was away over the end of a day."""
+    world = World([Promise("blue", 2000, DAY)], ledger=file)
+    made = world.keeper.set_promise(
+        PromiseRecord(group="green", floor=700, window=WindowRecord(every="week", zone="Europe/Berlin"))
+    )
+    world.pass_hours(15)
+    before = world.keeper.overview()
+    world.keeper.close()
+    world.promises = []  # those of the ledger count
+    world.start()
+    after = world.keeper.overview()
+    assert [(one.group, one.exposures, one.floor) for one in after.promises] == [
+        (one.group, one.exposures, one.floor) for one in before.promises
+    ]
+    assert next(one.price for one in after.groups if one.group == "blue") < 0
+    assert world.keeper.notes.forecast.known(START, START + timedelta(hours=15)) == 1
+    assert after.promises[1].id == made.id
+    world.pass_hours(5)
+    world.keeper.close()
+    world.clock.go_on(hours=6)
+    world.start()
+    (day,) = world.keeper.past()
+    assert (day.exposures, day.start) == (world.shown["blue"], START)
+    world.pass_hours(2)
+    assert world.keeper.promises()[0].start == START + timedelta(days=1)
+
+
+def test_what_was_shown_counts() -> None:
+    """Two fifths of the candidates are shown, of green ones fewer; some reports come late, twice, or never."""
+    world = World([Promise("blue", 1000, DAY), Promise("green", 300, DAY)], count="shown", shown_within=600.0)
+    waiting: list[tuple[datetime, ShownReport]] = []
+    seen: Counter[Any] = Counter()
+    number = 0
+    while world.clock.now < START + timedelta(days=1):
+        world.keeper.look()
+        names: list[str | None] = [f"r{number + i}" for i in range(10)]
+        number += 10
+        found = world.keeper.retrieve(world.rng.normal(size=(10, 8)) + 1.0, names)
+        for name, ids, groups in zip(names, found.ids.tolist(), found.groups.tolist(), strict=True):
+            chance = world.rng.random(len(ids))
+            items = [i for i, g, c in zip(ids, groups, chance, strict=True) if c < (0.2 if g == "green" else 0.4)]
+            if world.rng.random() < 0.9:
+                at = world.clock.now + timedelta(minutes=float(world.rng.exponential(5)))
+                waiting.append((at, ShownReport(request_id=str(name), items=[*items, 9999])))
+        world.clock.go_on(minutes=6)
+        for at, report in sorted(waiting, key=lambda one: one[0]):
+            if at <= world.clock.now < START + timedelta(days=1):
+                result = world.keeper.show([report, report])
+                assert (result.counted, result.repeated, result.unknown) == (len(report.items) - 1, 1, 2)
+                rows = np.array(report.items[:-1], dtype=np.int64)
+                seen.update(world.catalog.labels_of(world.catalog.group_of[rows]).tolist())
+                waiting.remove((at, report))
+    overview = world.keeper.overview()
+    assert {one.group: one.shown for one in overview.groups} == {"blue": 0, "green": 0, "red": 0} | dict(seen)
+    world.keeper.look()
+    kept = {one.group: one for one in world.keeper.past()}
+    assert kept["blue"].exposures == seen["blue"]
+    assert kept["blue"].exposures >= 1000 * 0.97
+    assert kept["green"].exposures >= 300 * 0.97
+    assert kept["blue"].exposures < 1300
+
+
+def test_promises_are_checked_before_they_are_made() -> None:
+    world = World([Promise("blue", 500, DAY)])
+    world.pass_hours(3)
+    name = world.keeper.promises()[0].id
+    good = PromiseRecord(group="green", floor=200, window=WindowRecord(every="day", zone="UTC"))
+    preview = world.keeper.preview(good)
+    assert preview.feasible
+    assert preview.cost is not None
+    assert preview.cost >= 0
+    much = PromiseRecord(group="green", floor=10**6, window=WindowRecord(every="day", zone="UTC"))
+    refused = world.keeper.preview(much)
+    assert not refused.feasible
+    assert 0 < refused.largest < 10**6
+    with pytest.raises(InfeasibleFloorsError, match=str(refused.largest)):
+        world.keeper.set_promise(much)
+    made = world.keeper.set_promise(good)
+    assert made.exposures == world.shown["green"], "the day has had them already"
+    with pytest.raises(InvalidInputError, match="already"):
+        world.keeper.set_promise(good)
+    changed = world.keeper.set_promise(good.model_copy(update={"floor": 300}), made.id)
+    assert (changed.floor, changed.exposures) == (300, made.exposures)
+    with pytest.raises(UnknownGroupError, match="pink"):
+        world.keeper.preview(good.model_copy(update={"group": "pink"}))
+    with pytest.raises(UnknownPromiseError):
+        world.keeper.delete_promise("none")
+    with pytest.raises(UnknownPromiseError):
+        world.keeper.set_promise(good, "none")
+    with pytest.raises(UnknownPromiseError):
+        world.keeper.pace("none")
+    with pytest.raises(InvalidInputError, match="start and an end"):
+        world.keeper.preview(good.model_copy(update={"window": WindowRecord(every="campaign")}))
+    world.keeper.delete_promise(name)
+    assert [one.group for one in world.keeper.promises()] == ["green"]
+    world.pass_hours(21)
+    assert [one.group for one in world.keeper.past()] == ["green"]
+    pace = world.keeper.pace(made.id)
+    assert pace.expected[-1][1] == pytest.approx(300)
+
+
+def test_the_pace_of_a_promise() -> None:
+    world = World([Promise("blue", 500, DAY)])
+    world.pass_hours(12)
+    pace = world.keeper.pace(world.keeper.promises()[0].id)
+    assert [point.exposures for point in pace.points] == sorted(point.exposures for point in pace.points)
+    assert 100 < len(pace.points) <= 240
+    assert pace.points[-1].exposures == world.shown["blue"]
+    assert (pace.start, pace.end, pace.floor) == (START, START + timedelta(days=1), 500)
+
+
+def test_items_come_and_go(file: SqliteLedger) -> None:
+    world = World([Promise("blue", 500, DAY)], ledger=file)
+    world.pass_hours(2)
+    world.keeper.put_items(world.rng.normal(size=(20, 8)), ["new"] * 20, list(range(200, 220)))
+    world.keeper.remove_items(list(range(60, 80)))
+    world.keeper.set_promise(PromiseRecord(group="new", floor=300, window=WindowRecord(every="day")))
+    world.pass_hours(22)
+    assert {one.group: one.kept for one in world.keeper.past()} == {"blue": True, "new": True}
+    assert len(world.keeper.catalog) == 120
+    world.keeper.close()
+    # The files have only the old items: the group stays, without any.
+    labels = world.keeper.notes.labels
+    world.start(world.catalog.under(labels))
+    assert world.keeper.promises()[1].group == "new"
+
+
+def test_a_count_that_does_not_exist_is_told() -> None:
+    with pytest.raises(InvalidInputError, match="count must be"):
+        World([], count="clicked")
