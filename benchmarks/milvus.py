@@ -1,4 +1,4 @@
-"""Which way to bring prices into Milvus costs less, by the number of groups.
+"""Which way to bring prices into Milvus costs less, by the numbers of groups and items; and what an update costs.
 
     milvus-server --data DIR                            # from PyPI's `milvus`, or any server of your own
     python -m benchmarks.milvus --uri http://localhost:19530
@@ -6,6 +6,7 @@
 
 Prices are those that `guaranteed` learns for floors of 30 % of all slots. All contenders take turns call by call; only
 ratios mean anything. What over-fetching leaves to the client's own exact search is shown: it is part of its time.
+An update replaces the embeddings of 1,000 items, and is done when a search has seen it.
 """
 
 import argparse
@@ -22,12 +23,13 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairsync.catalog import Catalog
+from fairsync.changes import put_items
 from fairsync.data.synthetic import synthetic
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index
 from fairsync.search.milvus import MilvusIndex
 
-DIM, K, BATCH = 64, 50, 16
+K, BATCH, UPDATE = 50, 16, 1000
 PAST, HORIZON, FLOOR_SHARE = 1024, 10_000, 0.3
 EXACT, ONE_HOT, OVER_FETCH = "exact, here", "one-hot", "over-fetch"
 Prices = npt.NDArray[np.float64]
@@ -38,6 +40,7 @@ class Figure:
     """One line of the table."""
 
     items: int
+    dim: int
     groups: int
     way: str
     prices: bool
@@ -46,6 +49,7 @@ class Figure:
     searched_here: float
     wrong: int
     upload_seconds: float
+    update_seconds: float
     times_as_wide: float
 
 
@@ -73,26 +77,40 @@ def learn_prices(catalog: Catalog, past: npt.NDArray[np.float32]) -> Prices:
     return np.array([prices[label] for label in catalog.labels])
 
 
-def compare(uri: str, items: int, groups: int, requests: int, rounds: int, calls: int, seed: int) -> list[Figure]:
+def update(index: MilvusIndex, user: npt.NDArray[np.float32], seed: int) -> float:
+    """Return how many seconds it takes until new embeddings of some items are searched."""
+    catalog, rng = index.catalog, np.random.default_rng(seed)
+    rows = rng.choice(len(catalog), min(UPDATE, len(catalog) - 1), replace=False)
+    moved = catalog.embeddings[rows] + 0.1 * rng.normal(size=(len(rows), catalog.dim))
+    change = put_items(catalog, moved, catalog.labels_of(catalog.group_of[rows]), catalog.ids[rows])
+    started = time.perf_counter()
+    index.follow(change).search(user, None, K)
+    return time.perf_counter() - started
+
+
+def compare(
+    uri: str, items: int, dim: int, groups: int, requests: int, rounds: int, calls: int, seed: int
+) -> list[Figure]:
     """Upload one catalog in both ways, and measure both beside exact search in this process."""
-    data = synthetic(items, groups, requests, DIM, seed, n_past=PAST)
+    data = synthetic(items, groups, requests, dim, seed, n_past=PAST)
     catalog = Catalog(data.embeddings, data.groups)
     learnt, exact = learn_prices(catalog, data.past_users), ExactIndex(catalog, threads=1)
     contenders: dict[str, Index] = {EXACT: exact}
-    took, left = {EXACT: 0.0}, {EXACT: Counting(exact)}
+    took, left, uploads = {EXACT: 0.0}, {EXACT: Counting(exact)}, dict[str, MilvusIndex]()
     for way in (ONE_HOT, OVER_FETCH):
         started = time.perf_counter()
-        uploaded = MilvusIndex(catalog, uri, f"bench_{groups}", prices=way, timeout=60, upload=True)
+        uploaded = MilvusIndex(catalog, uri, f"bench_{way[:3]}", prices=way, timeout=60, upload=True)
         took[way] = time.perf_counter() - started
+        uploaded.drop_others()  # what was measured before
         left[way] = Counting(exact)
         uploaded._search._exact = left[way]
-        contenders[way] = uploaded
+        contenders[way] = uploads[way] = uploaded
     users = data.users[:, None]
 
     def caller(index: Index, prices: Prices | None, size: int) -> Callable[[int], object]:
         return lambda call: index.search(users[call * size % (len(users) - size + 1) :][:size], prices, K)
 
-    figures = []
+    measured = []
     for prices in (None, learnt):
         single, batch = (
             measure({way: caller(index, prices, size) for way, index in contenders.items()}, rounds, calls)
@@ -103,31 +121,47 @@ def compare(uri: str, items: int, groups: int, requests: int, rounds: int, calls
             found, truth = index.search(users, prices, K), exact.search(users, prices, K)
             wrong = int((found.rows != truth.rows).any(axis=1).sum())
             share = (left[way].requests - before) / len(users)
-            wide = 1 + groups / DIM if way == ONE_HOT else 1.0
-            figures.append(
-                Figure(
-                    items,
-                    groups,
-                    way,
-                    prices is not None,
-                    ms_single=single[way] * 1e3,
-                    ms_batch=batch[way] / BATCH * 1e3,
-                    searched_here=share,
-                    wrong=wrong,
-                    upload_seconds=took[way],
-                    times_as_wide=wide,
-                )
-            )
-    return figures
+            measured.append((way, prices is not None, single[way], batch[way] / BATCH, share, wrong))
+    updates = {way: update(index, users[:1], seed) for way, index in uploads.items()}
+    return [
+        Figure(
+            items,
+            dim,
+            groups,
+            way,
+            priced,
+            ms_single=single * 1e3,
+            ms_batch=batch * 1e3,
+            searched_here=share,
+            wrong=wrong,
+            upload_seconds=took[way],
+            update_seconds=updates.get(way, 0.0),
+            times_as_wide=1 + groups / dim if way == ONE_HOT else 1.0,
+        )
+        for way, priced, single, batch, share, wrong in measured
+    ]
 
 
 def table(figures: Sequence[Figure]) -> Table:
     return Table(
-        f"Milvus under prices, d = {DIM}, K = {K}, batches of {BATCH}",
-        ["items", "groups", "way", "prices", "ms, one", "ms, batch", "searched here", "upload s", "width"],
+        f"Milvus under prices, K = {K}, batches of {BATCH}",
+        [
+            "items",
+            "d",
+            "groups",
+            "way",
+            "prices",
+            "ms, one",
+            "ms, batch",
+            "searched here",
+            "upload s",
+            "update s",
+            "width",
+        ],
         [
             [
                 f"{one.items:,}",
+                f"{one.dim}",
                 f"{one.groups:,}",
                 one.way,
                 "yes" if one.prices else "no",
@@ -135,6 +169,7 @@ def table(figures: Sequence[Figure]) -> Table:
                 f"{one.ms_batch:.2f}",
                 f"{one.searched_here:.0%}",
                 f"{one.upload_seconds:.0f}",
+                f"{one.update_seconds:.2f}",
                 f"× {one.times_as_wide:.1f}",
             ]
             for one in figures
@@ -147,7 +182,8 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--uri", required=True, help="address of the server, or a path that ends in .db")
     parser.add_argument("--quick", action="store_true", help="one small catalog")
     parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--groups", type=int, nargs="+", default=[5, 20, 65, 165, 500])
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--groups", type=int, nargs="+", default=[5, 65, 165, 300, 500])
     parser.add_argument("--requests", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--calls", type=int, default=8)
@@ -160,9 +196,9 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
         task = bar.add_task("", total=len(counts))
         for groups in counts:
             bar.update(task, description=f"{groups:,} groups", advance=0)
-            figures += compare(given.uri, items, groups, requests, given.rounds, given.calls, given.seed)
+            figures += compare(given.uri, items, given.dim, groups, requests, given.rounds, given.calls, given.seed)
             bar.advance(task)
-    document = {"dim": DIM, "k": K, "figures": [asdict(one) for one in figures]}
+    document = {"dim": given.dim, "k": K, "figures": [asdict(one) for one in figures]}
     claims = [Claim("answers that differ from those of exact search", sum(one.wrong for one in figures), 0)]
     return finish("milvus", [table(figures)], claims, document, given.out, screen)
 

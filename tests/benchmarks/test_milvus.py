@@ -45,5 +45,6 @@ def test_it_runs_from_end_to_end(tmp_path: Path) -> None:
     assert [(one["way"], one["prices"]) for one in figures] == [
         (way, prices) for prices in (False, True) for way in ("exact, here", "one-hot", "over-fetch")
     ]
-    assert all(one["ms_batch"] > 0 for one in figures)
+    assert all(one["ms_batch"] > 0 and one["wrong"] == 0 for one in figures)
+    assert [one["update_seconds"] > 0 for one in figures[:3]] == [False, True, True]
     assert [one["times_as_wide"] for one in figures[:3]] == [1.0, 1.0625, 1.0]

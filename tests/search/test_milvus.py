@@ -100,7 +100,7 @@ def test_an_interrupted_upload_is_never_searched_and_can_be_done_again(lite: str
     assert (index.search(users, None, 400).rows == ExactIndex(catalog).search(users, None, 400).rows).all()
 
 
-def test_an_update_is_a_new_upload_and_the_old_one_stays_until_dropped(lite: str) -> None:
+def test_another_catalog_is_another_upload_and_the_old_one_stays_until_dropped(lite: str) -> None:
     catalog, users = random_case(23)
     old = MilvusIndex(catalog, lite, "updated", upload=True, timeout=3.0)
     embeddings = catalog.embeddings.copy()
@@ -123,7 +123,7 @@ def test_an_update_is_a_new_upload_and_the_old_one_stays_until_dropped(lite: str
 
 def test_only_what_the_server_holds_decides_the_name(lite: str) -> None:
     catalog, users = random_case(24)
-    regrouped = Catalog(catalog.embeddings, ["a", "b"] * 200)
+    regrouped = Catalog(catalog.embeddings, ["a", "b"] * 200, catalog.ids)
     fetch = MilvusIndex(catalog, lite, "names", prices="over-fetch", upload=True)
     again = MilvusIndex(regrouped, lite, "names", prices="over-fetch")  # groups are not part of what is ranked
     assert again.name == fetch.name

@@ -86,3 +86,33 @@ def test_what_needs_more_than_the_most_is_left_to_the_exact_index() -> None:
     assert max(engine.counts) <= 101
     index, _ = make(catalog, 100, ExactIndex(catalog))
     assert (index.search(users, prices, 10).rows == ExactIndex(catalog).search(users, prices, 10).rows).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    dead=st.sampled_from([1, 10, 70]),
+    known=st.booleans(),
+    k=st.sampled_from([1, 5, 30, 80]),
+    prices=st.lists(st.sampled_from([0.0, -0.5, 0.5, -30.0, 1e6, np.inf]), min_size=3, max_size=3),
+)
+def test_what_the_engine_holds_beside_the_catalog_is_passed_over(
+    seed: int, dead: int, known: bool, k: int, prices: list[float]
+) -> None:
+    rng = np.random.default_rng(seed)
+    held = rng.normal(size=(80 + dead, 3)).astype(np.float32)
+    catalog = Catalog(held[:80], np.concatenate([[0, 1, 2], rng.integers(0, 3, 77)]))
+    engine = Engine(Float32Items.of(held))
+
+    def fetch(vectors: npt.NDArray[np.float32], count: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        scores, rows = engine(vectors, count)
+        return scores, np.where(rows < 80, rows, -1)
+
+    alive = 80 / (80 + dead) if known else 1.0
+    index = OverFetch(catalog, Float32Items.of(catalog.embeddings), fetch, ExactIndex(catalog), 1000, alive)
+    users = rng.normal(size=(3, 2, 3))
+    hits = index.search(users, np.array(prices), k)
+    rows, relevance = plain.search(catalog, users, np.array(prices), k)
+    assert hits.rows.tolist() == rows
+    assert hits.relevance.tolist() == relevance
+    assert max(engine.counts, default=0) <= 80  # as many as there are for certain

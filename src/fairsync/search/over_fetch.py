@@ -1,5 +1,6 @@
 """Prices for engines that cannot take them: fetch more by raw score, subtract prices, and know when that is enough."""
 
+import math
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -15,10 +16,12 @@ Floats: TypeAlias = npt.NDArray[np.float32]
 Rows: TypeAlias = npt.NDArray[np.int64]
 Fetch: TypeAlias = Callable[[Floats, int], tuple[Floats, Rows]]
 """(n, d) vectors and a count -> (n, count) scores and rows of the best items by inner product, best first; row -1
-where an engine finds no more."""
+where an engine finds no more, or something that is not in the catalog."""
 
 # The first try, in multiples of k; every further one doubles it.
 _FIRST = 2
+# Dead items come in clusters: a few more than their share.
+_SPARE = 8
 # Where fewer than one item in so many is eligible, most of what is fetched would be thrown away.
 _RARE = 16
 
@@ -42,6 +45,8 @@ class OverFetch:
         Answers what over-fetching cannot.
     most
         How many items to fetch at most for one vector.
+    alive
+        The share of what the engine holds that is in the catalog; the rest is passed over, so more is fetched at once.
 
     Examples
     --------
@@ -59,8 +64,10 @@ class OverFetch:
 
     applies_prices = "over-fetch"
 
-    def __init__(self, catalog: Catalog, items: Float32Items, fetch: Fetch, exact: Index, most: int) -> None:
-        self.catalog, self.most = catalog, most
+    def __init__(
+        self, catalog: Catalog, items: Float32Items, fetch: Fetch, exact: Index, most: int, alive: float = 1.0
+    ) -> None:
+        self.catalog, self.most, self.alive = catalog, most, alive
         self._items, self._fetch, self._exact = items, fetch, exact
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
@@ -76,6 +83,8 @@ class OverFetch:
         hits = Hits.empty(len(vectors), k)
         done = np.zeros(len(vectors), dtype=bool)
         count = goal if prices is None else _FIRST * goal
+        if self.alive < 1:
+            count = math.ceil(count / self.alive) + _SPARE
         while len(waiting) and count <= self.most:
             queries = Float32Queries.of(self._items, vectors[waiting], prices, reference)
             sure, owners, rows = self._try(queries, len(waiting), goal, count)
@@ -84,6 +93,8 @@ class OverFetch:
             hits.rows[at], hits.relevance[at] = found.rows[sure], found.relevance[sure]
             done[at] = True
             waiting = waiting[~sure]
+            if count >= len(self.catalog):
+                break
             count *= 2
         rest = np.flatnonzero(~done)
         if len(rest):
@@ -97,7 +108,7 @@ class OverFetch:
         vectors = np.ascontiguousarray(queries.columns.T)
         scores, rows = self._fetch(vectors, min(count + 1, len(self.catalog)))
         interests = len(rows) // n
-        complete = rows.shape[1] == len(self.catalog)
+        complete = ((rows >= 0).sum(axis=1) == len(self.catalog)).reshape(interests, n).all(axis=0)
         lowest = scores[:, -1].reshape(interests, n).max(axis=0)
         priced, highest = scores, 0.0
         if queries.bonus is not None:

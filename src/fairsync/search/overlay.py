@@ -110,4 +110,7 @@ def follow(index: Index, change: Change, before: Catalog) -> Index:
     if isinstance(index, Overlay):
         rows = np.where(index.rows >= 0, change.rows[index.rows], -1)
         return Overlay(index.built, rows, index.sizes, change.catalog)
+    if callable(itself := getattr(index, "follow", None)):  # it has a better way than to be laid over
+        followed: Index = itself(change)
+        return followed
     return Overlay(index, change.rows, before.group_sizes, change.catalog)

@@ -1,0 +1,137 @@
+"""A Milvus server that may be away for a while: questions are repeated, and errors say what to do."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from fairsync.errors import BackendUnavailableError, InvalidInputError
+
+_Answer = TypeVar("_Answer")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+# Waiting mends none of these; anything else may pass while a server starts or moves data about.
+_NOT_FOUND = 100
+_REFUSALS = {"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
+_RETRY = "Start it, check uri= and token=, or give it more time with timeout=."
+
+_this_thread = threading.local()
+for _logger in ("decorators", "client.connection_manager", "client.grpc_handler"):
+    logging.getLogger(f"pymilvus.{_logger}").addFilter(lambda _: not getattr(_this_thread, "quiet", False))
+
+
+class Connection:
+    """Collections on a Milvus server, and the names (aliases) that point to them.
+
+    Answers that a restarting server gives too early are not taken: the question is repeated until the time is up.
+
+    Parameters
+    ----------
+    uri, token
+        Where the server is and what opens it; a path that ends in ``.db`` is a file of Milvus Lite.
+    timeout
+        How many seconds a question may take, with all repetitions.
+    """
+
+    def __init__(self, uri: str, token: str, timeout: float) -> None:
+        try:
+            import grpc
+            import pymilvus
+        except ImportError as error:
+            raise InvalidInputError("MilvusIndex needs pymilvus: pip install 'fairsync[milvus]'.") from error
+        self.uri, self.timeout, self.milvus = uri, timeout, pymilvus
+        self.is_lite = uri.endswith(".db")
+        self._troubles = (pymilvus.MilvusException, grpc.RpcError)
+        self.client: Any = self.ask(lambda left: pymilvus.MilvusClient(uri, token=token, timeout=left))
+
+    def ask(self, question: Callable[[float], _Answer]) -> _Answer:
+        """Ask what may be asked twice, given the seconds left, and again while the server may still come round."""
+        end, pause = time.monotonic() + self.timeout, _FIRST_PAUSE
+        while True:
+            try:
+                with _quiet():
+                    return question(max(end - time.monotonic(), _FIRST_PAUSE))
+            except self._troubles as error:
+                if self._is_final(error):
+                    raise InvalidInputError(
+                        f"Milvus at {self.uri} refuses: {_words(error)}. Check uri= and token=;"
+                        " if the collection is gone, make the index again with upload=True."
+                    ) from error
+                if time.monotonic() + pause >= end:
+                    raise self._unavailable(error, _RETRY) from error
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    @contextmanager
+    def once(self, remedy: str) -> Iterator[None]:
+        """Let what takes long go wrong once, with these words on what to do then."""
+        try:
+            with _quiet():
+                yield
+        except self._troubles as error:
+            raise self._unavailable(error, remedy) from error
+
+    def collections(self) -> list[str]:
+        """Return the names of the server's collections."""
+        return sorted(self.ask(lambda left: self.client.list_collections(timeout=left)))
+
+    def aliases(self, collection: str) -> list[str]:
+        """Return the names that point to a collection."""
+        return sorted(self.ask(lambda left: self.client.list_aliases(collection, timeout=left))["aliases"])
+
+    def target(self, alias: str) -> str | None:
+        """Return the collection that a name points to, None if there is no such name."""
+        return self.ask(lambda left: self._target(alias, left))
+
+    def point(self, alias: str, collection: str) -> None:
+        """Make a name point to a collection, from one moment to the next."""
+
+        def point(left: float) -> None:
+            now = self._target(alias, left)
+            if now is None:
+                self.client.create_alias(collection, alias, timeout=left)
+            elif now != collection:
+                self.client.alter_alias(collection, alias, timeout=left)
+
+        self.ask(point)
+
+    def forget(self, alias: str) -> None:
+        """Remove a name; what it points to stays."""
+        self.ask(lambda left: self.client.drop_alias(alias, timeout=left))
+
+    def drop(self, collection: str) -> None:
+        """Remove a collection that no name points to."""
+        self.ask(lambda left: self.client.drop_collection(collection, timeout=left))
+
+    def _target(self, alias: str, left: float) -> str | None:
+        if not self.client.has_collection(alias, timeout=left):
+            return None
+        return str(self.client.describe_collection(alias, timeout=left)["collection_name"])
+
+    def _is_final(self, error: Any) -> bool:
+        known = self.milvus.exceptions
+        code = error.code() if callable(error.code) else error.code
+        refused = (
+            code == _NOT_FOUND or getattr(code, "name", "") in _REFUSALS or getattr(error, "is_input_error", False)
+        )
+        return refused or isinstance(error, known.ParamError | known.ConnectionConfigException)
+
+    def _unavailable(self, error: Exception, remedy: str) -> BackendUnavailableError:
+        return BackendUnavailableError(f"Milvus at {self.uri} does not answer as it should: {_words(error)}. {remedy}")
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the client from logging every error, with its traceback, before it raises it: we repeat, or say it once."""
+    _this_thread.quiet = True
+    try:
+        yield
+    finally:
+        _this_thread.quiet = False
+
+
+def _words(error: Any) -> str:
+    text = error.details() if callable(getattr(error, "details", None)) else getattr(error, "message", "")
+    return (text or type(error).__name__).strip().rstrip(".")
