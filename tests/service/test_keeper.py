@@ -52,7 +52,7 @@ class World:
         items = self.catalog if catalog is None else catalog
         coordinator = Coordinator(items, 4, 0, 1, ledger=self.ledger, rolls=False)
         front = FrontEnd(items, coordinator)
-        forecast = Forecast(rate=self.options.pop("rate", 100 / 3600))
+        forecast = Forecast(rate=self.options.pop("rate", 100 / 3600), slot=1800)
         self.keeper = Keeper(front, coordinator, self.promises, forecast, clock=self.clock, **self.options)
 
     def serve(self, n: int) -> Counter[Any]:
@@ -61,13 +61,12 @@ class World:
         self.shown.update(counts)
         return counts
 
-    def pass_hours(self, hours: int, per_hour: int = 100) -> None:
-        """Let time go by with even traffic, in steps of six minutes."""
-        for _ in range(hours * 10):
+    def pass_hours(self, hours: int, per_hour: int = 100, steps: int = 2) -> None:
+        """Let time go by with even traffic, in so many steps an hour."""
+        for _ in range(hours * steps):
             self.keeper.look()
-            if per_hour:
-                self.serve(per_hour // 10)
-            self.clock.go_on(minutes=6)
+            self.serve(per_hour // steps)
+            self.clock.go_on(minutes=60 / steps)
         self.keeper.look()
 
 
@@ -226,7 +225,7 @@ def test_promises_are_checked_before_they_are_made() -> None:
 
 def test_the_pace_of_a_promise() -> None:
     world = World([Promise("blue", 500, DAY)])
-    world.pass_hours(12)
+    world.pass_hours(12, steps=20)
     pace = world.keeper.pace(world.keeper.promises()[0].id)
     assert [point.exposures for point in pace.points] == sorted(point.exposures for point in pace.points)
     assert 100 < len(pace.points) <= 240
