@@ -137,7 +137,7 @@ def test_a_restart_forgets_nothing(file: SqliteLedger) -> None:
         (one.group, one.exposures, one.floor) for one in before.promises
     ]
     assert next(one.price for one in after.groups if one.group == "blue") < 0
-    assert world.keeper.notes.forecast.known(START, START + timedelta(hours=15)) == 1
+    assert world.keeper.planner.notes.forecast.known(START, START + timedelta(hours=15)) == 1
     assert after.promises[1].id == made.id
     world.pass_hours(5)
     world.keeper.close()
@@ -244,7 +244,7 @@ def test_items_come_and_go(file: SqliteLedger) -> None:
     assert len(world.keeper.catalog) == 120
     world.keeper.close()
     # The files have only the old items: the group stays, without any.
-    labels = world.keeper.notes.labels
+    labels = world.keeper.planner.notes.labels
     world.start(world.catalog.under(labels))
     assert world.keeper.promises()[1].group == "new"
 

@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
     from fairsync.groups import Label
     from fairsync.service.keeper import Keeper
+    from fairsync.service.planner import Planner
     from fairsync.windows import Outlook, Promise, Span, Window
 
 # Points of a pace that are kept, and points of the line that the forecast asks for.
 _MOST_POINTS, _LINE_POINTS = 240, 24
 
 
-def make_view(keeper: Keeper, name: str, promise: Promise) -> PromiseView:
+def make_view(planner: Planner, name: str, promise: Promise) -> PromiseView:
     """Return a promise and where it stands."""
-    now = keeper.now()
-    outlook = next((one for one in keeper.plan.outlooks if one.promise == promise), None)
-    span = outlook.span if outlook else promise.window.after(now) or promise.window.at(keeper.plan.span.start)
-    so_far = keeper.exposures_of(promise)
+    now = planner.now()
+    outlook = next((one for one in planner.plan.outlooks if one.promise == promise), None)
+    span = outlook.span if outlook else promise.window.after(now) or promise.window.at(planner.plan.span.start)
+    so_far = planner.exposures().get(promise, 0)
     state: Literal["kept", "on track", "at risk", "impossible"] = "on track"
     if so_far >= promise.floor:
         state = "kept"
@@ -52,7 +53,8 @@ def make_view(keeper: Keeper, name: str, promise: Promise) -> PromiseView:
 
 def make_overview(keeper: Keeper) -> Overview:
     """Return where everything stands."""
-    now, plan, standing = keeper.now(), keeper.plan, keeper.coordinator.standing()
+    planner = keeper.planner
+    now, plan, standing = planner.now(), planner.plan, keeper.coordinator.standing()
     promises = keeper.promises()
     cost = None if math.isnan(standing.cost) else float(standing.cost)
     whole = standing.relevance + (cost or 0.0)
@@ -70,7 +72,7 @@ def make_overview(keeper: Keeper) -> Overview:
         tick_start=began,
         tick_end=plan.span.end,
         requests=standing.requests,
-        expected_requests=standing.requests + keeper.notes.forecast.expected(now, max(plan.span.end, now), now),
+        expected_requests=standing.requests + planner.notes.forecast.expected(now, max(plan.span.end, now), now),
         relevance=standing.relevance,
         cost=cost,
         cost_share=None if cost is None or not whole else cost / abs(whole),
@@ -154,22 +156,23 @@ class Paces:
     def __init__(self) -> None:
         self._points: dict[tuple[Label, str, datetime], deque[PacePoint]] = {}
 
-    def note(self, keeper: Keeper, now: datetime) -> None:
+    def note(self, planner: Planner) -> None:
         """Take down where promises stand."""
-        prices = keeper.coordinator.prices()
-        standing = keeper.coordinator.standing()
+        now = planner.now()
+        prices = planner.coordinator.prices()
+        standing, exposures = planner.coordinator.standing(), planner.exposures()
         kept = {}
-        for promise in keeper.notes.promises.values():
+        for promise in planner.notes.promises.values():
             span = promise.window.at(now)
             if span is None:
                 continue
             key = _key(promise, span)
             points = self._points.get(key, deque())
-            code = keeper.coordinator.groups.code_of(promise.group)
+            code = planner.coordinator.groups.code_of(promise.group)
             points.append(
                 PacePoint(
                     at=now,
-                    exposures=keeper.exposures_of(promise),
+                    exposures=exposures.get(promise, 0),
                     requests=standing.requests,
                     price=float(prices[code]),
                 )
@@ -179,12 +182,12 @@ class Paces:
             kept[key] = points
         self._points = kept
 
-    def of(self, keeper: Keeper, name: str, promise: Promise) -> Pace:
+    def of(self, planner: Planner, name: str, promise: Promise) -> Pace:
         """Return the pace of a promise in its present window."""
-        now = keeper.now()
-        span = promise.window.at(now) or promise.window.after(now) or keeper.plan.span
+        now = planner.now()
+        span = promise.window.at(now) or promise.window.after(now) or planner.plan.span
         points = list(self._points.get(_key(promise, span), ()))
-        outlook = next((one for one in keeper.plan.outlooks if one.promise == promise), None)
+        outlook = next((one for one in planner.plan.outlooks if one.promise == promise), None)
         return Pace(
             promise=name,
             group=promise.group,
@@ -192,8 +195,8 @@ class Paces:
             start=span.start,
             end=span.end,
             points=points,
-            expected=_line(keeper, span, promise.floor, now),
-            projected=_projected(outlook, keeper.exposures_of(promise)),
+            expected=_line(planner, span, promise.floor, now),
+            projected=_projected(outlook, planner.exposures().get(promise, 0)),
         )
 
 
@@ -201,9 +204,9 @@ def _key(promise: Promise, span: Span) -> tuple[Label, str, datetime]:
     return promise.group, str(promise.window), span.start
 
 
-def _line(keeper: Keeper, span: Span, floor: int, now: datetime) -> list[tuple[datetime, float]]:
+def _line(planner: Planner, span: Span, floor: int, now: datetime) -> list[tuple[datetime, float]]:
     """Return the pace that leads to the floor if exposures come in step with the traffic."""
-    forecast, length = keeper.notes.forecast, span.end - span.start
+    forecast, length = planner.notes.forecast, span.end - span.start
     moments = [span.start + length * (step / _LINE_POINTS) for step in range(_LINE_POINTS + 1)]
     came = [0.0]
     for before, after in itertools.pairwise(moments):
