@@ -139,6 +139,8 @@ def test_it_can_be_retrieved_from_and_changed(tmp_path: Path) -> None:
         ids[-1] += retriever.retrieve(users).ids.tolist()
     assert ids[0] == ids[1]
     assert type(opened.part(np.arange(3))) is Catalog
+    assert opened.under(catalog.labels) is opened
+    assert opened.under(catalog.labels[::-1]).labels == catalog.labels[::-1]
 
 
 def damage(path: Path, how: str) -> None:

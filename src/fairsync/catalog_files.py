@@ -20,9 +20,12 @@ from fairsync.catalog_readers import FILES, VERSION, make_reader
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from fairsync.groups import Label
+
 
 Watch: TypeAlias = "Callable[[int, int], object]"
 """Called with the number of items that were read, and of all."""
@@ -75,6 +78,10 @@ class StoredCatalog(Catalog):
 
     path: Path
     fingerprint: Fingerprint
+
+    def under(self, labels: Sequence[Label]) -> Catalog:
+        """Return the same items with the group codes of these labels; itself if it has them. See `Catalog.under`."""
+        return self if list(labels) == self.labels else super().under(labels)
 
     def part(self, rows: NDArray[np.integer]) -> Catalog:
         """Return a catalog of these rows alone, which is no longer what the path holds; see `Catalog.part`."""

@@ -286,6 +286,10 @@ class Coordinator:
         with self._changed:
             self._keep(float("inf"))
 
+    def lead(self, *, take: bool = False) -> bool:
+        """Return whether this one plans for all that share the ledger: it is the only one."""
+        return True
+
     def standing(self) -> Standing:
         """Return where the horizon stands, as far as it is settled."""
         return self._books.accounts.standing

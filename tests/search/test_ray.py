@@ -1,5 +1,7 @@
 """Shards on a cluster: the answers of one index, from whatever source, for several threads and processes."""
 
+import io
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 
 from fairsync.catalog import Catalog
 from fairsync.catalog_files import open_catalog, save_catalog
@@ -83,9 +86,8 @@ def test_the_answer_is_that_of_one_index_from_any_source(cluster: "RayCluster", 
         assert_same(index, ShardedIndex(CATALOG, 3))
         with ThreadPoolExecutor(6) as pool:
             list(pool.map(lambda _: assert_same(index, truth), range(6)))
-        assert [(one.shard, one.replica, one.up, one.error) for one in index.health()] == [
-            (shard, 0, True, "") for shard in range(3)
-        ]
+        wait_until_up(index)
+        assert [(one.shard, one.replica) for one in index.health()] == [(0, 0), (1, 0), (2, 0)]
         assert sum(one.items for one in index.health()) == len(CATALOG)
     with pytest.raises(BackendUnavailableError, match="closed"):
         index.search(USERS, None, 1)
@@ -139,7 +141,7 @@ def test_processes_attach_to_shards_that_outlive_who_started_them(cluster: "RayC
     RayIndex.attach("shop", CATALOG).close()  # the same items from memory; others go on
     for one in index.health():
         os.kill(one.pid, signal.SIGKILL)
-    wait_for(lambda: all(one.up for one in index.health()))  # they load again, though their starter is gone
+    wait_until_up(index)  # they load again, though their starter is gone
     assert_same(index, ExactIndex(CATALOG))
     assert RayIndex.end("shop")
     assert not RayIndex.end("shop")
@@ -194,7 +196,7 @@ def test_an_error_of_the_index_itself_reaches_the_caller(cluster: "RayCluster") 
     with start(CATALOG, 2, index=lambda _: Broken()) as index:
         with pytest.raises(ZeroDivisionError, match="broken"):
             index.search(USERS, None, 3)
-        assert all(one.up for one in index.health())
+        wait_until_up(index)  # nothing is wrong with the shards
 
 
 def test_what_has_no_meaning_is_refused(cluster: "RayCluster") -> None:
@@ -218,10 +220,27 @@ def test_what_has_no_meaning_is_refused(cluster: "RayCluster") -> None:
             index.search(USERS, np.ones(2), 1)
 
 
+def test_the_benchmark_runs_from_end_to_end(cluster: "RayCluster", tmp_path: Path) -> None:
+    sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of the package
+    from benchmarks import ray as benchmark
+
+    size = ["--items", "400", "--rounds", "1", "--calls", "1", "--out", str(tmp_path)]
+    assert benchmark.main(size, Console(file=io.StringIO(), width=160)) == 0
+    document = json.loads((tmp_path / "ray.json").read_text())
+    assert [one["batch"] for one in document["figures"]] == [1, 16, 64]
+    assert all(one[way] > 0 for one in document["figures"] for way in ("exact", "sharded", "ray"))
+
+
 def _free_cpus() -> float:
     import ray
 
     return float(ray.available_resources().get("CPU", 0.0))  # type: ignore[no-untyped-call]
+
+
+def wait_until_up(index: Any) -> None:
+    from search.ray_cluster import wait_for
+
+    wait_for(lambda: all(one.up for one in index.health()))
 
 
 def wait_for_room() -> None:

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,7 +120,11 @@ def test_with_replicas_nobody_notices_a_dead_or_a_hanging_process(
         told = [one.getMessage() for one in caplog.records]
         assert sum("Shard 1, replica 0" in line and "is down" in line for line in told) == 1
         assert not any("out of reach" in line for line in told)
-        assert_exact(index)
+        with ThreadPoolExecutor(4) as pool:  # many at once, and one dies meanwhile
+            searches = [pool.submit(assert_exact, index) for _ in range(60)]
+            os.kill(pid(index, 0, 1), signal.SIGKILL)
+            for one in searches:
+                one.result()
 
 
 def test_without_replicas_a_dead_process_costs_its_share_until_it_is_back(
@@ -145,20 +150,20 @@ def test_without_replicas_a_dead_process_costs_its_share_until_it_is_back(
 
 
 def test_a_process_that_hangs_is_waited_for_once(cluster: "RayCluster", caplog: pytest.LogCaptureFixture) -> None:
-    with start(cpus=0.5, deadline=1.0) as index, caplog.at_level(logging.WARNING, "fairsync"):
+    with start(cpus=0.5, deadline=2.0) as index, caplog.at_level(logging.WARNING, "fairsync"):
         hanging = pid(index, 2)
         seen: list[bool] = []
 
         def go_on() -> None:
-            seen.extend(one.up for one in index.health())
+            seen.append(index.health()[2].up)
             os.kill(hanging, signal.SIGCONT)
             wait_until_up(index)
 
         found = drive(index, {5: lambda: os.kill(hanging, signal.SIGSTOP), 20: go_on})
         assert degraded(found) == list(range(5, 20))
         assert all(np.allclose(found[step].searched, 1 - SHARES[2]) for step in range(5, 20))
-        assert seen == [True, True, False]
-        assert sum("no answer within 1 s" in one.getMessage() for one in caplog.records) == 1
+        assert seen == [False]
+        assert sum("no answer within 2 s" in one.getMessage() for one in caplog.records) == 1
         assert len(caplog.records) == 2
         assert_exact(index)
 

@@ -153,9 +153,7 @@ def test_missing_slots_are_unknown_and_not_empty() -> None:
     whole, now = seen(4), START + 28 * DAY
     values = whole.to_dict()
     kept = [place for place in range(len(values["slots"])) if place % 5]
-    holes = Forecast.from_dict(
-        values | {name: [values[name][place] for place in kept] for name in ("slots", "counts")}
-    )
+    holes = Forecast.from_dict(values | {name: [values[name][place] for place in kept] for name in ("slots", "counts")})
     assert holes.expected(now, now + DAY) == pytest.approx(whole.expected(now, now + DAY), rel=0.05)
     assert holes.known(START, now) == pytest.approx(0.8, abs=0.01)
     assert whole.known(START, now) == 1

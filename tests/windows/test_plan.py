@@ -41,7 +41,7 @@ def situations(draw: st.DrawFn, recurring: bool) -> tuple[list[Promise], Hours, 
 
 
 @pytest.mark.parametrize("recurring", [False, True])
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_any_traffic_that_was_counted_on_delivers_all_that_it_could(recurring: bool, data: st.DataObject) -> None:
     promises, forecast, k, caps = data.draw(situations(recurring))
@@ -59,7 +59,7 @@ def test_any_traffic_that_was_counted_on_delivers_all_that_it_could(recurring: b
             assert exposures >= window[0].floor
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.data())
 def test_floors_always_fit_and_plans_can_be_written_down(data: st.DataObject) -> None:
     promises, forecast, k, caps = data.draw(situations(True))
@@ -126,8 +126,8 @@ def test_shares_of_many_small_promises_add_up() -> None:
 
 
 def test_what_later_requests_could_not_carry_comes_now() -> None:
-    # Of 400 exposures the 80 sure requests of the second hour carry 320 at 4 each, less the slot that books are promised
-    # in it. So 81 have to come in the first; by expected traffic, of which the second has nearly all, it would be 4.
+    # Of 400 exposures the 80 sure requests of the second hour carry 320 at 4 each, less the slot that books are
+    # promised in it. So 81 have to come in the first; by expected traffic, of which the second has nearly all, 4 would.
     promise = Promise("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
     clock = Promise("books", 1, Window.hour("UTC"))
     forecast = Hours([100, 9_900], [80, 80])
@@ -144,7 +144,10 @@ def test_later_windows_of_others_are_kept_free() -> None:
     assert plan.floors == {"books": 60, "toys": 20}
     assert not any(outlook.at_risk for outlook in plan.outlooks)
     more = replace(toys, floor=41)
-    assert [outlook.at_risk for outlook in make_plan([books, more], {}, forecast, START, 1, one).outlooks] == [False, True]
+    assert [outlook.at_risk for outlook in make_plan([books, more], {}, forecast, START, 1, one).outlooks] == [
+        False,
+        True,
+    ]
 
 
 def test_a_campaign_to_come_is_kept_free_too_and_its_start_ends_the_tick() -> None:
@@ -230,15 +233,17 @@ def test_a_group_without_items() -> None:
 )
 def test_what_cannot_be_is_refused(change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {
-        "promises": [DAILY], "exposures": {}, "forecast": Forecast(1.0), "now": datetime(2026, 3, 2, tzinfo=UTC), "k": 4,
-        "caps": {"toys": 4},
+        "promises": [DAILY], "exposures": {}, "forecast": Forecast(1.0), "now": datetime(2026, 3, 2, tzinfo=UTC),
+        "k": 4, "caps": {"toys": 4},
     }  # fmt: skip
     make_plan(**given)
     with pytest.raises((InvalidInputError, UnknownGroupError), match=message):
         make_plan(**{**given, **change})
 
 
-@pytest.mark.parametrize(("group", "floor", "window"), [(True, 1, DAILY.window), ("a", 0, DAILY.window), ("a", 1, "day")])
+@pytest.mark.parametrize(
+    ("group", "floor", "window"), [(True, 1, DAILY.window), ("a", 0, DAILY.window), ("a", 1, "day")]
+)
 def test_bad_promises(group: Any, floor: Any, window: Any) -> None:
     with pytest.raises(InvalidInputError):
         Promise(group, floor, window)

@@ -15,7 +15,8 @@ from fairsync.windows import Span, Window
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 TRICKY = [
     "Europe/Berlin", "America/New_York", "America/Sao_Paulo", "America/Havana", "America/St_Johns", "Asia/Beirut",
-    "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia", "Pacific/Chatham", "Africa/Casablanca", "Africa/Cairo", "UTC",
+    "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Apia", "Pacific/Chatham", "Africa/Casablanca",
+    "Africa/Cairo", "UTC",
 ]  # fmt: skip
 zones = st.sampled_from(TRICKY) | st.sampled_from(sorted(available_timezones()))
 moments = st.datetimes(datetime(1973, 1, 1), datetime(2090, 1, 1), timezones=st.just(UTC))
@@ -31,7 +32,9 @@ def near_changes() -> st.SearchStrategy[tuple[str, datetime]]:
             changes += [(zone, day)] if len(offsets) > 1 else []
             day += DAY
     minutes = st.integers(-3 * 1440, 3 * 1440)
-    return st.tuples(st.sampled_from(changes), minutes).map(lambda drawn: (drawn[0][0], drawn[0][1] + drawn[1] * MINUTE))
+    return st.tuples(st.sampled_from(changes), minutes).map(
+        lambda drawn: (drawn[0][0], drawn[0][1] + drawn[1] * MINUTE)
+    )
 
 
 def walk(kind: str, zone: str, moment: datetime) -> Span:
@@ -162,7 +165,9 @@ def test_json(zone: str, moment: datetime, kind: str) -> None:
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berln", "", "Europe", "../etc/passwd", "/etc/localtime", "x" * 300, None, 3, []])
+@pytest.mark.parametrize(
+    "zone", ["Europe/Berln", "", "Europe", "../etc/passwd", "/etc/localtime", "x" * 300, None, 3, []]
+)
 def test_bad_zones(zone: Any) -> None:
     with pytest.raises(InvalidInputError, match="no time zone"):
         Window.day(zone)
@@ -181,7 +186,10 @@ def test_bad_zones(zone: Any) -> None:
         (lambda: Window("campaign", "UTC", NOON), "end must be a datetime"),
         (lambda: Window.day("UTC").at(datetime(2026, 3, 1)), "without a time zone, .*add one"),
         (lambda: Window.day("UTC").at(datetime.max.replace(tzinfo=UTC)), "give one from 1900 to 9000"),
-        (lambda: Window.from_dict({"kind": "campaign", "zone": "UTC", "start": "soon", "end": "later"}), "start is 'soon'"),
+        (
+            lambda: Window.from_dict({"kind": "campaign", "zone": "UTC", "start": "soon", "end": "later"}),
+            "start is 'soon'",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(make: Any, message: str) -> None:

@@ -74,7 +74,7 @@ class Keeper:
             raise InvalidInputError(f"count must be 'retrieved' or 'shown', got {count!r}.")
         self.front, self.coordinator, self.count = front, coordinator, count
         made = {uuid.uuid4().hex[:12]: promise for promise in promises}
-        notes = Notes.load(coordinator.ledger) or Notes(tuple(coordinator.labels), made, forecast)
+        notes = Notes(tuple(coordinator.labels), made, forecast)
         self.planner = Planner(coordinator, notes, count, clock or SteadyClock(), plan_seconds, shown_within)
         self.recent, self.paces, self.degraded = Recent(), Paces(), 0.0
         self.started = self.planner.now()
@@ -101,10 +101,6 @@ class Keeper:
         self.recent.add(vectors if vectors.ndim == 3 else vectors[:, None])
         weight = min(_FORGETTING * len(found), 1.0)
         self.degraded += weight * (float((found.searched < 1).mean()) - self.degraded)
-        if self.count == "shown":
-            with self.planner.lock:
-                counts = self._count(found.groups.ravel().tolist())
-                self.planner.share.note_retrieved(self.planner.now().timestamp(), counts)
         if self.coordinator.standing().requests >= self.coordinator.terms.horizon:
             self.look()  # more came than the plan counted on
         return found
@@ -118,8 +114,6 @@ class Keeper:
             counts = self._count(labels)
             if self.coordinator.note_shown(counts, f"shown {report.request_id} {report.report_id or ''}"):
                 counted += len(labels)
-                with self.planner.lock:
-                    self.planner.share.note_shown(counts)
             else:
                 repeated += 1
         return ShownResult(counted=counted, repeated=repeated, unknown=unknown)
@@ -139,7 +133,7 @@ class Keeper:
         """Return what would come of a promise, without making it."""
         promise = self._promise_of(given)
         with self.planner.lock:
-            others = self._others(replacing)
+            others = _others(self.planner.notes.promises, replacing)
             verdict = self._verdict(promise, others)
             rates = self._rates([*others.values(), promise])
         estimate = self.recent.estimate(self.catalog, self.front.index, self.k, rates) if verdict.accepted else None
@@ -154,11 +148,12 @@ class Keeper:
 
     def set_promise(self, given: PromiseRecord, name: str | None = None) -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot carry it."""
-        promise = self._promise_of(given)
-        with self.planner.lock:
-            others = self._others(name)
-            for other, made in others.items():
-                if (made.group, made.window) == (promise.group, promise.window):
+        promise, made = self._promise_of(given), name or uuid.uuid4().hex[:12]
+
+        def decide(promises: Mapping[str, Promise]) -> Mapping[str, Promise]:
+            others = _others(promises, name)
+            for other, one in others.items():
+                if (one.group, one.window) == (promise.group, promise.window):
                     raise InvalidInputError(
                         f"there is a promise for group {promise.group!r} and this window already: change {other!r}."
                     )
@@ -166,14 +161,16 @@ class Keeper:
             if not verdict.accepted:
                 reason = f"the traffic expected from {verdict.tightest.start:%Y-%m-%d %H:%M} UTC has no room for more"
                 raise InfeasibleFloorsError(promise.group, promise.floor, reason, verdict.largest)
-            name = name or uuid.uuid4().hex[:12]
-            self.planner.change({**self.planner.notes.promises, name: promise})
-            return make_view(self.planner, name, promise)
+            return {**promises, made: promise}
+
+        with self.planner.lock:
+            self.planner.change(decide)
+            return make_view(self.planner, made, promise)
 
     def delete_promise(self, name: str) -> None:
         """Take a promise back."""
         with self.planner.lock:
-            self.planner.change(self._others(name))
+            self.planner.change(lambda promises: _others(promises, name))
 
     def put_items(
         self, embeddings: ArrayLike, groups: Sequence[Label] | NDArray[Any], ids: Sequence[Label] | NDArray[Any]
@@ -195,7 +192,7 @@ class Keeper:
     def pace(self, name: str) -> Pace:
         """Return how a promise has come along in its present window."""
         with self.planner.lock:
-            self._others(name)
+            _others(self.planner.notes.promises, name)
             return self.paces.of(self.planner, name, self.planner.notes.promises[name])
 
     def past(self, limit: int = 200) -> list[PastWindow]:
@@ -211,13 +208,6 @@ class Keeper:
         with self.planner.lock:
             self.planner.save()
             self.coordinator.keep()
-
-    def _others(self, name: str | None) -> dict[str, Promise]:
-        """Return all promises but one."""
-        promises = self.planner.notes.promises
-        if name is not None and name not in promises:
-            raise UnknownPromiseError(f"there is no promise {name!r}.")
-        return {other: promise for other, promise in promises.items() if other != name}
 
     def _verdict(self, promise: Promise, others: Mapping[str, Promise]) -> Verdict:
         planner = self.planner
@@ -275,4 +265,11 @@ class Keeper:
             # The coordinator first: it must know a group before anything of it can be found.
             self.coordinator.steer(more, max(terms.horizon - standing.requests, 1), groups=changed.catalog.groups)
             self.front.follow(changed)
-            self.planner.change(self.planner.notes.promises)
+            self.planner.change(lambda promises: promises)
+
+
+def _others(promises: Mapping[str, Promise], name: str | None) -> dict[str, Promise]:
+    """Return all promises but one."""
+    if name is not None and name not in promises:
+        raise UnknownPromiseError(f"there is no promise {name!r}.")
+    return {other: promise for other, promise in promises.items() if other != name}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from fairsync.errors import InvalidInputError
 from fairsync.service.records import PastWindow
@@ -37,8 +37,8 @@ class Notes:
         The last one.
     past : tuple of PastWindow
         The latest windows that are over, oldest first.
-    shown : dict
-        What was learnt of the share that is shown.
+    requests : int
+        Requests ever, as far as the forecast knows of them.
     """
 
     labels: tuple[Label, ...]
@@ -46,7 +46,7 @@ class Notes:
     forecast: Forecast
     plan: Plan | None = None
     past: tuple[PastWindow, ...] = ()
-    shown: dict[str, Any] = field(default_factory=dict)
+    requests: int = 0
 
     def with_past(self, windows: Sequence[PastWindow]) -> Notes:
         """Return the notes with more windows past."""
@@ -61,7 +61,7 @@ class Notes:
             "forecast": self.forecast.to_dict(),
             "plan": None if self.plan is None else self.plan.to_dict(),
             "past": [window.model_dump(mode="json") for window in self.past],
-            "shown": self.shown,
+            "requests": self.requests,
         }
         ledger.keep(_NAME, json.dumps(document).encode())
 
@@ -82,5 +82,5 @@ class Notes:
             Forecast.from_dict(document["forecast"]),
             None if document["plan"] is None else Plan.from_dict(document["plan"]),
             tuple(PastWindow.model_validate(window) for window in document["past"]),
-            document["shown"],
+            document["requests"],
         )

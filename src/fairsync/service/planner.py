@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairsync.floors import group_caps
+from fairsync.service.notes import Notes
 from fairsync.service.records import PastWindow
 from fairsync.service.shown import ShownShare
 from fairsync.windows import make_plan
@@ -22,11 +23,33 @@ if TYPE_CHECKING:
     from fairsync.coordinator import Coordinator
     from fairsync.groups import Label
     from fairsync.ledger import Standing
-    from fairsync.service.notes import Notes
     from fairsync.windows import Outlook, Plan, Promise, Span
 
 # Notes are written down at least so often, for the sake of the traffic they hold.
 _NOTED_EVERY = 60.0
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What came before the present tick.
+
+    Attributes
+    ----------
+    began : float
+        When the tick began.
+    retrieved, shown : numpy.ndarray
+        (G,) ever.
+    requests : int
+        Ever.
+    counts : dict
+        What counts for each promise, in its window.
+    """
+
+    began: float
+    retrieved: NDArray[np.int64]
+    shown: NDArray[np.int64]
+    requests: int
+    counts: Mapping[Promise, int]
 
 
 class Planner:
@@ -35,6 +58,9 @@ class Planner:
     A tick is one horizon of the ledger. So the exposures of a window are those of its ticks, and each tick knows when
     it began: whatever is killed when, the counts of every window can be read from the ledger alone.
 
+    Where several processes share a ledger, one of them leads: it plans, and the others read its notes. If it dies,
+    another takes over; and whoever is given a promise to change takes over too.
+
     Whoever calls several of its methods in a row holds `lock`.
 
     Parameters
@@ -42,7 +68,7 @@ class Planner:
     coordinator
         To steer; it must not roll over by itself.
     notes
-        Promises and forecast, and what is known from before.
+        Promises and forecast, where the ledger has no notes yet.
     count
         ``"retrieved"`` or ``"shown"``.
     clock
@@ -63,14 +89,16 @@ class Planner:
         shown_within: float,
     ) -> None:
         self.coordinator, self.count = coordinator, count
-        self.notes = replace(notes, labels=tuple(coordinator.labels))
         self.lock = threading.RLock()
-        self.share = ShownShare.of(len(coordinator.labels), shown_within)
-        if notes.shown:
-            self.share.restore(notes.shown)
+        self._share = ShownShare(shown_within)
         self._clock, self._plan_seconds = clock, plan_seconds
-        self._noted_at = self._planned_at = 0.0
-        self._begin_where_the_ledger_stands()
+        self._noted_at = self._planned_at = self._read_at = 0.0
+        self._leads = coordinator.lead() or (Notes.load(coordinator.ledger) is None and coordinator.lead(take=True))
+        self.notes = Notes.load(coordinator.ledger) or notes
+        if self._leads:
+            self._begin_where_the_ledger_stands()
+        else:
+            self._recount()
 
     @property
     def plan(self) -> Plan:
@@ -83,53 +111,45 @@ class Planner:
         return datetime.fromtimestamp(self._clock(), UTC)
 
     def look(self) -> bool:
-        """Look at clock and traffic, and do what is due; return whether a plan was made."""
+        """Look at clock and traffic, and do what is due; return whether there is a new plan."""
         with self.lock:
+            if not self._lead():
+                return self._read()
             now, standing = self.now(), self.coordinator.standing()
             self._note_traffic(now, standing)
-            self.share.settle(now.timestamp())
+            self._note_shown(now, standing)
             exceeded = standing.requests >= self.coordinator.terms.horizon
             planned = True
             if now >= self.plan.span.end:
-                self._turn(now, standing)
+                self._turn(now)
             elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
-                self.replan()
+                self._steer(now, anew=False)
             else:
                 planned = False
             if now.timestamp() - self._noted_at >= _NOTED_EVERY:
                 self.save()
             return planned
 
-    def replan(self) -> None:
-        """Make a plan for the rest of the tick."""
-        self._steer(self.now(), self.counted(), anew=False)
-
-    def change(self, promises: Mapping[str, Promise]) -> None:
-        """Go on with other promises."""
-        now, past = self.now(), None
-        for promise in promises.values():
-            if promise not in self._before:
-                past = self.coordinator.ledger.past() if past is None else past
-                span = promise.window.at(now)
-                self._before[promise] = 0 if span is None else self._sum(span, promise, past)
+    def change(self, decide: Callable[[Mapping[str, Promise]], Mapping[str, Promise]]) -> None:
+        """Go on with other promises, decided on those that are there; what it raises changes nothing."""
+        self._lead(take=True)
+        promises = decide(self.notes.promises)
         self.notes = replace(self.notes, promises=dict(promises), labels=tuple(self.coordinator.labels))
-        if len(self.coordinator.labels) > len(self.share.shown):
-            self.share.grow(len(self.coordinator.labels))
-        self.replan()
+        self._recount()
+        self._steer(self.now(), anew=False)
         self.save()
 
     def counted(self) -> NDArray[np.int64]:
         """Return (G,) what counts in the present tick."""
-        standing = self.coordinator.standing()
-        if self.count == "retrieved":
-            return standing.exposures
-        return np.zeros_like(standing.exposures) if standing.shown is None else standing.shown
+        return self._counts_of(self.coordinator.standing())
 
     def exposures(self) -> dict[Promise, int]:
         """Return the exposures of each promise in its present window."""
+        if self.coordinator.standing().began != self._earlier.began:  # another process has begun a new tick
+            self._recount()
         counts = dict(zip(self.coordinator.labels, self.counted().tolist(), strict=True))
         return {
-            promise: self._before.get(promise, 0) + counts[promise.group]
+            promise: self._earlier.counts.get(promise, 0) + counts.get(promise.group, 0)
             for promise in self.notes.promises.values()
             if promise.window.at(self.plan.span.start) is not None
         }
@@ -140,48 +160,79 @@ class Planner:
         return dict(zip(self.coordinator.labels, caps.tolist(), strict=True))
 
     def save(self) -> None:
-        """Write down what must not be forgotten."""
-        self.notes = replace(self.notes, shown=self.share.to_dict() if self.count == "shown" else {})
-        self.notes.save(self.coordinator.ledger)
-        self._noted_at = self.now().timestamp()
+        """Write down what must not be forgotten, if this is who leads."""
+        if self._leads:
+            self.notes.save(self.coordinator.ledger)
+            self._noted_at = self.now().timestamp()
+
+    def _lead(self, *, take: bool = False) -> bool:
+        """Return whether this process leads; if it did not before, go on from the notes of whoever did."""
+        led, self._leads = self._leads, self.coordinator.lead(take=take)
+        if self._leads and not led:
+            self.notes = Notes.load(self.coordinator.ledger) or self.notes
+            self._recount()
+        return self._leads
+
+    def _read(self) -> bool:
+        """Read the notes of whoever leads, now and then."""
+        now = self.now().timestamp()
+        if now - self._read_at < self._plan_seconds:
+            return False
+        self._read_at = now
+        self.notes = Notes.load(self.coordinator.ledger) or self.notes
+        self._recount()
+        return True
 
     def _begin_where_the_ledger_stands(self) -> None:
         now, standings = self.now(), [*self.coordinator.ledger.past(), self.coordinator.standing()]
-        self._requests_before = self._requests_seen = sum(one.requests for one in standings)
+        self.notes = replace(self.notes, labels=tuple(self.coordinator.labels))
+        self.notes = replace(self.notes, requests=sum(one.requests for one in standings))
         outlooks = () if self.notes.plan is None else self.notes.plan.outlooks
         # Windows may have ended while nobody was there.
         ended = [one for one in outlooks if one.span.end <= now]
         self._close(ended, {one.promise: self._sum(one.span, one.promise, standings) for one in ended})
-        spans = {promise: promise.window.at(now) for promise in self.notes.promises.values()}
-        self._before = {promise: self._sum(span, promise, standings) for promise, span in spans.items() if span}
-        self._steer(now, np.zeros(len(self.coordinator.labels), dtype=np.int64), anew=True)
+        self._steer(now, anew=True)
         self.save()
 
-    def _turn(self, now: datetime, standing: Standing) -> None:
+    def _turn(self, now: datetime) -> None:
         """End the tick, and begin the next."""
-        exposures, began = self.exposures(), self.plan.span.start
-        self._close([outlook for outlook in self.plan.outlooks if outlook.span.end <= now], exposures)
-        self._before = {
-            promise: count for promise, count in exposures.items() if promise.window.at(now) == promise.window.at(began)
-        }
-        self._requests_before += standing.requests
-        self._steer(now, np.zeros(len(self.coordinator.labels), dtype=np.int64), anew=True)
+        self._close([outlook for outlook in self.plan.outlooks if outlook.span.end <= now], self.exposures())
+        self._steer(now, anew=True)
         self.save()
 
-    def _steer(self, now: datetime, counts: NDArray[np.int64], *, anew: bool) -> None:
-        labels = self.coordinator.labels
+    def _steer(self, now: datetime, *, anew: bool) -> None:
+        """Plan, and have the coordinator aim at it."""
+        labels, standing = self.coordinator.labels, self.coordinator.standing()
+        if anew:
+            self._recount(now, standing)
+        counts = np.zeros_like(standing.exposures) if anew else self.counted()
         here = dict(zip(labels, counts.tolist(), strict=True))
         promises = tuple(self.notes.promises.values())
-        exposures = {promise: self._before.get(promise, 0) + here[promise.group] for promise in promises}
+        exposures = {one: self._earlier.counts.get(one, 0) + here[one.group] for one in promises}
         forecast, k = self.notes.forecast, self.coordinator.k
         plan = make_plan(promises, exposures, forecast, now, k, self.caps(), self.notes.plan)
         more: Mapping[Label, int] = plan.floors
         if self.count == "shown":
             wanted = np.array([plan.floors.get(label, 0) for label in labels], dtype=np.int64)
-            more = dict(zip(labels, self.share.needed(wanted).tolist(), strict=True))
-        self.coordinator.steer(more, plan.horizon, anew=now.timestamp() if anew else None)
+            more = dict(zip(labels, self._share.needed(wanted).tolist(), strict=True))
+        self.coordinator.steer(more, plan.horizon, anew=self._earlier.began if anew else None)
         self.notes = replace(self.notes, plan=plan)
         self._planned_at = now.timestamp()
+
+    def _recount(self, begins: datetime | None = None, ending: Standing | None = None) -> None:
+        """Count again what came before the present tick, or before the one that begins now as another ends."""
+        past = list(self.coordinator.ledger.past()) + ([] if ending is None else [ending])
+        began = self.coordinator.standing().began if begins is None else begins.timestamp()
+        now = self.now() if begins is None else begins
+        nothing = np.zeros(len(self.coordinator.labels), dtype=np.int64)
+        spans = {promise: promise.window.at(now) for promise in self.notes.promises.values()}
+        self._earlier = Earlier(
+            began,
+            sum((one.exposures for one in past), nothing),
+            sum((one.shown for one in past if one.shown is not None), nothing),
+            sum(one.requests for one in past),
+            {promise: self._sum(span, promise, past) for promise, span in spans.items() if span},
+        )
 
     def _close(self, ended: Sequence[Outlook], exposures: Mapping[Promise, int]) -> None:
         """Write down how windows have ended."""
@@ -205,21 +256,30 @@ class Planner:
 
     def _note_traffic(self, now: datetime, standing: Standing) -> None:
         """Tell the forecast what has come in the present slot."""
-        total = self._requests_before + standing.requests
-        came, self._requests_seen = max(total - self._requests_seen, 0), total
+        total = self._earlier.requests + standing.requests
+        came = max(total - self.notes.requests, 0)
         forecast = self.notes.forecast
         at = np.flatnonzero(forecast.slots == int(now.timestamp()) // forecast.slot)
         known = int(forecast.counts[at[0]]) if len(at) else 0
         if came or not len(at):
-            self.notes = replace(self.notes, forecast=forecast.observe(now, known + came))
+            self.notes = replace(self.notes, forecast=forecast.observe(now, known + came), requests=total)
+
+    def _note_shown(self, now: datetime, standing: Standing) -> None:
+        if self.count == "shown":
+            n, earlier = len(self.coordinator.labels), self._earlier
+            shown = earlier.shown if standing.shown is None else earlier.shown + standing.shown[: len(earlier.shown)]
+            retrieved = earlier.retrieved + standing.exposures[: len(earlier.retrieved)]
+            self._share.look(now.timestamp(), retrieved[:n], shown[:n])
+
+    def _counts_of(self, standing: Standing) -> NDArray[np.int64]:
+        if self.count == "retrieved":
+            return standing.exposures
+        return np.zeros_like(standing.exposures) if standing.shown is None else standing.shown
 
     def _sum(self, span: Span, promise: Promise, standings: Sequence[Standing]) -> int:
         """Return the exposures of a promise in the ticks of a window."""
         if promise.group not in self.coordinator.labels:
             return 0
-        code, total = self.coordinator.groups.code_of(promise.group), 0
-        for one in standings:
-            counts = one.exposures if self.count == "retrieved" else one.shown
-            if counts is not None and one.began and datetime.fromtimestamp(one.began, UTC) in span:
-                total += int(counts[code])
-        return total
+        code = self.coordinator.groups.code_of(promise.group)
+        within = [one for one in standings if one.began and datetime.fromtimestamp(one.began, UTC) in span]
+        return sum(int(counts[code]) for counts in map(self._counts_of, within) if code < len(counts))

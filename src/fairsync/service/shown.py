@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,87 +15,63 @@ _PRIOR = 50.0
 _LEAST_SHARE = 0.01
 
 
-@dataclass
 class ShownShare:
-    """Learns the share of candidates that are shown, of each group.
+    """Learns the share of candidates that are shown, of each group, from the totals of both as time goes by.
 
     Reports come late. What was retrieved within the last ``within`` seconds is taken to be still on its way: it is not
     held against the share, and is expected to bring its part.
 
-    Attributes
+    Parameters
     ----------
-    within : float
+    within
         Seconds within which a report is expected, if it comes at all.
-    retrieved, shown : numpy.ndarray
-        (G,) of which reports should have come, and have.
     """
 
-    within: float
-    retrieved: NDArray[np.float64]
-    shown: NDArray[np.float64]
-    _pending: deque[tuple[float, NDArray[np.int64]]] = field(default_factory=deque)
+    def __init__(self, within: float) -> None:
+        self._within = within
+        self._retrieved: deque[tuple[float, NDArray[np.int64]]] = deque()
+        self._shown: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
-    @classmethod
-    def of(cls, n_groups: int, within: float) -> ShownShare:
-        """Return one that has learnt nothing yet."""
-        return cls(within, np.zeros(n_groups), np.zeros(n_groups))
-
-    def note_retrieved(self, now: float, counts: NDArray[np.int64]) -> None:
-        """Take in candidates that have just been retrieved."""
-        if self._pending and now - self._pending[-1][0] < self.within / 60:
-            at, before = self._pending.pop()
-            counts, now = before + counts, at
-        self._pending.append((now, counts))
-        self.settle(now)
-
-    def note_shown(self, counts: NDArray[np.int64]) -> None:
-        """Take in a report."""
-        self.shown[: len(counts)] += counts
-
-    def settle(self, now: float) -> None:
-        """Give up waiting for reports on what was retrieved long ago."""
-        while self._pending and self._pending[0][0] <= now - self.within:
-            counts = self._pending.popleft()[1]
-            self.retrieved[: len(counts)] += counts
-
-    def grow(self, n_groups: int) -> None:
-        """Go on with more groups."""
-        more = np.zeros(n_groups - len(self.shown))
-        self.retrieved, self.shown = np.concatenate([self.retrieved, more]), np.concatenate([self.shown, more])
-
-    def shares(self) -> NDArray[np.float64]:
-        """Return (G,) the share that is shown; of a group of which little is known, nearly that of all."""
-        # Before anything has come back, everything is taken to be shown: asking for more would be a guess.
-        overall = (self.shown.sum() + _PRIOR) / (max(self.retrieved.sum(), self.shown.sum()) + _PRIOR)
-        reached = np.maximum(self.retrieved, self.shown)
-        shares: NDArray[np.float64] = np.clip((self.shown + _PRIOR * overall) / (reached + _PRIOR), _LEAST_SHARE, 1.0)
-        return shares
-
-    def pending(self) -> NDArray[np.int64]:
-        """Return (G,) candidates on which reports may still come."""
-        total = np.zeros(len(self.shown), dtype=np.int64)
-        for _, counts in self._pending:
-            total[: len(counts)] += counts
-        return total
+    def look(self, now: float, retrieved: NDArray[np.int64], shown: NDArray[np.int64]) -> None:
+        """Take in the totals (G,) of what was ever retrieved and shown, at a moment."""
+        self._shown = shown
+        if len(self._retrieved) > 1 and now - self._retrieved[-2][0] < self._within / 60:
+            self._retrieved.pop()
+        self._retrieved.append((now, retrieved))
+        while len(self._retrieved) > 1 and self._retrieved[1][0] <= now - self._within:
+            self._retrieved.popleft()
 
     def needed(self, missing: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (G,) how many must be retrieved so that so many more are shown, beside those on their way.
 
         Examples
         --------
-        >>> share = ShownShare(60.0, retrieved=np.array([1e6, 1e6]), shown=np.array([5e5, 1e6]))
+        >>> share = ShownShare(within=60.0)
+        >>> share.look(0.0, np.array([10**6, 10**6]), np.array([5 * 10**5, 10**6]))
         >>> share.needed(np.array([10, 10])).tolist()
         [20, 10]
         """
-        shares = self.shares()
-        return np.ceil(np.maximum(missing - self.pending() * shares, 0) / shares - 1e-3).astype(np.int64)
+        shares = self.shares(len(missing))
+        due = missing - self._pending(len(missing)) * shares
+        return np.ceil(np.maximum(due, 0) / shares - 1e-3).astype(np.int64)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        settled = self.retrieved + self.pending()
-        return {"retrieved": settled.tolist(), "shown": self.shown.tolist()}
+    def shares(self, n_groups: int) -> NDArray[np.float64]:
+        """Return (G,) the share that is shown; of a group of which little is known, nearly that of all."""
+        if not self._retrieved:
+            return np.ones(n_groups)
+        shown = _grown(self._shown, n_groups)
+        reported = np.maximum(_grown(self._retrieved[0][1], n_groups), shown)
+        # Before anything has come back, everything is taken to be shown: asking for more would be a guess.
+        overall = (shown.sum() + _PRIOR) / (reported.sum() + _PRIOR)
+        shares: NDArray[np.float64] = np.clip((shown + _PRIOR * overall) / (reported + _PRIOR), _LEAST_SHARE, 1.0)
+        return shares
 
-    def restore(self, values: dict[str, Any]) -> None:
-        """Take up what :meth:`to_dict` wrote."""
-        n = len(values["shown"])
-        self.retrieved[:n], self.shown[:n] = values["retrieved"], values["shown"]
+    def _pending(self, n_groups: int) -> NDArray[np.int64]:
+        """Return (G,) candidates on which reports may still come."""
+        if not self._retrieved:
+            return np.zeros(n_groups, dtype=np.int64)
+        return _grown(self._retrieved[-1][1], n_groups) - _grown(self._retrieved[0][1], n_groups)
+
+
+def _grown(counts: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+    return np.concatenate([counts, np.zeros(n_groups - len(counts), dtype=np.int64)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from fairsync.windows.agenda import Agenda
 from fairsync.windows.moments import check_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from fairsync.groups import Label
@@ -124,11 +125,15 @@ def check_promise(
     now = check_moment(now, "now")
     others = [other for other in dict.fromkeys(promises) if other != promise]
 
+    @cache  # many promises end at the same time
+    def expect(start: datetime, end: datetime) -> float:
+        return forecast.expected(start, end, now)
+
     def limits(span: Span, start: datetime) -> tuple[int, int]:
         """Return the largest floors in a window from a moment on, for expected traffic and for what is sure."""
         agenda = Agenda.of([*others, promise], start, k, caps)
-        missing = [_missing(other, place, exposures, forecast, now, start) for other, place in _pairs(agenda)]
-        expected = [int(forecast.expected(start, deadline, now)) for deadline in agenda.deadlines]
+        missing = [_missing(other, place, exposures, expect, now, start) for other, place in _pairs(agenda)]
+        expected = [int(expect(start, deadline)) for deadline in agenda.deadlines]
         cautious = [int(forecast.cautious(start, deadline, now)) for deadline in agenda.deadlines]
         return _largest(agenda, promise, missing, expected), _largest(agenda, promise, missing, cautious)
 
@@ -157,7 +162,7 @@ def _missing(
     promise: Promise,
     span: Span | None,
     exposures: Mapping[Promise, int],
-    forecast: Traffic,
+    expect: Callable[[datetime, datetime], float],
     now: datetime,
     start: datetime,
 ) -> int:
@@ -167,7 +172,7 @@ def _missing(
     if now not in span:
         return promise.floor
     missing = max(promise.floor - int(exposures.get(promise, 0)), 0)
-    whole, left = (forecast.expected(moment, span.end, now) for moment in (now, start))
+    whole, left = (expect(moment, span.end) for moment in (now, start))
     return missing if whole == 0 else min(missing, int(np.ceil(missing * left / whole)))
 
 

@@ -140,7 +140,8 @@ class Forecast:
         r"""Return the requests that can be counted on between two moments, nineteen times in twenty.
 
         The same question is put to the past: one day ago, two days ago, ... as long as there was a week to learn from,
-        what would have been expected, and what came? Of those ratios the 5 % quantile is taken (with fewer than 39, the lowest), times
+        what would have been expected, and what came? Of those ratios the 5 % quantile is taken (with fewer than 39, the
+        lowest), at most 1, times
         :math:`1 - \frac{1}{2 (n + 1)}` for n spans that do not overlap: half of what is expected if nothing is known.
 
         Parameters

@@ -1,0 +1,123 @@
+"""What shards on a Ray cluster cost in time, beside the same search in one process.
+
+    python -m benchmarks.ray                            # a cluster of its own on this machine
+    python -m benchmarks.ray --address auto             # the cluster that this machine is a node of
+    python -m benchmarks.ray --quick                    # to see that it runs
+
+All contenders take turns call by call, under the same prices; only ratios mean anything. On one machine shards share
+its processors, so this shows what the way to them and back costs, and not what more machines bring.
+"""
+
+import argparse
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.search import measure
+from rich.console import Console
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+# A cluster of its own gets a token of its own, and leaves none behind; Ray looks for it when it is imported.
+if "RAY_AUTH_MODE" not in os.environ:
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+import ray
+
+from fairsync.catalog import Catalog
+from fairsync.data.synthetic import synthetic
+from fairsync.search import ExactIndex, Index, ShardedIndex
+from fairsync.search.ray import RayIndex
+
+DIM, GROUPS, K, SHARDS = 64, 50, 50, 4
+BATCHES = (1, 16, 64)
+EXACT, SHARDED, RAY = "exact", "sharded", "ray"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One line of the table: milliseconds per call."""
+
+    items: int
+    batch: int
+    exact: float
+    sharded: float
+    ray: float
+    wrong: int
+
+    @property
+    def ratio(self) -> float:
+        """Time on the cluster, in times of exact search in this process."""
+        return self.ray / self.exact
+
+
+def compare(catalog: Catalog, index: RayIndex, users: npt.NDArray[np.float32], rounds: int, calls: int) -> list[Figure]:
+    """Measure each way in batches of each size."""
+    prices = np.random.default_rng(1).normal(scale=0.1, size=catalog.n_groups)
+    ways: dict[str, Index] = {EXACT: ExactIndex(catalog), SHARDED: ShardedIndex(catalog, SHARDS), RAY: index}
+    figures = []
+    for size in BATCHES:
+
+        def caller(way: Index, size: int = size) -> Callable[[int], object]:
+            return lambda call: way.search(users[call * size % (len(users) - size + 1) :][:size], prices, K)
+
+        took = measure({name: caller(way) for name, way in ways.items()}, rounds, calls)
+        truth, found = (ways[name].search(users[:size], prices, K) for name in (EXACT, RAY))
+        wrong = int(((found.rows != truth.rows) | (found.relevance != truth.relevance)).any(axis=1).sum())
+        exact, sharded, on_ray = (took[name] * 1e3 for name in (EXACT, SHARDED, RAY))
+        figures.append(Figure(len(catalog), size, exact, sharded, on_ray, wrong))
+    return figures
+
+
+def table(figures: Sequence[Figure]) -> Table:
+    return Table(
+        f"Milliseconds per call, d = {DIM}, K = {K}, {GROUPS} groups, {SHARDS} shards",
+        ["items", "batch", "exact", "sharded", "ray", "ray / exact", "ray / sharded"],
+        [
+            [f"{one.items:,}", str(one.batch), *(f"{ms:.2f}" for ms in (one.exact, one.sharded, one.ray)),
+             f"× {one.ratio:.2f}", f"× {one.ray / one.sharded:.2f}"]
+            for one in figures
+        ],
+    )  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one small catalog, few calls")
+    parser.add_argument("--address", default="local", help="of a cluster, where it is not to be one of its own")
+    parser.add_argument("--items", type=int, nargs="+", default=[100_000, 300_000])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--calls", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=OUT)
+    given, screen = parser.parse_args(argv), screen or make_screen()
+    sizes, rounds, calls = ([2_000], 1, 2) if given.quick else (given.items, given.rounds, given.calls)
+    mine = not ray.is_initialized()
+    if mine:
+        cpus = SHARDS if given.address == "local" else None
+        ray.init(given.address, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
+    figures: list[Figure] = []
+    try:
+        with progress(screen) as bar, threadpool_limits(1, user_api="blas"):
+            task = bar.add_task("", total=len(sizes))
+            for items in sizes:
+                bar.update(task, description=f"{items:,} items")
+                data = synthetic(items, GROUPS, 512, DIM, given.seed)
+                catalog = Catalog(data.embeddings, data.groups)
+                with RayIndex(catalog, SHARDS) as index:
+                    figures += compare(catalog, index, data.users[:, None], rounds, calls)
+                bar.advance(task)
+    finally:
+        if mine:
+            ray.shutdown()
+    document = {"dim": DIM, "k": K, "shards": SHARDS, "figures": [asdict(one) for one in figures]}
+    claims = [Claim("answers that differ from those of exact search", sum(one.wrong for one in figures), 0)]
+    return finish("ray", [table(figures)], claims, document, given.out, screen)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
