@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-import ray
 from fairsync.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.groups import Groups

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fairsync.errors import InvalidInputError
 from fairsync.search import Hits
-from fairsync.search.ray_messages import Query, pack_answer, unpack_answer
+from fairsync.search.ray.messages import Query, pack_answer, unpack_answer
 
 SIZES = st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(1, 5))
 
@@ -60,7 +60,7 @@ def test_what_is_cut_or_strange_is_refused() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
 def test_patience_is_a_multiple_of_the_usual_within_bounds() -> None:
-    from fairsync.search.ray_ask import Patience
+    from fairsync.search.ray.ask import Patience
 
     patience = Patience(deadline=5.0)
     for seconds in [0.02] * 60 + [3.0] * 40:  # a few slow ones do not make slow usual

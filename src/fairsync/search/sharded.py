@@ -120,7 +120,7 @@ class ShardedIndex:
     ) -> None:
         if shards < 1:
             raise InvalidInputError(f"shards must be at least 1, got {shards}.")
-        placed = place(catalog, shards) if placement is None else _checked_placement(placement, len(catalog), shards)
+        placed = place(catalog, shards) if placement is None else check_placement(placement, len(catalog), shards)
         build = _builder(index)
         held = [np.flatnonzero(placed == number) for number in range(shards)]
         self.catalog = catalog
@@ -147,7 +147,8 @@ def place(catalog: Catalog, shards: int) -> npt.NDArray[np.int64]:
     return hashes % shards
 
 
-def _checked_placement(given: npt.ArrayLike, n: int, shards: int) -> npt.NDArray[np.int64]:
+def check_placement(given: npt.ArrayLike, n: int, shards: int) -> npt.NDArray[np.int64]:
+    """Return the shard of each of n items as whole numbers, or say what is wrong with them."""
     placement = np.asarray(given)
     if placement.shape != (n,) or placement.dtype.kind not in "iu":
         raise InvalidInputError(

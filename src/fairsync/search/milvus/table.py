@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.errors import BackendUnavailableError
-from fairsync.search.milvus_connection import Connection
+from fairsync.search.milvus.connection import Connection
 
 Floats = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.int64]

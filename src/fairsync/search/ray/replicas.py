@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import RayError
 
-from fairsync.search.ray_shard import Standing
+from fairsync.search.ray.shard import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -9,17 +9,15 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.changes import Change
-from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
 from fairsync.search.exact import ExactIndex
-from fairsync.search.milvus_connection import Connection
-from fairsync.search.milvus_rows import KeyedRows, RowForm
-from fairsync.search.milvus_table import MOST_COLUMNS, MOST_RESULTS, Table, Watch
+from fairsync.search.milvus.connection import Connection
+from fairsync.search.milvus.rows import KeyedRows, RowForm
+from fairsync.search.milvus.table import MOST_COLUMNS, MOST_RESULTS, Table, Watch
 from fairsync.search.one_hot_fetch import OneHotFetch
 from fairsync.search.over_fetch import Floats, OverFetch, Rows
 from fairsync.search.overlay import Overlay
-
-__all__ = ["BackendUnavailableError", "MilvusIndex"]
 
 # Up to this many times the width, wider vectors cost less than fetching deeper (benchmarks/milvus.py), or as good as
 # always: small catalogs would bear more.

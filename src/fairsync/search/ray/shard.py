@@ -15,7 +15,7 @@ from fairsync.catalog import Catalog
 from fairsync.catalog_files import Fingerprint, StoredCatalog, Watch, read_part
 from fairsync.errors import BackendUnavailableError
 from fairsync.search import ExactIndex, make_index
-from fairsync.search.ray_messages import Query, pack_answer
+from fairsync.search.ray.messages import Query, pack_answer
 from fairsync.search.sharded import Shard, place
 
 if TYPE_CHECKING:

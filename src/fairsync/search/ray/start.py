@@ -15,17 +15,17 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError
-from fairsync.search.ray_names import NAMESPACE, named_actors
-from fairsync.search.ray_replicas import first_line
-from fairsync.search.ray_shard import ShardHost
+from fairsync.search.ray.names import NAMESPACE, named_actors
+from fairsync.search.ray.replicas import first_line
+from fairsync.search.ray.shard import ShardHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
-    from fairsync.search.ray_names import Label
-    from fairsync.search.ray_shard import Source, Standing
+    from fairsync.search.ray.names import Label
+    from fairsync.search.ray.shard import Source, Standing
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LINES = 10.0

@@ -11,15 +11,15 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError
-from fairsync.search.ray_messages import unpack_answer
-from fairsync.search.ray_replicas import first_line
+from fairsync.search.ray.messages import unpack_answer
+from fairsync.search.ray.replicas import first_line
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
     from fairsync.search.base import Hits
-    from fairsync.search.ray_replicas import Replica, Replicas
+    from fairsync.search.ray.replicas import Replica, Replicas
 
 # Above this Ray puts an argument into its store: once is enough for all shards.
 _MOST_INLINE = 100_000

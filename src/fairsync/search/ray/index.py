@@ -17,13 +17,13 @@ except ImportError as error:
 from fairsync.catalog_files import Fingerprint, StoredCatalog
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search.base import Hits, check_prices
-from fairsync.search.ray_ask import Patience, Round
-from fairsync.search.ray_messages import Query
-from fairsync.search.ray_names import Label, check_name, find
-from fairsync.search.ray_replicas import Health, Replica, Replicas
-from fairsync.search.ray_shard import make_source
-from fairsync.search.ray_start import Needs, end_named, start, wait_until_loaded
-from fairsync.search.sharded import _checked_placement, merge, place
+from fairsync.search.ray.ask import Patience, Round
+from fairsync.search.ray.messages import Query
+from fairsync.search.ray.names import Label, check_name, find
+from fairsync.search.ray.replicas import Health, Replica, Replicas
+from fairsync.search.ray.shard import make_source
+from fairsync.search.ray.start import Needs, end_named, start, wait_until_loaded
+from fairsync.search.sharded import check_placement, merge, place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
-    from fairsync.search.ray_shard import Standing
-    from fairsync.search.ray_start import Started
+    from fairsync.search.ray.shard import Standing
+    from fairsync.search.ray.start import Started
 
 # How long a look at the health of all replicas may take.
 _HEALTH_SECONDS = 1.0
@@ -98,7 +98,7 @@ class RayIndex:
             if not amount > 0:
                 raise InvalidInputError(f"{what} must be more than 0, got {amount}.")
         _check_waiting(deadline, hedge)
-        placed = None if placement is None else _checked_placement(placement, len(catalog), shards)
+        placed = None if placement is None else check_placement(placement, len(catalog), shards)
         _check_connected()
         label = None
         if name is not None:
