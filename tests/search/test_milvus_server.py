@@ -13,8 +13,9 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.changes import Change, put_items, remove_items
 from fairsync.errors import InvalidInputError
-from fairsync.search import ExactIndex, milvus_table
+from fairsync.search import ExactIndex
 from fairsync.search.milvus import BackendUnavailableError, MilvusIndex
+from fairsync.search.milvus import table as milvus_table
 from search.approximate import make_case
 
 if TYPE_CHECKING:
