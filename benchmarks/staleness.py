@@ -1,48 +1,72 @@
 """What many front ends cost: prices and counts that are behind by all requests in flight.
 
-    python -m benchmarks.staleness               # up to 4,096 requests in flight, some ten minutes
+    python -m benchmarks.staleness               # up to 1,024 front ends, some minutes
     python -m benchmarks.staleness --quick       # small, to see that it runs
 
-A simulation with the real coordinator, search and guard; only the clock is simulated. Requests come in calls of eight
-to any of many front ends. A call leases its requests and searches under the prices of that moment. Its counts reach
-the coordinator after as many other requests have come as there are in flight. Where the coordinator makes a call wait,
-the oldest call in flight is settled first, and the call counts as held up.
+A simulation with the real coordinator, search and guard; only the clock is simulated. Front ends take turns. Each has
+the requests of one call leased, and searches under the prices of that moment; its counts reach the coordinator when its
+next turn comes, or later still if counts are delayed. So the coordinator is behind by
+
+    in flight = (front ends - 1) x requests of a call + delay
+
+requests at any time. Where it makes a call wait, the oldest call in flight is settled first, and the call counts as
+held up. Everything is simulated twice: from a cold start, and with prices calibrated on past requests.
 """
 
 import argparse
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 from benchmarks.cost import median_floor
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from matplotlib.figure import Figure as Picture
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rich.console import Console
 
-from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync import Catalog, Coordinator, FairRetriever, FrontEnd, hindsight
+from fairsync.books import Lease
 from fairsync.data import synthetic
-from fairsync.hindsight import hindsight
-from fairsync.inputs import check_users
-from fairsync.retriever import FairRetriever
+from fairsync.ledger import Entry
+from fairsync.policies import Sample
+from fairsync.report.plot import save, tidy
 from fairsync.search import ExactIndex
-from fairsync.serving import Served, serve
 
-GROUPS, DIM, K, CALL = 165, 32, 20, 8
-IN_FLIGHT = (0, 16, 64, 256, 1_024, 4_096)
-BATCHES = (16, 64, 256, 1_024)
+GROUPS, DIM, K, PAST = 165, 32, 20, 1_000
+FRONT_ENDS = (1, 16, 64, 256, 1_024)
+DELAYS = (0,)
+BATCHES = (16, 256, 1_024)
+_STYLES = (("#0072B2", "o"), ("#D55E00", "D"), ("#009E73", "^"), ("#CC79A7", "s"), ("#E69F00", "v"))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How things are run: so many front ends with calls of so many requests, counts delayed by so many requests."""
+
+    front_ends: int
+    call: int
+    delay: int
+    batch: int
+    calibrated: bool
+
+    @property
+    def in_flight(self) -> int:
+        """Requests of which the coordinator knows no counts yet."""
+        return (self.front_ends - 1) * self.call + self.delay
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table.
+    """What came of it.
 
     ``cost_ratio`` is in multiples of hindsight; ``held_up`` the share of calls that had to wait, and ``forced`` the
     share of slots that the guard filled.
     """
 
-    in_flight: int
-    batch: int
+    setting: Setting
     esp: float
     cost_ratio: float
     held_up: float
@@ -53,9 +77,9 @@ class World:
     """Generated items and requests, floors that half of the groups would miss, and what they cost at least."""
 
     def __init__(self, items: int, requests: int, seed: int) -> None:
-        data = synthetic(items, GROUPS, requests, DIM, seed, n_past=0)
+        data = synthetic(items, GROUPS, requests, DIM, seed, n_past=PAST)
         self.catalog = Catalog(data.embeddings, data.groups)
-        self.index, self.users = ExactIndex(self.catalog), data.users
+        self.index, self.users, self.past = ExactIndex(self.catalog), data.users, data.past_users
         plain = FairRetriever(self.catalog, K, 0, requests, "none", index=self.index)
         plain.retrieve(self.users)
         self.floor = median_floor(list(plain.report().exposures.values()))
@@ -63,48 +87,56 @@ class World:
         self.least = hindsight(self.catalog, self.users, k=K, floors=self.floor, index=self.index).cost
 
 
-def simulate(world: World, batch: int, in_flight: int) -> Figure:
-    """Serve all requests with so many in flight at any time."""
-    coordinator = Coordinator(world.catalog, K, world.floor, len(world.users), batch_size=batch)
-    vectors = check_users(world.users, world.catalog)
-    out: deque[tuple[int, Served]] = deque()
-    waiting = held = calls = start = 0
+class LateCoordinator(Coordinator):
+    """A coordinator that hears of counts when so many other requests have been handed out."""
 
-    def settle_oldest() -> None:
-        nonlocal waiting
-        number, served = out.popleft()
-        waiting -= served.entry.requests
-        coordinator.settle(number, served.entry, served.sample)
+    def __init__(self, world: World, batch: int, in_flight: int) -> None:
+        # Leases must not expire: their clock is not the simulated one.
+        super().__init__(world.catalog, K, world.floor, len(world.users), batch_size=batch, lease_seconds=1e9)
+        self.in_flight = in_flight
+        self.out: deque[tuple[int, Callable[[], None]]] = deque()
+        self.waiting = self.calls = self.held_up = 0
 
-    while start < len(vectors):
-        size = min(CALL, len(vectors) - start)
-        calls += 1
-        held += bool(out) and _must_wait(coordinator, size)
-        while out and _must_wait(coordinator, size):
-            settle_oldest()
-        lease = coordinator.lease(size)
-        here = slice(start, start + lease.requests)
-        served = serve(world.catalog, world.index, coordinator.terms, coordinator.policy, lease, vectors[here])
-        out.append((lease.number, served))
-        waiting, start = waiting + lease.requests, start + lease.requests
-        while waiting > in_flight:
-            settle_oldest()
-    while out:
-        settle_oldest()
+    def lease(self, n: int) -> Lease:
+        """Hand out requests, once enough has been heard."""
+        self.calls += 1
+        lease = self.try_lease(n)
+        self.held_up += lease is None
+        while lease is None:
+            self.hear()
+            lease = self.try_lease(n)
+        self.waiting += lease.requests
+        return lease
+
+    def settle(
+        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Take counts in that will be heard of later."""
+        self.out.append((entry.requests, partial(super().settle, number, entry, sample, answers)))
+        while self.waiting > self.in_flight:
+            self.hear()
+
+    def hear(self) -> None:
+        """Settle the oldest lease that is out."""
+        requests, settle = self.out.popleft()
+        self.waiting -= requests
+        settle()
+
+
+def simulate(world: World, setting: Setting) -> Figure:
+    """Serve all requests."""
+    coordinator = LateCoordinator(world, setting.batch, setting.in_flight)
+    if setting.calibrated:
+        coordinator.calibrate(world.past, world.catalog, world.index)
+    front_end = FrontEnd(world.catalog, coordinator, world.index)  # it keeps nothing between calls: one is all of them
+    for start in range(0, len(world.users), setting.call):
+        front_end.retrieve(world.users[start : start + setting.call])
+    while coordinator.out:
+        coordinator.hear()
     report = coordinator.report()
-    return Figure(
-        in_flight,
-        batch,
-        report.esp,
-        (world.plain - report.relevance) / world.least,
-        held / calls,
-        report.forced / (len(vectors) * K),
-    )
-
-
-def _must_wait(coordinator: Coordinator, size: int) -> bool:
-    """Return whether a lease would block, without asking for it."""
-    return coordinator._books.lease(coordinator.terms, coordinator.policy, size) is None
+    cost = (world.plain - report.relevance) / world.least
+    slots = len(world.users) * K
+    return Figure(setting, report.esp, cost, coordinator.held_up / coordinator.calls, report.forced / slots)
 
 
 def table(figures: Sequence[Figure], world: World) -> Table:
@@ -112,13 +144,18 @@ def table(figures: Sequence[Figure], world: World) -> Table:
         f"Requests in flight: {len(world.catalog):,} items, {GROUPS} groups, {len(world.users):,} requests, K = {K},"
         f" floor {world.floor}"
     )
+    columns = ["in flight", "of the horizon", "front ends", "delay", "B", "start", "ESP", "cost ÷ hindsight"]
     return Table(
         title,
-        ["in flight", "B", "ESP", "cost ÷ hindsight", "calls held up", "slots forced"],
+        [*columns, "calls held up", "slots forced"],
         [
             [
-                f"{one.in_flight:,}",
-                f"{one.batch:,}",
+                f"{one.setting.in_flight:,}",
+                f"{one.setting.in_flight / len(world.users):.2%}",
+                f"{one.setting.front_ends:,}",
+                f"{one.setting.delay:,}",
+                f"{one.setting.batch:,}",
+                "calibrated" if one.setting.calibrated else "cold",
                 f"{one.esp:.0%}",
                 f"{one.cost_ratio:.2f}",
                 f"{one.held_up:.2%}",
@@ -129,30 +166,68 @@ def table(figures: Sequence[Figure], world: World) -> Table:
     )
 
 
+def plot(figures: Sequence[Figure], world: World) -> Picture:
+    """Draw the cost against the requests in flight, a line for each B: cold on the left, calibrated on the right."""
+    picture = Picture(figsize=(9.6, 4.2), layout="constrained", dpi=150)
+    panels = picture.subplots(1, 2, sharey=True)
+    for axes, calibrated in zip(panels, (False, True), strict=True):
+        chosen = [one for one in figures if one.setting.calibrated == calibrated]
+        batches = dict.fromkeys(one.setting.batch for one in chosen)
+        for batch, (colour, marker) in zip(batches, cycle(_STYLES), strict=False):
+            line = sorted((one.setting.in_flight, one.cost_ratio) for one in chosen if one.setting.batch == batch)
+            axes.plot(*zip(*line, strict=True), color=colour, marker=marker, markersize=5, label=f"B = {batch:,}")
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_xscale("symlog", linthresh=64, linscale=0.5)
+        values = sorted({one.setting.in_flight for one in chosen})
+        axes.set_xticks(values, [f"{value:,}" for value in values])
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(-12, 1.3 * max(values[-1], 64))
+        axes.axhline(1, color="black", linewidth=1)
+        axes.set_xlabel(f"requests in flight, of a horizon of {len(world.users):,}")
+        axes.set_title("calibrated on past requests" if calibrated else "cold start", loc="left", weight="bold")
+        tidy(axes)
+    panels[0].set_ylabel("cost, in multiples of hindsight")
+    panels[0].legend(frameon=False)
+    return picture
+
+
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=20_000)
-    parser.add_argument("--requests", type=int, default=30_000)
-    parser.add_argument("--in-flight", type=int, nargs="+", default=list(IN_FLIGHT))
+    parser.add_argument("--requests", type=int, default=30_000, help="the horizon")
+    parser.add_argument("--front-ends", type=int, nargs="+", default=list(FRONT_ENDS))
+    parser.add_argument("--call", type=int, default=8, help="requests of one call, in flight at each front end")
+    parser.add_argument("--delays", type=int, nargs="+", default=list(DELAYS), help="further delay, in requests")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=list(BATCHES))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="a small catalog, few requests")
     parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     if given.quick:
-        given.items, given.requests, given.in_flight, given.batch_sizes = 5_000, 1_500, [0, 256], [16]
+        given.items, given.requests, given.front_ends, given.batch_sizes = 5_000, 1_500, [1, 32], [16]
+    settings = [
+        Setting(front_ends, given.call, delay, batch, calibrated)
+        for calibrated in (False, True)
+        for batch in given.batch_sizes
+        for delay in given.delays
+        for front_ends in given.front_ends
+    ]
     figures: list[Figure] = []
     with progress(screen) as bar:
-        task = bar.add_task("generating, and hindsight", total=len(given.in_flight) * len(given.batch_sizes))
+        task = bar.add_task("generating, and hindsight", total=len(settings))
         world = World(given.items, given.requests, given.seed)
-        for batch in given.batch_sizes:
-            for in_flight in given.in_flight:
-                bar.update(task, description=f"{in_flight:,} in flight, B {batch:,}")
-                figures.append(simulate(world, batch, in_flight))
-                bar.advance(task)
+        for setting in settings:
+            bar.update(task, description=f"{setting.in_flight:,} in flight, B {setting.batch:,}")
+            figures.append(simulate(world, setting))
+            bar.advance(task)
     claims = [Claim("ESP, at any number in flight", min(one.esp for one in figures), 1.0, at_most=False)]
     document = {"floor": world.floor, "k": K, "figures": [asdict(figure) for figure in figures]}
-    return finish("staleness", [table(figures, world)], claims, document, given.out, screen)
+    code = finish("staleness", [table(figures, world)], claims, document, given.out, screen)
+    save(plot(figures, world), given.out / "staleness.png")
+    return code
 
 
 if __name__ == "__main__":

@@ -151,14 +151,14 @@ def serve(catalog: Catalog, index: Index, lease: Lease, users: NDArray[np.floati
     # Rounding can take it below 0. What was not measured stays nan: np.maximum passes that on, max() does not.
     most = _most_relevance(k, len(catalog), prices, hits, groups)
     cost = float(np.maximum(most - relevance, 0.0))
-    sample = make_sample(k, groups, hits) if lease.watched and width > k else None
+    sample = make_sample(k, groups, hits, prices) if lease.watched and width > k else None
     return Served(found, Entry(counts, len(users), relevance, cost, forced), sample, searched)
 
 
-def make_sample(k: int, groups: NDArray[np.int32], hits: Hits) -> Sample:
-    """Return what a policy may see of lists."""
+def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64] | None = None) -> Sample:
+    """Return what a policy may see of lists, made under these prices."""
     beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
-    return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32))
+    return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32), prices)
 
 
 def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:

@@ -1,12 +1,15 @@
 """How things grow: real processes on small catalogs."""
 
+import io
 import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from fairsync.bench import Point, make_points, run
+from fairsync.bench import Figure, Point, make_points, run
+from fairsync.bench.table import growth_table
 from fairsync.cli import app
 from fairsync.errors import FairSyncError, InvalidInputError
 
@@ -41,6 +44,17 @@ def test_figures_are_of_the_point_they_name() -> None:
     assert all(one.recall == 1 for one in figures)  # exact is exact, in shards too
     assert figures[0].ms_batch == figures[2].ms_batch  # measured once
     assert figures[1].memory_bytes is None or figures[1].memory_bytes > figures[1].embeddings_bytes
+
+
+def test_what_was_left_out_keeps_its_line() -> None:
+    measured = Point("exact", items=1_000, groups=5, k=10)
+    figure = Figure("items", measured, 1.5, 1_000_000, 2_000_000, None, 0.5, 4.0, 2.0, 0.25, 0.75)
+    shown = io.StringIO()
+    Console(file=shown, width=160).print(growth_table("items", [measured, Point("hnsw", items=1_000_000)], [figure]))
+    header, _, first, second = [line.split() for line in shown.getvalue().splitlines()[2:6]]
+    assert first == ["1,000", "exact", "1.5", "2", "2.00", "–", "0.500", "2.00", "4.00", "0.25", "0.750"]
+    assert second == ["1,000,000", "hnsw", *"–" * 9]
+    assert header[:2] == ["items", "index"]
 
 
 def test_a_point_that_fails_says_which() -> None:

@@ -1,5 +1,7 @@
 """The default policy: its subsidies solve the dual of what it has seen."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -128,3 +130,28 @@ def test_the_cost_is_near_the_least_possible(batch_size: int) -> None:
     ratio = retriever.report(hindsight(catalog, made.users, k=10, floors=60)).cost_ratio
     assert ratio is not None
     assert 1 - 1e-9 <= ratio < 1.25
+
+
+def test_lists_that_come_back_late_cannot_raise_subsidies_again() -> None:
+    """What lists have shown is a limit, however often the same is seen before the first effect comes back."""
+    sample, k, zero = make_sample(8, 200), 6, np.zeros(5)
+    target = np.array([0.0, 0.0, 0.0, 0.0, 5.0])
+    first = solve_subsidies(sample, target, zero, k, newest=200, iterations=25)
+    late = solve_subsidies(sample, target, first.subsidies, k, newest=200, iterations=25, listed=zero)
+    prompt = solve_subsidies(sample, target, first.subsidies, k, newest=200, iterations=25)
+    assert (late.ceiling <= first.ceiling).all()
+    assert (prompt.ceiling > first.ceiling).any()
+
+
+def test_late_lists_are_told_by_their_prices() -> None:
+    policy, counts = Guaranteed(), np.array([60, 30, 20, 10, 0])
+    terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
+    state = policy.step(policy.start(terms), terms, Feedback(20, counts, counts, 80, make_sample(5, 20)))
+    again, exposures = make_sample(6, 20), np.array([120, 60, 40, 20, 0])
+    now, then = (
+        policy.step(state, terms, Feedback(20, counts, exposures, 60, replace(again, prices=prices)))
+        for prices in (policy.prices(state), np.zeros(5))
+    )
+    assert now.solution is not None
+    assert then.solution is not None
+    assert then.solution.ceiling[4] < now.solution.ceiling[4]

@@ -1,49 +1,93 @@
-"""How things grow, as pictures: one column for each thing that grows, rows for time, memory and speed-up."""
+"""How things grow, as pictures: one column for each thing that grows, rows for time and memory."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure as Picture
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from fairsync.report.plot import tidy
+from fairsync.report.plot import COLOURS, GREY, SUBSIDY, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.axes import Axes
+
     from fairsync.bench.run import Figure
 
-_COLOURS = {"exact": "#1b6ca8", "ivf": "#d1495b", "hnsw": "#66a182", "one-hot": "#8d8d8d"}
+# Where lines lie on top of each other, or colours are not printed, the shape tells.
+_STYLES = {
+    "exact": (COLOURS["kept"], "o"),
+    "ivf": (COLOURS["missed"], "D"),
+    "hnsw": (SUBSIDY, "^"),
+    "one-hot": (GREY, "s"),
+}
 _ROWS = (
-    ("ms_batch", "ms per request, 64 at a time"),
-    ("ms_single", "ms per request, alone"),
-    ("memory_bytes", "bytes of embeddings and index"),
+    ("ms_batch", 1.0, "ms per request, 64 at a time"),
+    ("ms_single", 1.0, "ms per request, alone"),
+    ("memory_bytes", 1e-6, "MB of embeddings and index"),
 )
 
 
 def plot_growth(figures: Sequence[Figure]) -> Picture:
-    """Draw all series; both axes are logarithmic, so that a straight line of slope 1 grows in proportion."""
+    """Draw all series; both axes are logarithmic, so that what grows in proportion is parallel to the dotted line."""
     things = list(dict.fromkeys(one.growing for one in figures))
-    picture = Picture(figsize=(3.1 * len(things) + 0.6, 8.4), layout="constrained")
+    picture = Picture(figsize=(max(3.0 * len(things) + 0.8, 4.5), 8.4), layout="constrained", dpi=150)
     panels = picture.subplots(len(_ROWS), len(things), squeeze=False, sharey="row", sharex="col")
     for column, thing in enumerate(things):
-        for row, (name, title) in enumerate(_ROWS):
+        series = [one for one in figures if one.growing == thing]
+        for row, (name, unit, title) in enumerate(_ROWS):
             axes = panels[row][column]
-            for index, colour in _COLOURS.items():
-                series = [one for one in figures if one.growing == thing and one.point.index == index]
-                known = [(getattr(one.point, thing), getattr(one, name)) for one in series]
-                drawn = [(x, y) for x, y in known if y is not None]
-                if drawn:
-                    axes.plot(*zip(*drawn, strict=True), color=colour, marker="o", markersize=4, label=index)
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            tidy(axes)
+            _draw(axes, thing, series, name, unit)
             if column == 0:
                 axes.set_ylabel(title)
         panels[0][column].set_title(thing, loc="left", fontsize=11, weight="bold")
-        panels[-1][column].set_xlabel(thing)
+        _mark_values(panels[-1][column], sorted({getattr(one.point, thing) for one in series}))
+    for row in panels:  # only now is it known how far the lines of a row reach
+        _draw_proportion(row[0], things[0], figures)
     handles = {
         text: handle for axes in panels.flat for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
     }
-    picture.legend(handles.values(), handles, loc="outside upper center", ncols=len(handles), frameon=False)
+    columns = min(len(handles), 3 * len(things))  # more would not fit above a single panel
+    picture.legend(handles.values(), handles, loc="outside upper center", ncols=columns, frameon=False)
     return picture
+
+
+def _draw(axes: Axes, thing: str, series: Sequence[Figure], name: str, unit: float) -> None:
+    """Draw one line for each index."""
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for index, (colour, marker) in _STYLES.items():
+        known = [(getattr(one.point, thing), getattr(one, name)) for one in series if one.point.index == index]
+        drawn = [(x, unit * y) for x, y in known if y is not None]
+        if drawn:
+            x, y = zip(*drawn, strict=True)
+            axes.plot(x, y, color=colour, marker=marker, markersize=5, linewidth=1.6, label=index)
+    tidy(axes)
+    axes.yaxis.set_major_locator(LogLocator(10, numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+
+
+def _mark_values(axes: Axes, values: Sequence[int]) -> None:
+    """Name the values that were measured, and no others."""
+    axes.set_xticks(values, [_short(value) for value in values])
+    axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _draw_proportion(axes: Axes, thing: str, figures: Sequence[Figure]) -> None:
+    """Draw what growth in proportion looks like, through the corner of a panel."""
+    values = [getattr(one.point, thing) for one in figures if one.growing == thing]
+    least, most = min(values), max(values)
+    low, high = axes.get_ylim()
+    y = [low, low * most / least]
+    axes.plot([least, most], y, color="black", linewidth=0.8, linestyle=":", label="in proportion", zorder=1)
+    axes.set_ylim(low, high)
+
+
+def _short(value: int) -> str:
+    """Return 5,000,000 as 5M."""
+    for size, letter in ((10**6, "M"), (10**3, "k")):
+        if value >= size and value % (size // 10) == 0:
+            return f"{value / size:g}{letter}"
+    return f"{value:,}"

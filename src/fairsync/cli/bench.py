@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from fairsync.bench import Point, make_points, run
-from fairsync.bench.points import GROWING, INDEX_NAMES
+from fairsync.bench.points import GROWING, INDEX_NAMES, USUAL
+from fairsync.bench.table import growth_table, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +28,10 @@ def bench(
     ] = None,
     index: Annotated[
         list[str] | None,
-        typer.Option(help=f"One of {', '.join(INDEX_NAMES)}; can be given again. Left out: all.", show_default=False),
+        typer.Option(
+            help=f"One of {', '.join(INDEX_NAMES)}; can be given again. Left out: all but hnsw, which takes minutes.",
+            show_default=False,
+        ),
     ] = None,
     most_items: Annotated[int, typer.Option(min=10, help="The largest catalog.")] = 1_000_000,
     items: Annotated[int, typer.Option(min=10, help="Items where something else grows.")] = 100_000,
@@ -49,10 +51,11 @@ def bench(
     times depend on the machine and on what else it does, ratios hardly.
 
         fairsync bench                                  # all, some minutes
-        fairsync bench items --index exact --index ivf --most-items 5000000
+        fairsync bench items --most-items 5000000       # a quarter of an hour, and 5 GB
+        fairsync bench items --index exact --index hnsw
     """
     base = replace(Point("exact"), items=items, groups=groups, k=k)
-    points = make_points(index or INDEX_NAMES, growing or tuple(GROWING), most_items, base)
+    points = make_points(index or USUAL, growing or tuple(GROWING), most_items, base)
     screen = Console(quiet=as_json, highlight=False)
     if not screen.is_terminal:
         screen.width = 160  # a file is as wide as need be
@@ -69,45 +72,23 @@ def bench(
             started.append(what)
 
         figures = run(points, seed, threads, show)
-    document = {"threads": threads, "seed": seed, "figures": [one.to_dict() for one in figures]}
+    left_out = [
+        {"growing": thing, "point": point.to_dict(), "reason": point.left_out}
+        for thing, series in points.items()
+        for point in series
+        if point.left_out
+    ]
+    measured = [one.to_dict() for one in figures]
+    document = {"threads": threads, "seed": seed, "figures": measured, "left_out": left_out}
     text = json.dumps(document, indent=2, allow_nan=False)
     (out / "bench.json").write_text(text + "\n", encoding="utf-8")
     if as_json:
         typer.echo(text)
-    for thing in points:
-        screen.print(_table(thing, [one for one in figures if one.growing == thing]))
-    reasons = {point.left_out: point.index for series in points.values() for point in series if point.left_out}
-    for reason, name in reasons.items():
-        screen.print(f"Left out: {name} where {reason}.", style="yellow")
+    for thing, series in points.items():
+        screen.print(growth_table(thing, series, figures))
+    for reason in reasons([point for series in points.values() for point in series]):
+        screen.print(f"Left out: {reason}.", style="yellow")
     screen.print(f"Written: {out / 'bench.json'}, {_draw(figures, out)}", soft_wrap=True, markup=False)
-
-
-def _table(thing: str, figures: Sequence[Figure]) -> Table:
-    table = Table(title=f"As {thing} grow", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in (
-        thing,
-        "index",
-        "build s",
-        "memory",
-        "peak",
-        "ms, 64 at a time",
-        "ms, alone",
-        "× exact",
-        "alone",
-        "recall",
-    ):
-        table.add_column(name, justify="left" if name == "index" else "right")
-    for one in figures:
-        memory, peak = (
-            "–" if value is None else f"{value / 1e6:,.0f} MB" for value in (one.memory_bytes, one.peak_bytes)
-        )
-        ratio = "–" if one.memory_ratio is None else f"{one.memory_ratio:.2f}"
-        table.add_row(
-            f"{getattr(one.point, thing):,}", one.point.index, f"{one.build_seconds:.1f}", memory, peak, ratio,
-            f"{one.ms_batch:.3f}", f"{one.ms_single:.2f}",
-            f"{one.times_exact_batch:.1f}", f"{one.times_exact_single:.1f}", f"{one.recall:.3f}",
-        )  # fmt: skip
-    return table
 
 
 def _draw(figures: Sequence[Figure], out: Path) -> Path:

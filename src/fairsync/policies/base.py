@@ -54,10 +54,14 @@ class Sample:
     relevance : numpy.ndarray
         (n, width) relevance of each entry, without the price, less that of the last candidate: differences within
         a request are all that matters, and they survive rounding where large common parts would not.
+    prices : numpy.ndarray or None
+        (G,) under which the latest rows were listed; None if those were the policy's prices of the moment. Rows that
+        were long in flight tell nothing of what prices have let in since.
     """
 
     groups: npt.NDArray[np.intp]
     relevance: npt.NDArray[np.float32]
+    prices: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -75,6 +79,7 @@ class Sample:
         return cls(
             np.concatenate([part.groups[:, :width] for part in parts])[since:],
             np.concatenate([part.relevance[:, :width] for part in parts])[since:],
+            parts[-1].prices,
         )
 
 

@@ -42,7 +42,16 @@ class Solution:
     longest_step: float
 
 
-def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, newest: int, iterations: int) -> Solution:
+def solve_subsidies(
+    sample: Sample,
+    target: Floats,
+    start: Floats,
+    k: int,
+    *,
+    newest: int,
+    iterations: int,
+    listed: Floats | None = None,
+) -> Solution:
     r"""Find subsidies under which the sample's requests give each group its target of exposures.
 
     They minimise the sample's dual plus a doubt, worth c requests, that fades as the sample grows,
@@ -65,9 +74,13 @@ def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, ne
     k
         Candidates per request.
     newest
-        How many of the last rows were listed under subsidies near ``start``: they tell how far the lists reach.
+        How many of the last rows tell how far the lists reach.
     iterations
         Newton steps at most.
+    listed
+        (G,) the subsidies under which those rows were listed; ``start`` unless given. Where lists come back late,
+        subsidies must not rise further than lists have shown, or they rise again and again before the first effect
+        is seen.
     """
     n, width = sample.groups.shape
     wanted, needy = target * n, target > 0
@@ -79,8 +92,10 @@ def solve_subsidies(sample: Sample, target: Floats, start: Floats, k: int, *, ne
     slopes = start
     # Beyond its depth a list cannot tell which of a group's items would come next.
     latest = Sample(sample.groups[-newest:], sample.relevance[-newest:])
-    score = latest.relevance + start.astype(np.float32).take(latest.groups)
-    ceiling = start + float((np.partition(score, width - k, axis=1)[:, width - k] - score.min(axis=1)).mean())
+    listed = start if listed is None else listed
+    score = latest.relevance + listed.astype(np.float32).take(latest.groups)
+    depth = float((np.partition(score, width - k, axis=1)[:, width - k] - score.min(axis=1)).mean())
+    ceiling = np.maximum(start, listed + depth)
     for iteration in range(iterations + 1):
         counts, near = _look(sample, subsidies, k, band)
         density = np.maximum(near, 1.0) / (2 * band)

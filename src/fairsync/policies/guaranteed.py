@@ -123,13 +123,20 @@ class Guaranteed:
             return replace(state, subsidies=np.where(target > 0, state.opening, 0.0), target=target)
         if opens or (new and known == 0):
             return _solved_from(_joined(state), target, state, terms, whole_horizon=opens)
+        behind = _behind(state, feedback.sample)
         state = replace(state, subsidies=_follow(state, target), target=target)
         if not new:
             return state
         sample = _joined(state)
         iterations = 1 if state.small_batch else 2  # it starts from the last solution, which is nearly right
         solution = solve_subsidies(
-            sample, target, state.subsidies, terms.k, newest=state.n_fresh, iterations=iterations
+            sample,
+            target,
+            state.subsidies,
+            terms.k,
+            newest=state.n_fresh,
+            iterations=iterations,
+            listed=state.subsidies - behind,
         )
         # At first the sample holds all that was ever seen: believe it. Later each solve is one voice among many.
         seen = state.seen + state.n_fresh
@@ -184,6 +191,13 @@ def _taking_in(state: GuaranteedState, sample: Sample | None) -> GuaranteedState
     if sample is None:
         return replace(state, skipped=state.skipped + 1)
     return replace(state, fresh=(*state.fresh, sample), n_fresh=state.n_fresh + len(sample), skipped=0)
+
+
+def _behind(state: GuaranteedState, sample: Sample | None) -> Floats | float:
+    """Return how far the subsidies have risen since the lists were made: not at all, unless those were in flight."""
+    if sample is None or sample.prices is None:
+        return 0.0
+    return np.maximum(state.subsidies + with_more(sample.prices, len(state.subsidies)), 0.0)
 
 
 def _joined(state: GuaranteedState) -> Sample:

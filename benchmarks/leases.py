@@ -1,0 +1,144 @@
+"""How many leases one coordinator can hand out and settle, in one process.
+
+    python -m benchmarks.leases                  # up to 10,000 groups, a few minutes
+    python -m benchmarks.leases --quick          # small, to see that it runs
+
+Front ends take turns as in `benchmarks.staleness`, with real search. The clock runs only while the coordinator works:
+`lease`, `settle`, and with them the price steps. It is the clock of the processor, so that others on the machine hardly
+count. The figure is what one coordinator sustains if network and search are elsewhere; a ledger that writes to a disk
+adds its own time.
+"""
+
+import argparse
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from benchmarks.output import OUT, Table, finish, make_screen, progress
+from rich.console import Console
+
+from fairsync import Catalog, Coordinator, FrontEnd
+from fairsync.books import Lease
+from fairsync.data import synthetic
+from fairsync.ledger import Entry
+from fairsync.policies import Sample
+from fairsync.search import ExactIndex
+
+DIM, K, FLOOR = 16, 20, 5
+GROUPS = (165, 1_246, 10_000)
+BATCHES = (16, 256)
+CALLS = (1, 16)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Microseconds of a coordinator for one lease, handed out and settled, price steps included."""
+
+    groups: int
+    batch: int
+    call: int
+    out: int
+    lease_us: float
+    settle_us: float
+
+    @property
+    def leases_per_second(self) -> float:
+        """Return how many one coordinator sustains."""
+        return 1e6 / (self.lease_us + self.settle_us)
+
+
+class TimedCoordinator(Coordinator):
+    """A coordinator with a stopwatch, and so many leases out at any time. The first of them are not timed."""
+
+    def __init__(self, catalog: Catalog, horizon: int, batch: int, out: int) -> None:
+        # Leases must not expire: searching between two of them is no part of what is timed.
+        super().__init__(catalog, K, FLOOR, horizon, batch_size=batch, lease_seconds=1e9)
+        self.most_out = out
+        self.out: deque[Callable[[], None]] = deque()
+        self.leasing: list[float] = []
+        self.settling: list[float] = []
+
+    def lease(self, n: int) -> Lease:
+        """Hand out requests by the clock."""
+        started = time.thread_time()
+        lease = super().lease(n)
+        if len(self.out) == self.most_out:
+            self.leasing.append(time.thread_time() - started)
+        return lease
+
+    def settle(
+        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Settle the oldest lease in place of this one, by the clock, if enough are out."""
+        self.out.append(partial(super().settle, number, entry, sample, answers))
+        if len(self.out) > self.most_out:
+            settle = self.out.popleft()
+            started = time.thread_time()
+            settle()
+            self.settling.append(time.thread_time() - started)
+
+
+def measure(groups: int, batch: int, call: int, out: int, leases: int, seed: int) -> Figure:
+    """Time so many leases, early in a horizon so long that none has to wait."""
+    requests = (leases + out) * call
+    data = synthetic(3 * groups + 10_000, groups, requests, DIM, seed, n_past=0, smallest_share=1e-9)
+    catalog = Catalog(data.embeddings, data.groups)
+    coordinator = TimedCoordinator(catalog, 2 * requests + FLOOR * groups, batch, out)
+    front_end = FrontEnd(catalog, coordinator, ExactIndex(catalog))
+    for start in range(0, requests, call):
+        front_end.retrieve(data.users[start : start + call])
+    lease, settle = (1e6 * float(np.mean(seconds)) for seconds in (coordinator.leasing, coordinator.settling))
+    return Figure(groups, batch, call, out, lease, settle)
+
+
+def table(figures: Sequence[Figure]) -> Table:
+    return Table(
+        f"One coordinator in one process, K = {K}",
+        ["groups", "B", "requests each", "leases out", "lease µs", "settle µs", "leases a second", "requests a second"],
+        [
+            [
+                f"{one.groups:,}",
+                f"{one.batch:,}",
+                f"{one.call:,}",
+                f"{one.out:,}",
+                f"{one.lease_us:,.0f}",
+                f"{one.settle_us:,.0f}",
+                f"{one.leases_per_second:,.0f}",
+                f"{one.leases_per_second * one.call:,.0f}",
+            ]
+            for one in figures
+        ],
+    )
+
+
+def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--groups", type=int, nargs="+", default=list(GROUPS))
+    parser.add_argument("--batch-sizes", type=int, nargs="+", default=list(BATCHES))
+    parser.add_argument("--calls", type=int, nargs="+", default=list(CALLS), help="requests of a lease")
+    parser.add_argument("--out-at-once", type=int, default=256, help="leases out at any time")
+    parser.add_argument("--leases", type=int, default=1_024, help="to time")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--quick", action="store_true", help="few groups, few requests")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given, screen = parser.parse_args(argv), screen or make_screen()
+    if given.quick:
+        given.groups, given.batch_sizes, given.leases = [165], [16], 256
+    cells = [(groups, batch, call) for groups in given.groups for batch in given.batch_sizes for call in given.calls]
+    figures: list[Figure] = []
+    with progress(screen) as bar:
+        task = bar.add_task("", total=len(cells))
+        for groups, batch, call in cells:
+            bar.update(task, description=f"{groups:,} groups, B {batch:,}, leases of {call}")
+            figures.append(measure(groups, batch, call, given.out_at_once, given.leases, given.seed))
+            bar.advance(task)
+    document = {"k": K, "figures": [asdict(figure) for figure in figures]}
+    return finish("leases", [table(figures)], [], document, given.out, screen)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
