@@ -51,7 +51,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 bench: $(BENCH_READY)
-	@failed=0; for name in search loop cost staleness prepare models; do \
+	@failed=0; for name in search loop cost staleness leases prepare models; do \
 		$(BIN)/python -m benchmarks.$$name $(ARGS) || failed=1; \
 	done; exit $$failed
 
