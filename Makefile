@@ -43,7 +43,7 @@ demo: $(LIGHT_READY)
 
 # One thread for each worker: they fill the cores already, and threads that wait for each other are slower than one.
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -24,8 +24,6 @@ from fairsync.ray_coordinator import RayCoordinator
 from search.ray_cluster import RayCluster
 from worlds import World, make_world
 
-pytestmark = pytest.mark.xdist_group("ray")
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:

@@ -21,8 +21,6 @@ from fairsync.ledger import SqliteLedger
 from fairsync.retriever import FairRetriever
 from search.ray_cluster import RayCluster
 
-pytestmark = pytest.mark.xdist_group("ray")
-
 RNG = np.random.default_rng(0)
 CATALOG = Catalog(RNG.normal(size=(300, 8)).astype(np.float32), ["red"] * 200 + ["blue"] * 100)
 USERS = RNG.normal(size=(120, 8)).astype(np.float32)

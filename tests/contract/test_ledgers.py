@@ -9,6 +9,8 @@ import pytest
 from fairsync.errors import RepeatedRequestError
 from fairsync.ledger import Entry, Ledger, MemoryLedger, SqliteLedger
 from fairsync.ledger.base import KEYS_KEPT
+from fairsync.ledger.redis import RedisLedger
+from ledger.valkey_server import ValkeyServer
 
 LEDGERS: dict[str, Callable[[Path, int], Ledger]] = {
     "memory": lambda _, n_groups: MemoryLedger(n_groups),
@@ -16,11 +18,20 @@ LEDGERS: dict[str, Callable[[Path, int], Ledger]] = {
 }
 
 
-@pytest.fixture(params=sorted(LEDGERS))
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as running:
+        yield running
+
+
+@pytest.fixture(params=[*sorted(LEDGERS), "redis"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    made = LEDGERS[str(request.param)](tmp_path, 3)
+    if request.param == "redis":
+        made: Ledger = RedisLedger(request.getfixturevalue("server").url, 3, name=tmp_path.name)
+    else:
+        made = LEDGERS[str(request.param)](tmp_path, 3)
     yield made
-    if isinstance(made, SqliteLedger):
+    if isinstance(made, SqliteLedger | RedisLedger):
         made.close()
 
 

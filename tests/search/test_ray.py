@@ -29,7 +29,6 @@ pytest.importorskip("ray")
 if TYPE_CHECKING:
     from search.ray_cluster import RayCluster
 
-pytestmark = pytest.mark.xdist_group("ray")
 
 CATALOG, USERS = make_case(0, n=3000, dim=12, users=7, interests=2)
 PRICES = {

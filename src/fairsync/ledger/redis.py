@@ -1,0 +1,165 @@
+"""A ledger on a Redis or Valkey server: it outlives the process and its machine, and others can read it."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairsync.errors import InvalidInputError
+from fairsync.ledger.base import Entry, Standing
+from fairsync.ledger.redis_store import Change, Command, RedisStore, Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_FORMAT = 1
+_HEAD = struct.Struct("<qddqdq")
+
+
+class RedisLedger:
+    """Keeps the record on a server. What `record` has returned from is there; with `appendfsync always`, on its disk.
+
+    Any number of processes may read it. One retriever or coordinator at a time should write to it, since each goes by
+    the counts it has seen itself. Several share a promise by
+    :class:`fairsync.redis_coordinator.RedisCoordinator`, which keeps its record in a ledger of this kind.
+
+    Parameters
+    ----------
+    url
+        `redis://host:6379/0`; `rediss://` for TLS. A password in it appears in no message.
+    n_groups
+        How many groups a new ledger is to count.
+    name
+        Of the ledger: one server may hold many.
+    timeout
+        Seconds for which a server that is away is tried again, before `BackendUnavailableError`.
+    """
+
+    def __init__(self, url: str, n_groups: int, name: str = "fairsync", timeout: float = 10.0) -> None:
+        self.store = RedisStore(url, name, timeout)
+        try:
+            self._seen = self._open(n_groups)
+        except BaseException:
+            self.store.close()
+            raise
+
+    def standing(self) -> Standing:
+        """Return where the present horizon stands."""
+        return unpack(self.look().fields["standing"])
+
+    def past(self) -> Sequence[Standing]:
+        """Return the standings at the end of the horizons before it, oldest first."""
+        seen = self.look()
+        n_groups, last = len(unpack(seen.fields["standing"]).exposures), int(seen.fields["horizon"]) - 1
+        if last < 0:
+            return []
+        packed = self.store.ask(lambda client: client.lrange(self.store.key("past"), 0, last))
+        return [unpack(one).grown(n_groups) for one in packed]  # type: ignore[arg-type]
+
+    def record(
+        self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
+    ) -> bool:
+        """Add entries, all of them or, when it raises, none, unless that was done before under this key."""
+
+        def recorded(seen: Seen) -> Change:
+            standing, horizon, ended = unpack(seen.fields["standing"]), int(seen.fields["horizon"]), []
+            for entry in entries:
+                if entry.opens_horizon:
+                    ended.append(pack(standing))
+                    standing = Standing.nothing(len(standing.exposures), entry.began)
+                standing = standing.after(entry)
+            put: dict[str, bytes | str | int] = {"standing": pack(standing), "horizon": horizon + len(ended)}
+            past: list[Command] = [["RPUSH", self.store.key("past"), *ended]] if ended else []
+            return Change(put, commands=past, answers=answers or {})
+
+        return self._change(recorded, "" if key is None else key)
+
+    def answer(self, request_id: str) -> bytes | None:
+        """Return what was answered to a request; empty if that is too long ago to be kept, None if nothing was."""
+        return self.store.ask(lambda client: client.hget(self.store.key("answers"), request_id))  # type: ignore[return-value]
+
+    def grow(self, n_groups: int) -> None:
+        """Go on with more groups."""
+        self._change(lambda seen: Change({"standing": pack(unpack(seen.fields["standing"]).grown(n_groups))}))
+
+    def keep(self, name: str, value: bytes) -> None:
+        """Keep something beside the record."""
+        self.store.ask(lambda client: client.hset(self.store.key("kept"), name, value))
+
+    def kept(self, name: str) -> bytes | None:
+        """Return what is kept under this name."""
+        return self.store.ask(lambda client: client.hget(self.store.key("kept"), name))  # type: ignore[return-value]
+
+    def look(self) -> Seen:
+        """Return the record as it is now."""
+        newer = self.store.read(self._seen.version)
+        if newer is not None:
+            self._seen = newer
+        return self._seen
+
+    def close(self) -> None:
+        """Let go of the server."""
+        self.store.close()
+
+    def __enter__(self) -> RedisLedger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self, n_groups: int) -> Seen:
+        new = Change({"format": _FORMAT, "horizon": 0, "standing": pack(Standing.nothing(n_groups))})
+        self.store.swap("", new)  # unless it is there
+        seen = self.store.read()
+        assert seen is not None
+        found = int(seen.fields["format"])
+        if found > _FORMAT:
+            raise InvalidInputError(
+                f"the ledger {self.store.name!r} was written by a later version of FairSync (format {found}, this one"
+                f" reads {_FORMAT}): update FairSync."
+            )
+        return seen
+
+    def _change(self, decide: Callable[[Seen], Change], receipt: str = "") -> bool:
+        """Make a change, deciding anew whenever somebody else's came first; return False if the receipt is known."""
+        seen = self._seen
+        while True:
+            change = decide(seen)
+            swap = self.store.swap(seen.version, change, receipt)
+            if swap.newer is None:
+                break
+            seen = swap.newer
+        if swap.version:
+            put = {
+                name: str(value).encode() if not isinstance(value, bytes) else value
+                for name, value in change.put.items()
+            }
+            seen = replace(seen, fields={**seen.fields, **put, "version": swap.version.encode()})
+        self._seen = seen
+        return bool(swap.version)
+
+
+def pack(standing: Standing) -> bytes:
+    """Return a standing as bytes.
+
+    Examples
+    --------
+    >>> unpack(pack(Standing(np.array([3, 1]), 2, 1.5, float("nan"))))
+    Standing(exposures=array([3, 1]), requests=2, relevance=1.5, cost=nan, forced=0, began=0.0, shown=None)
+    """
+    head = _HEAD.pack(
+        standing.requests, standing.relevance, standing.cost, standing.forced, standing.began, len(standing.exposures)
+    )
+    counts = [standing.exposures] if standing.shown is None else [standing.exposures, standing.shown]
+    return head + np.concatenate(counts).astype("<i8").tobytes()
+
+
+def unpack(packed: bytes) -> Standing:
+    """Return the standing that was made into these bytes."""
+    requests, relevance, cost, forced, began, n_groups = _HEAD.unpack_from(packed)
+    counts = np.frombuffer(packed, dtype="<i8", offset=_HEAD.size).astype(np.int64)
+    shown = counts[n_groups:] if len(counts) > n_groups else None
+    return Standing(counts[:n_groups], requests, relevance, cost, forced, began, shown)

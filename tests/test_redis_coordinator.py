@@ -1,0 +1,484 @@
+"""Several coordinators share a promise on a real server: floors hold for all together, whoever is killed, and when."""
+
+import itertools
+import secrets
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import redis
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import replicas
+from fairsync.catalog import Catalog
+from fairsync.changes import put_items
+from fairsync.coordinator import Coordinator
+from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
+from fairsync.front_end import FrontEnd
+from fairsync.inputs import check_users
+from fairsync.ledger import Entry
+from fairsync.ledger.redis import RedisLedger
+from fairsync.policies import POLICIES
+from fairsync.redis_coordinator import RedisCoordinator
+from fairsync.retriever import FairRetriever
+from fairsync.search import ExactIndex
+from fairsync.serving import Served, serve
+from ledger.valkey_server import ValkeyServer
+from worlds import World, make_world
+
+TWO = Catalog(np.eye(2), ["a", "b"])
+A, B = Entry(np.array([1, 0]), 1, 1.0, 0.0), Entry(np.array([0, 1]), 1, 1.0, 0.0)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as running:
+        yield running
+
+
+@pytest.fixture
+def start(server: ValkeyServer, request: pytest.FixtureRequest) -> Iterator[Callable[..., RedisCoordinator]]:
+    """Start replicas that share a promise of this test's own."""
+    with ExitStack() as stack:
+
+        def started(*arguments: Any, **settings: Any) -> RedisCoordinator:
+            return stack.enter_context(RedisCoordinator(server.url, *arguments, name=request.node.name, **settings))
+
+        yield started
+
+
+def labelled(world: World, shown: Counter[Any]) -> dict[Any, int]:
+    return {label: shown[label] for label in world.catalog.labels}
+
+
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+@pytest.mark.parametrize("batch", [1, 7])
+def test_one_replica_is_a_retriever(start: Callable[..., RedisCoordinator], policy: str, batch: int) -> None:
+    """Also over the end of a horizon, and however calls are cut."""
+    world = make_world(3, horizon=60, tightness=0.5)
+    alone = FairRetriever(world.catalog, world.k, world.floors, 40, policy, batch)
+    coordinator = start(world.catalog, world.k, world.floors, 40, policy, batch)
+    front = FrontEnd(world.catalog, coordinator)
+    for part in np.split(world.users, [1, 20, 45]):
+        assert front.retrieve(part).ids.tolist() == alone.retrieve(part).ids.tolist()
+    one, other = coordinator.report(), alone.report()
+    assert (one.exposures, one.requests, one.completed) == (other.exposures, other.requests, other.completed)
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    batch=st.sampled_from([1, 3, 16]),
+    number=st.sampled_from([1, 2, 4]),
+    tightness=st.sampled_from([0.1, 0.5, 0.9, 1.0]),
+    even=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_floors_hold_in_any_order_of_events(
+    server: ValkeyServer, seed: int, batch: int, number: int, tightness: float, even: bool
+) -> None:
+    """Leases go out, come back, get lost and come back late, to any replica, while replicas die and others follow."""
+    world, rng = make_world(seed, horizon=40, tightness=tightness, even=even), np.random.default_rng(seed)
+    index, vectors = ExactIndex(world.catalog), check_users(world.users, world.catalog)
+    out: dict[int, Served] = {}
+    late: dict[int, Served] = {}
+    shown: Counter[Any] = Counter()
+    with ExitStack() as stack:
+
+        def started() -> RedisCoordinator:
+            made = RedisCoordinator(
+                server.url, world.catalog, world.k, world.floors, world.horizon, batch_size=batch, name=name
+            )
+            return stack.enter_context(made)
+
+        name = f"chaos {secrets.token_hex(8)}"
+        running = [started() for _ in range(number)]
+
+        def one() -> RedisCoordinator:
+            return running[int(rng.integers(number))]
+
+        def settle(lease: int, served: Served) -> None:
+            for _ in range(int(rng.integers(1, 3))):  # told once, or twice, and not always to the one who gave it
+                one().settle(lease, served.entry, served.sample)
+            shown.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
+
+        while one().ledger.standing().requests < world.horizon:
+            if rng.random() < 0.03:
+                running[int(rng.integers(number))] = started()
+            lease = None
+            if len(out) < 8 and (not out or rng.random() < 0.6):
+                lease = one().try_lease(int(rng.integers(1, 2 * batch + 1)))
+            if lease is not None:
+                users = vectors[rng.integers(len(vectors), size=lease.requests)]
+                out[lease.number] = serve(world.catalog, index, lease, users)
+                continue
+            back = int(rng.choice(list(out)))
+            served, chance = out.pop(back), rng.random()
+            if chance < 0.8:
+                settle(back, served)
+            else:
+                one().give_back(back)
+                if chance < 0.9:
+                    late[back] = served
+            if late and rng.random() < 0.3:
+                settle(*late.popitem())
+        report = one().report()
+    assert report.exposures == labelled(world, shown)
+    assert report.esp == 1, report.missing
+
+
+def serve_side_by_side(world: World, coordinators: list[RedisCoordinator], calls: int) -> Counter[Any]:
+    """Let a front end of each coordinator answer its share of the requests, all at once; return what was shown."""
+    counts: list[Counter[Any]] = [Counter() for _ in coordinators]
+    failures: list[BaseException] = []
+
+    def work(mine: int) -> None:
+        front = FrontEnd(world.catalog, coordinators[mine])
+        try:
+            for part in np.array_split(world.users[mine :: len(coordinators)], calls):
+                counts[mine].update(front.retrieve(part).groups.ravel().tolist())
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(len(coordinators))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert not failures, failures
+    return sum(counts, Counter())
+
+
+@pytest.mark.parametrize("tightness", [0.3, 0.97])
+def test_horizons_follow_each_other_for_all(start: Callable[..., RedisCoordinator], tightness: float) -> None:
+    """Three replicas, each with two front ends, over three horizons: each horizon keeps its floors."""
+    horizon = 160
+    world = make_world(7, items=60, horizon=3 * horizon, tightness=tightness)
+    floors = {label: floor // 3 for label, floor in world.floors.items()}
+    replicas = [start(world.catalog, world.k, floors, horizon, batch_size=8) for _ in range(3)]
+    shown = serve_side_by_side(world, [*replicas, *replicas], calls=8)
+    standings = [*replicas[0].ledger.past(), replicas[1].ledger.standing()]
+    assert [one.requests for one in standings] == [horizon] * 3
+    assert all((one.exposures >= list(floors.values())).all() for one in standings)
+    assert np.sum([one.exposures for one in standings], axis=0).tolist() == list(labelled(world, shown).values())
+    assert [replica.report().completed for replica in replicas] == [2, 2, 2]
+
+
+def test_the_server_is_killed_under_load() -> None:
+    """Three times: calls go on by themselves, nothing is lost, nothing counts twice, floors hold."""
+    world = make_world(8, items=60, horizon=600, tightness=0.95)
+    with ValkeyServer() as server, ExitStack() as stack:
+        replicas = [
+            stack.enter_context(
+                RedisCoordinator(server.url, world.catalog, world.k, world.floors, 600, batch_size=8, timeout=20)
+            )
+            for _ in range(4)
+        ]
+
+        def kill() -> None:
+            for share in (0.2, 0.5, 0.8):
+                while watcher.standing().requests < share * 600:
+                    time.sleep(0.002)
+                server.kill()
+                server.start()
+
+        watcher = stack.enter_context(RedisLedger(server.url, 4, timeout=20))
+        killer = threading.Thread(target=kill)
+        killer.start()
+        shown = serve_side_by_side(world, replicas, calls=20)
+        killer.join(timeout=60)
+        report = replicas[0].report()
+    assert report.requests == 600
+    assert report.exposures == labelled(world, shown)
+    assert report.esp == 1
+
+
+@pytest.mark.parametrize("number", [2, 4])
+def test_replicas_are_processes_that_are_killed(server: ValkeyServer, tmp_path: Path, number: int) -> None:
+    """At random moments, until the horizon is over: what they answered is counted, and floors hold."""
+    world, name, rng = replicas.world(), f"processes {number}", np.random.default_rng(number)
+    kill_at = iter([*(np.arange(number) / number), 2.0])
+    started = itertools.count()
+
+    def start() -> BaseProcess:
+        mine = next(started)
+        return replicas.start(server.url, name, mine, tmp_path / str(mine))
+
+    running = [start() for _ in range(number)]
+    next_kill = next(kill_at)
+    with RedisLedger(server.url, world.catalog.n_groups, name) as ledger:
+        while not ledger.past():
+            if ledger.standing().requests / world.horizon > next_kill:
+                victim = int(rng.integers(number))
+                replicas.end(running[victim])
+                running[victim], next_kill = start(), next(kill_at)
+            time.sleep(float(rng.uniform(0, 0.01)))
+        for process in running:
+            replicas.end(process)
+        first = ledger.past()[0]
+        counted = np.sum([one.exposures for one in [*ledger.past(), ledger.standing()]], axis=0)
+    assert first.requests == world.horizon
+    assert (first.exposures >= list(world.floors.values())).all()
+    ended = next(started)
+    assert ended == 2 * number
+    shown = sum((replicas.read(tmp_path / str(mine)) for mine in range(ended)), Counter())
+    missing = [int(count) - shown[str(label)] for label, count in zip(world.catalog.labels, counted, strict=True)]
+    # Of the last request of each that was killed, the answer may have been counted and not yet given.
+    assert min(missing) >= 0
+    assert sum(missing) in {world.k * requests for requests in range(ended + 1)}
+
+
+def test_a_dead_replica_is_not_waited_for(start: Callable[..., RedisCoordinator]) -> None:
+    """Everything is promised, so that leases must go one by one; one replica dies with its lease."""
+    dead, alive = (
+        start(TWO, 1, {"a": 5, "b": 5}, horizon=10, batch_size=1, lease_seconds=seconds) for seconds in (0.3, 30)
+    )
+    lost = dead.lease(1)
+    assert alive.try_lease(1) is None
+    started = time.monotonic()
+    FrontEnd(TWO, alive).retrieve(np.ones((10, 2)))
+    assert 0.1 < time.monotonic() - started < 20
+    assert alive.report().exposures == {"a": 5, "b": 5}
+    for _ in range(2):
+        dead.settle(lost.number, A, None)  # it was only slow
+        alive.settle(lost.number, A, None)
+        assert alive.report().exposures == {"a": 6, "b": 5}
+    assert alive.report().requests == 10
+
+
+def test_deadlines_go_by_the_clock_of_the_server(
+    start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (start(TWO, 1, {"a": 5, "b": 5}, horizon=10, batch_size=1, lease_seconds=20) for _ in range(2))
+    lease = first.lease(1)
+    monkeypatch.setattr(time, "time", lambda: 1e12)
+    assert second.try_lease(1, patience=0.05) is None
+    with second.ledger.store._client as client:
+        assert 15 < first._books.shared.deadlines[lease.number] - client.time()[0] < 21
+
+
+@pytest.mark.parametrize("others_were_faster", [False, True])
+@pytest.mark.parametrize("method", ["lease", "settle"])
+def test_an_answer_of_the_server_gets_lost(
+    start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch, method: str, others_were_faster: bool
+) -> None:
+    """It did what it was asked to, and could not say so: nothing is done twice, and nobody waits for a ghost."""
+    mine, other = (start(TWO, 1, {"a": 2, "b": 2}, horizon=10, batch_size=4) for _ in range(2))
+    earlier, theirs, store = mine.lease(1), other.lease(1), mine.ledger.store
+    swap = store._swap
+    lost: list[Any] = []
+
+    def swap_and_lose(*arguments: Any) -> Any:
+        answer = swap(*arguments)
+        if not lost and answer[0] == b"done":
+            lost.append(answer)
+            if others_were_faster:
+                other.settle(theirs.number, B, None)
+            raise redis.ConnectionError("cut off")
+        return answer
+
+    monkeypatch.setattr(store, "_swap", swap_and_lose)
+    if method == "lease":
+        second = mine.lease(1)
+        assert set(other.lease(1).terms.floors) == {2}
+        out = other._books.shared.accounts.out
+        assert second.number in out
+        assert len(out) == (3 if others_were_faster else 4), "the one that nobody heard of is given back"
+    mine.settle(earlier.number, A, None)
+    mine.settle(earlier.number, A, None)
+    assert lost
+    report = other.report()
+    assert report.exposures == {"a": 1, "b": int(others_were_faster)}
+    assert report.requests == 1 + others_were_faster
+
+
+def test_a_promise_reaches_all(start: Callable[..., RedisCoordinator]) -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(60, 8))
+    catalog = Catalog(vectors[:40], ["a"] * 20 + ["b"] * 20, ids=list(range(40)))
+    replicas = [start(catalog, 4, {"b": 100}, 100, batch_size=5) for _ in range(3)]
+    fronts = [FrontEnd(catalog, replica) for replica in replicas]
+    shown: Counter[Any] = Counter()
+
+    def serve_some(n: int) -> None:
+        for front in fronts:
+            shown.update(front.retrieve(rng.normal(size=(n, 8))).groups.ravel().tolist())
+
+    serve_some(5)
+    late = replicas[2].lease(1)  # of before, with fewer groups
+    new = (vectors[40:], ["c"] * 20, list(range(40, 60)))
+    after = put_items(catalog, *new).catalog
+    replicas[0].promise({"b": 110, "c": 60}, catalog=after)
+    assert replicas[1].lease(1).terms.floors.tolist() == [0, 110, 60]
+    replicas[1].give_back(next(iter(replicas[1]._books._mine)))
+    replicas[2].settle(late.number, Entry(np.array([4, 0]), 1, 1.0, 0.0), None)
+    shown["a"] += 4
+    fronts[0].put(*new)
+    serve_some(5)
+    fronts[1].put(*new)
+    fronts[2].replace(after)
+    serve_some(20)
+    shown.update(fronts[0].retrieve(rng.normal(size=(9, 8))).groups.ravel().tolist())
+    for replica in replicas:
+        report = replica.report()
+        assert (report.requests, report.esp, report.exposures) == (100, 1, dict(shown))
+    with pytest.raises(FairSyncError, match="cannot be met"):
+        replicas[1].promise({"b": 1000})
+    with pytest.raises(InvalidInputError, match="in their order"):
+        replicas[1].promise(catalog=Catalog(np.eye(8), ["b", "c"] * 4))
+    assert replicas[2].report().floors == report.floors
+
+
+def test_a_promise_waits_for_leases_that_could_break_it(start: Callable[..., RedisCoordinator]) -> None:
+    """Five of ten requests are out, answered as was promised before: not at all."""
+    mine, other = (start(TWO, 1, 0, 10, batch_size=5, lease_seconds=20) for _ in range(2))
+    lease = other.lease(5)
+    mine.promise({"a": 5})
+    settled = threading.Timer(0.2, other.settle, (lease.number, Entry(np.array([0, 5]), 5, 1.0, 0.0), None))
+    settled.start()
+    with pytest.raises(InvalidInputError, match="cannot be met"):
+        mine.promise({"a": 6})
+    settled.join()
+    assert other.report().floors == {"a": 5, "b": 0}
+    FrontEnd(TWO, other).retrieve(np.ones((5, 2)))
+    assert mine.report().exposures == {"a": 5, "b": 5}
+
+
+def test_replicas_must_agree(start: Callable[..., RedisCoordinator]) -> None:
+    first = start(TWO, 1, {"a": 2}, 10)
+    FrontEnd(TWO, first).retrieve(np.ones((3, 2)))
+    differing: list[tuple[dict[str, Any], str]] = [
+        ({"horizon": 20}, r"horizon \(20 here, 10 there\)"),
+        ({"floors": {"a": 3}}, "floors"),
+        ({"catalog": Catalog(np.eye(2), ["a", "c"])}, "labels"),
+        ({"k": 2}, r"k \(2 here, 1 there\)"),
+        ({"policy": "none"}, "guarded"),
+    ]
+    for changed, what in differing:
+        with pytest.raises(InvalidInputError, match=f"differs in.*{what}.*follow or take over"):
+            start(**{"catalog": TWO, "k": 1, "floors": {"a": 2}, "horizon": 10, **changed})
+    start(Catalog(np.eye(9), ["a"] * 4 + ["b"] * 5), 1, {"a": 2}, 10, batch_size=3)  # more items, and own batches
+    assert start(TWO, 1, 0, 99, if_differs="follow").report().floors == {"a": 2, "b": 0}
+    with pytest.raises(InvalidInputError, match="cannot be met"):
+        start(TWO, 1, {"a": 2}, 2, if_differs="take over")
+    second = start(TWO, 1, {"a": 6}, 9, if_differs="take over")
+    assert first.lease(1).terms.horizon == 9
+    assert first.report().floors == second.report().floors == {"a": 6, "b": 0}
+
+
+def test_what_was_learnt_is_kept_for_each_replica(start: Callable[..., RedisCoordinator]) -> None:
+    world = make_world(3, items=60, horizon=200, tightness=0.6)
+    first = start(world.catalog, world.k, world.floors, 200, replica="one")
+    FrontEnd(world.catalog, first).retrieve(world.users[:100])
+    first.lease(1)  # turns the batch
+    first.keep()
+    again, other = (start(world.catalog, world.k, world.floors, 200, replica=name) for name in ("one", "two"))
+    assert any(again.report().prices.values())
+    assert again.report().prices == first.report().prices
+    assert not any(other.report().prices.values())
+    retriever = FairRetriever(world.catalog, world.k, world.floors, 200).calibrate(world.users)
+    fresh = start(world.catalog, world.k, world.floors, 200, if_differs="refuse", replica="three")
+    fresh.ledger.store.ask(lambda client: client.flushall())
+    alone = start(world.catalog, world.k, world.floors, 200, replica="four")
+    alone.calibrate(world.users, world.catalog, ExactIndex(world.catalog))
+    assert alone.report().prices == retriever.report().prices
+    first.ledger.store.ask(
+        lambda client: client.hset("{" + alone.ledger.store.name + "}:kept", "policy guaranteed of five", "x")
+    )
+    assert not any(start(world.catalog, world.k, world.floors, 200, replica="five").report().prices.values())
+
+
+def test_a_request_is_answered_once_by_all(start: Callable[..., RedisCoordinator]) -> None:
+    world = make_world(3, items=60, horizon=40, tightness=0.6)
+    fronts = [FrontEnd(world.catalog, start(world.catalog, world.k, world.floors, 40)) for _ in range(2)]
+    names = [f"request {number}" for number in range(10)]
+    found = fronts[0].retrieve(world.users[:10], request_ids=names)
+    again = fronts[1].retrieve(world.users[5:15], request_ids=[*names[5:], *(f"later {name}" for name in names[:5])])
+    assert again.ids[:5].tolist() == found.ids[5:].tolist()
+    coordinator = start(world.catalog, world.k, world.floors, 40)
+    assert coordinator.report().requests == 15
+    lease, nothing = coordinator.lease(1), np.zeros(4, dtype=np.int64)
+    with pytest.raises(FairSyncError, match="answered before"):
+        coordinator.settle(lease.number, Entry(nothing, 1, 0.0, 0.0), None, {"request 3": b"x"})
+    assert coordinator.report().requests == 15
+
+
+def test_windows_begin_once_for_all(start: Callable[..., RedisCoordinator]) -> None:
+    replicas = [start(TWO, 1, {"a": 2}, 10, batch_size=4) for _ in range(2)]
+    FrontEnd(TWO, replicas[0]).retrieve(np.ones((3, 2)))
+    assert replicas[1].note_shown([1, 1], key="first")
+    assert not replicas[0].note_shown([1, 1], key="first")
+    for replica in replicas:
+        replica.turn({"b": 3}, 8, began=100.0)
+    report = replicas[1].report()
+    assert (report.requests, report.completed, report.floors) == (0, 1, {"a": 0, "b": 3})
+    shown = replicas[0].ledger.past()[0].shown
+    assert shown is not None
+    assert shown.tolist() == [1, 1]
+    FrontEnd(TWO, replicas[1]).retrieve(np.ones((12, 2)))
+    report = replicas[0].report()
+    assert (report.requests, report.completed) == (12, 1), "it goes on until somebody says otherwise"
+    assert report.esp == 1
+
+
+def test_leases_of_a_coordinator_alone_may_be_settled_here(server: ValkeyServer) -> None:
+    """A service that had one coordinator over such a ledger goes on with several."""
+    with RedisLedger(server.url, 2, "moved") as ledger:
+        alone = Coordinator(TWO, 1, {"a": 2}, 10, batch_size=2, ledger=ledger)
+        one, two = alone.lease(1), alone.lease(1)
+        alone.settle(one.number, A, None)
+        with RedisCoordinator(server.url, TWO, 1, {"a": 2}, 10, name="moved") as coordinator:
+            for number in (one.number, two.number, two.number):
+                coordinator.settle(number, A, None)
+            report = coordinator.report()
+    assert (report.exposures, report.requests) == ({"a": 2, "b": 0}, 1)
+
+
+def test_nobody_queues_for_a_server_that_is_away() -> None:
+    """Eight threads find it so: not one after another, each with a patience of its own."""
+    with ValkeyServer() as server:
+        coordinator = RedisCoordinator(server.url, TWO, 1, timeout=1.0)
+        server.kill()
+        told: list[BaseException] = []
+
+        def ask() -> None:
+            try:
+                coordinator.lease(1)
+            except BackendUnavailableError as error:
+                told.append(error)
+
+        threads, started = [threading.Thread(target=ask) for _ in range(8)], time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(told) == 8
+        assert time.monotonic() - started < 5
+        server.start()
+        coordinator.lease(1)
+        coordinator.close()
+
+
+def test_what_does_not_fit_is_told(server: ValkeyServer, start: Callable[..., RedisCoordinator]) -> None:
+    with pytest.raises(InvalidInputError, match="lease_seconds"):
+        start(TWO, 1, lease_seconds=0)
+    with pytest.raises(FairSyncError, match="cannot be met"):
+        start(TWO, 1, 100, horizon=10)
+    with pytest.raises(InvalidInputError, match="n must"):
+        start(TWO, 1).lease(0)
+    with RedisLedger(server.url, 3, "three"), pytest.raises(InvalidInputError, match="another catalog"):
+        RedisCoordinator(server.url, TWO, 1, name="three")
+    with ValkeyServer() as away:
+        coordinator = RedisCoordinator(away.url, TWO, 1, timeout=0.3)
+    with pytest.raises(BackendUnavailableError, match="Is the server up"):
+        coordinator.lease(1)
+    coordinator.close()
+    with pytest.raises(BackendUnavailableError):
+        RedisCoordinator(away.url, TWO, 1, timeout=0.1)
