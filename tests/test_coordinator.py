@@ -256,6 +256,28 @@ def test_items_and_groups_come_and_go() -> None:
     assert coordinator.report().floors == report.floors
 
 
+def test_a_new_promise_waits_for_leases_that_could_break_it() -> None:
+    catalog = Catalog(np.eye(2), ["a", "b"])
+    coordinator = Coordinator(catalog, 1, 0, horizon=10, batch_size=5, lease_seconds=60)
+    lease = coordinator.lease(5)
+    promised = threading.Thread(target=coordinator.promise, args=({"a": 5},))
+    coordinator.promise({"a": 4})  # what is left suffices for this one
+    promised.start()
+    promised.join(timeout=0.2)
+    assert not promised.is_alive(), "and for this one, just so"
+    with pytest.raises(FairSyncError, match="cannot be met"):
+        coordinator.promise({"a": 11}, horizon=10)
+    waiting = threading.Thread(target=coordinator.promise, args=({"a": 8},))
+    waiting.start()
+    waiting.join(timeout=0.2)
+    assert waiting.is_alive()
+    coordinator.settle(lease.number, Entry(np.array([5, 0]), 5, 1.0, 0.0), None)
+    waiting.join(timeout=30)
+    assert coordinator.report().floors == {"a": 8, "b": 0}
+    FrontEnd(catalog, coordinator).retrieve(np.tile([0.0, 1.0], (5, 1)))
+    assert coordinator.report().esp == 1
+
+
 def test_prices_are_learnt_beforehand() -> None:
     world = make_world(3, items=60, horizon=200, tightness=0.6)
     retriever = FairRetriever(world.catalog, world.k, world.floors, 200).calibrate(world.users)

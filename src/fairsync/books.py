@@ -248,8 +248,10 @@ class Books:
         prices, exposures = self.pricing.prices, self.accounts.standing.exposures
         return np.where((exposures >= terms.floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
 
-    def under(self, terms: Terms, policy: Policy, restart: Callable[[Terms], Any] | None = None) -> Books:
+    def under(self, terms: Terms, policy: Policy, restart: Callable[[Terms], Any] | None = None) -> Books | None:
         """Return the books under other terms, also with more groups; refuse what can no longer be kept.
+
+        Leases that are out know nothing of it. Where they could break the new promise, it has to wait for them: None.
 
         Parameters
         ----------
@@ -260,6 +262,11 @@ class Books:
         """
         standing = self.accounts.standing.grown(len(terms.floors))
         check_standing(terms, policy, standing)
+        given = self.accounts.given
+        if given and terms.rolls and policy.keeps_floors:
+            missing = np.maximum(terms.floors - standing.exposures, 0)
+            if not guard.is_safe(missing, terms.horizon - standing.requests - given, terms):
+                return None
         state = policy.resume(self.pricing.state, terms) if restart is None else restart(terms)
         return Books(replace(self.accounts, standing=standing), self.pricing.with_state(policy, state))
 

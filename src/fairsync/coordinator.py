@@ -162,7 +162,7 @@ class Coordinator:
                     return lease
                 if now >= until:
                     return None
-                self._changed.wait(max(min(*self._deadlines.values(), until) - now, 0.001))
+                self._wait_for_leases(until)
 
     def settle(
         self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
@@ -249,6 +249,8 @@ class Coordinator:
     def promise(self, floors: Floors | None = None, horizon: int | None = None, catalog: Grouped | None = None) -> None:
         """Promise something else from now on; whatever cannot be kept is refused before anything is changed.
 
+        Leases that are out know nothing of it. Where they could break the new promise, it waits for them.
+
         Parameters
         ----------
         floors
@@ -262,7 +264,8 @@ class Coordinator:
         with self._changed:
             groups = self.groups if catalog is None else self._following(catalog)
             terms = changed_terms(self.terms, self.labels, groups, floors, horizon)
-            books = self._books.under(terms, self.policy)
+            while (books := self._books.under(terms, self.policy)) is None:
+                self._wait_for_leases()
             if len(groups.labels) > len(self.labels):
                 self.ledger.grow(len(groups.labels))
             self.groups, self.terms, self._books = groups, terms, books
@@ -306,6 +309,13 @@ class Coordinator:
                 "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
             )
         return Groups(list(groups.labels), groups.group_sizes)
+
+    def _wait_for_leases(self, until: float = float("inf")) -> None:
+        """Wait until something is settled, or a lease expires."""
+        now = time.monotonic()
+        soonest = min([*self._deadlines.values(), until])
+        self._changed.wait(max(soonest - now, 0.001))
+        self._expire(time.monotonic())
 
     def _expire(self, now: float) -> None:
         for number in [number for number, deadline in self._deadlines.items() if deadline <= now]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 # How fast the share of degraded answers is forgotten, per answer.
 _FORGETTING = 0.01
+# An alert that was not told for so long has ended.
+_PASSED = timedelta(minutes=5)
 
 
 class Keeper:
@@ -77,6 +80,7 @@ class Keeper:
         notes = Notes(tuple(coordinator.labels), made, forecast)
         self.planner = Planner(coordinator, notes, count, clock or SteadyClock(), plan_seconds, shown_within)
         self.recent, self.paces, self.degraded = Recent(), Paces(), 0.0
+        self._told: dict[str, tuple[datetime, datetime]] = {}
         self.started = self.planner.now()
         self.paces.note(self.planner)
 
@@ -189,6 +193,14 @@ class Keeper:
         """Return where everything stands."""
         return make_overview(self)
 
+    def since(self, what: str, now: datetime) -> datetime:
+        """Return since when something has been so, that is told time and again."""
+        known = self._told.get(what)
+        # What was not told for a while had passed, and has begun again.
+        began = now if known is None or now - known[1] > _PASSED else known[0]
+        self._told[what] = (began, now)
+        return began
+
     def pace(self, name: str) -> Pace:
         """Return how a promise has come along in its present window."""
         with self.planner.lock:
@@ -211,7 +223,8 @@ class Keeper:
 
     def _verdict(self, promise: Promise, others: Mapping[str, Promise]) -> Verdict:
         planner = self.planner
-        exposures, forecast, now = planner.exposures(), planner.notes.forecast, planner.now()
+        exposures = {**planner.exposures(), promise: planner.exposures_of(promise)}
+        forecast, now = planner.notes.forecast, planner.now()
         return check_promise(promise, others.values(), exposures, forecast, now, self.k, planner.caps())
 
     def _promise_of(self, given: PromiseRecord) -> Promise:

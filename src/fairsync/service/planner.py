@@ -154,6 +154,13 @@ class Planner:
             if promise.window.at(self.plan.span.start) is not None
         }
 
+    def exposures_of(self, promise: Promise) -> int:
+        """Return the exposures that any promise would have in its present window."""
+        span = promise.window.at(self.now())
+        if span is None:
+            return 0
+        return self._sum(span, promise, [*self.coordinator.ledger.past(), self.coordinator.standing()])
+
     def caps(self) -> dict[Label, int]:
         """Return the most exposures of each group that one request can hold."""
         caps = group_caps(self.coordinator.groups, self.coordinator.k)

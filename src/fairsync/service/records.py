@@ -134,6 +134,8 @@ class Pace(_Record):
     points: list[PacePoint]
     expected: list[tuple[Moment, float]] = Field(description="The pace that the forecast asks for, to the floor.")
     projected: float
+    low: float = Field(description="Exposures at the end if only traffic comes that can be counted on.")
+    high: float = Field(description="Exposures at the end at the pace so far, or as projected if that is more.")
 
 
 class Preview(_Record):
@@ -162,7 +164,7 @@ class ShownReport(_Record):
     """What was really shown of the candidates of a request."""
 
     request_id: str = Field(min_length=1, max_length=200)
-    items: list[Label] = Field(max_length=10_000)
+    items: list[Label] = Field(max_length=1_000)
     report_id: str | None = Field(
         default=None, max_length=200, description="Tells reports on one request apart; saying one twice counts once."
     )
@@ -174,3 +176,50 @@ class ShownResult(_Record):
     counted: int = Field(description="Exposures that were counted now.")
     repeated: int = Field(description="Reports that had been made before.")
     unknown: int = Field(description="Items that the catalog does not hold, or that were not candidates.")
+
+
+class ReportView(_Record):
+    """How the promises fare, in a few numbers."""
+
+    now: Moment
+    promises: int
+    kept: int = Field(description="Promises whose floor is reached in their present window.")
+    on_track: int
+    at_risk: int
+    impossible: int
+    past_windows: int = Field(description="The latest windows that are over.")
+    past_kept: int = Field(description="Those of them in which the floor was reached.")
+    esp: float | None = Field(description="Share of past windows that were kept; null before the first is over.")
+    cost_share: float | None = Field(description="Relevance given up in this tick, as a share; null: not known.")
+    alerts: int
+
+
+class Health(_Record):
+    """Whether the service lives, or can answer."""
+
+    ok: bool
+    message: str
+
+
+class CatalogSize(_Record):
+    """What a change of items has led to."""
+
+    items: int = Field(description="In the catalog, after the change.")
+
+
+class ItemIds(_Record):
+    """Items that are meant."""
+
+    ids: list[Label] = Field(min_length=1, max_length=10_000)
+
+
+class ShownReports(_Record):
+    """What was shown of several requests."""
+
+    reports: list[ShownReport] = Field(min_length=1, max_length=1_000)
+
+
+class Answers(_Record):
+    """The answers to a call, in the order of its users."""
+
+    answers: list[Candidates]

@@ -141,12 +141,12 @@ def _alerts(keeper: Keeper, promises: list[PromiseView], now: datetime) -> list[
                     group=view.group,
                     promise=view.id,
                     message=f"The promise to {view.group} until {view.end:%Y-%m-%d %H:%M} UTC {said}.",
-                    since=view.impossible_since or now,
+                    since=view.impossible_since or keeper.since(f"{view.state} {view.id}", now),
                 )
             )
     if keeper.degraded > 0.001:
         message = f"{keeper.degraded:.1%} of recent answers lacked a part of the catalog."
-        alerts.append(Alert(kind="degraded", message=message, since=now))
+        alerts.append(Alert(kind="degraded", message=message, since=keeper.since("degraded", now)))
     return alerts
 
 
@@ -188,6 +188,8 @@ class Paces:
         span = promise.window.at(now) or promise.window.after(now) or planner.plan.span
         points = list(self._points.get(_key(promise, span), ()))
         outlook = next((one for one in planner.plan.outlooks if one.promise == promise), None)
+        so_far = planner.exposures().get(promise, 0)
+        projected = _projected(outlook, so_far)
         return Pace(
             promise=name,
             group=promise.group,
@@ -196,7 +198,9 @@ class Paces:
             end=span.end,
             points=points,
             expected=_line(planner, span, promise.floor, now),
-            projected=_projected(outlook, planner.exposures().get(promise, 0)),
+            projected=projected,
+            low=float(max(outlook.certain, so_far)) if outlook else projected,
+            high=float(max(outlook.at_pace, projected)) if outlook else projected,
         )
 
 

@@ -104,7 +104,8 @@ def check_promise(
     Parameters
     ----------
     promise
-        The new one. If it is already among the promises, it is checked beside the others.
+        The new one. If it is already among the promises, it is checked beside the others. What its window has had so
+        far, if it is under way, is taken from ``exposures``.
     promises, exposures, forecast, now, k, caps
         As for :func:`fairsync.windows.make_plan`.
 
@@ -135,7 +136,8 @@ def check_promise(
         missing = [_missing(other, place, exposures, expect, now, start) for other, place in _pairs(agenda)]
         expected = [int(expect(start, deadline)) for deadline in agenda.deadlines]
         cautious = [int(forecast.cautious(start, deadline, now)) for deadline in agenda.deadlines]
-        return _largest(agenda, promise, missing, expected), _largest(agenda, promise, missing, cautious)
+        had = int(exposures.get(promise, 0)) if now in span else 0
+        return had + _largest(agenda, promise, missing, expected), had + _largest(agenda, promise, missing, cautious)
 
     rest = promise.window.at(now)
     if promise.window.recurs:
