@@ -1,0 +1,57 @@
+"""``fairsync check``: what a configuration means, and whether its promises can be kept."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from fairsync.cli.serve import ConfigFile, need_service
+
+if TYPE_CHECKING:
+    from fairsync.service.checkup import Checkup
+
+
+def check(
+    config: ConfigFile,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON, and nothing else.")] = False,
+) -> None:
+    """Explain a configuration of `fairsync serve` without starting it.
+
+    Reads the file, the environment and the catalog, and says of each promise whether the expected traffic can carry it.
+    Ends with code 1 if something has to be mended.
+    """
+    need_service()
+    from fairsync.service.checkup import check as look
+    from fairsync.service.settings import load_settings
+
+    found = look(load_settings(config))
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        _show(found, Console(highlight=False))
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _show(found: Checkup, screen: Console) -> None:
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    for subject, words in found.facts.items():
+        facts.add_row(f"[bold]{subject}[/]", words)
+    screen.print(facts)
+    if found.verdicts:
+        table = Table("group", "window", "floor", "largest", "to be safe", "", title="Promises", title_justify="left")
+        for verdict in found.verdicts:
+            promise = verdict.promise
+            safe = promise.floor <= verdict.largest_cautious
+            word = "can be kept" if safe else "if traffic comes as expected" if verdict.accepted else "cannot be kept"
+            numbers = (promise.floor, verdict.largest, verdict.largest_cautious)
+            table.add_row(str(promise.group), str(promise.window), *(f"{number:,}" for number in numbers), word)
+        screen.print(table)
+    for problem in found.problems:
+        screen.print(problem, style="red", markup=False)
+    if not found.problems:
+        screen.print("Nothing to mend.", style="green")

@@ -1,0 +1,36 @@
+"""``fairsync serve``: promises kept, day after day."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fairsync.errors import InvalidInputError
+
+ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; docs/service.md has every key, deploy/ has examples.")]
+_NEEDED = ("fastapi", "uvicorn", "msgpack", "orjson", "prometheus_client", "pydantic")
+
+
+def serve(config: ConfigFile) -> None:
+    """Run the service until it is stopped.
+
+    fairsync serve deploy/one-process.toml
+
+    Environment variables go before the file: FAIRSYNC_HTTP_PORT=9000 sets `port` in `[http]`. Look at a configuration
+    first with `fairsync check`.
+    """
+    need_service()
+    from fairsync.service.run import serve as run
+    from fairsync.service.settings import load_settings
+
+    run(load_settings(config))
+
+
+def need_service() -> None:
+    """Say what to install where the service is not."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise InvalidInputError(f"the service needs {', '.join(missing)}: pip install 'fairsync[service]'.")

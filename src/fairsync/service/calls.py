@@ -1,0 +1,253 @@
+"""Calls of the API as a client makes them: what is sent, and how the answer is read."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import quote
+
+import msgpack
+import numpy as np
+import orjson
+from pydantic import BaseModel, TypeAdapter
+
+from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
+from fairsync.service.records import (
+    CatalogSize,
+    GroupView,
+    Overview,
+    Pace,
+    PastWindow,
+    Preview,
+    PromiseRecord,
+    PromiseView,
+    ReportView,
+    ShownReport,
+    ShownReports,
+    ShownResult,
+)
+from fairsync.service.wire import JSON, MSGPACK, read_found, write_array
+from fairsync.serving import Found
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from fairsync.groups import Label
+
+T = TypeVar("T")
+_LONGEST_PAUSE = 10.0
+
+
+class RefusedError(InvalidInputError):
+    """The service refuses a call; nothing was changed.
+
+    Attributes
+    ----------
+    status : int
+        Of HTTP.
+    error : str
+        One word for programs.
+    """
+
+    def __init__(self, status: int, error: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.error = status, error
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.status, self.error, str(self))
+
+
+class AccessError(FairSyncError):
+    """The service needs a token, or another one."""
+
+
+@dataclass(frozen=True)
+class Retrieved(Found):
+    """Candidates, and the ids under which the service knows the requests: for reporting what was shown.
+
+    Attributes
+    ----------
+    request_ids : list of str
+        One per request.
+    """
+
+    request_ids: list[str]
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One call.
+
+    Attributes
+    ----------
+    method, path, body, content_type
+        What is sent.
+    read
+        Reads the answer.
+    repeatable
+        Whether it may be sent again when nobody knows whether it arrived.
+    """
+
+    method: str
+    path: str
+    read: Callable[[bytes], T]
+    body: bytes = b""
+    content_type: str = JSON
+    repeatable: bool = True
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Return what is sent along."""
+        return {"content-type": self.content_type} if self.body else {}
+
+
+def retrieve(
+    users: ArrayLike | None,
+    k: int | None,
+    request_ids: Sequence[str] | None,
+    histories: Sequence[Sequence[Label]] | None = None,
+) -> Call[Retrieved]:
+    """Ask for candidates. Requests without an id are given one, so that asking again is safe.
+
+    Examples
+    --------
+    >>> call = retrieve(np.ones((2, 4)), k=10, request_ids=None)
+    >>> call.method, call.path, len(msgpack.unpackb(call.body)["request_ids"])
+    ('POST', '/v1/retrieve', 2)
+    """
+    vectors = None if users is None else np.asarray(users)
+    if vectors is not None and (vectors.ndim not in (2, 3) or vectors.dtype.kind not in "iuf"):
+        raise InvalidInputError(
+            f"users must be (n, d) or (n, interests, d) numbers, got {vectors.dtype} {vectors.shape}."
+        )
+    n = len(vectors) if vectors is not None else len(histories or ())
+    named = [uuid.uuid4().hex for _ in range(n)] if request_ids is None else list(request_ids)
+    asked: dict[str, Any] = {"request_ids": named} | ({} if k is None else {"k": k})
+    if vectors is not None:
+        asked["vectors"] = write_array(vectors if vectors.dtype.kind == "f" else vectors.astype(np.float64))
+    else:
+        asked["histories"] = [list(one) for one in histories or ()]
+    return Call("POST", "/v1/retrieve", _read_retrieved, msgpack.packb(asked), MSGPACK)
+
+
+def shown(reports: Sequence[ShownReport]) -> Call[ShownResult]:
+    """Report what was shown."""
+    return Call("POST", "/v1/shown", ShownResult.model_validate_json, _dumped(ShownReports(reports=list(reports))))
+
+
+def promises() -> Call[list[PromiseView]]:
+    """List promises."""
+    return Call("GET", "/v1/promises", TypeAdapter(list[PromiseView]).validate_json)
+
+
+def make_promise(promise: PromiseRecord) -> Call[PromiseView]:
+    """Make a promise."""
+    read = PromiseView.model_validate_json
+    return Call("POST", "/v1/promises", read, _dumped(promise), repeatable=False)
+
+
+def change_promise(promise_id: str, promise: PromiseRecord) -> Call[PromiseView]:
+    """Change a promise."""
+    return Call("PUT", _promise(promise_id), PromiseView.model_validate_json, _dumped(promise))
+
+
+def delete_promise(promise_id: str) -> Call[None]:
+    """End a promise."""
+    return Call("DELETE", _promise(promise_id), lambda body: None, repeatable=False)
+
+
+def preview(promise: PromiseRecord, replacing: str | None) -> Call[Preview]:
+    """Ask what would come of a promise."""
+    query = "" if replacing is None else f"?replacing={quote(replacing, safe='')}"
+    return Call("POST", f"/v1/promises/preview{query}", Preview.model_validate_json, _dumped(promise))
+
+
+def pace(promise_id: str) -> Call[Pace]:
+    """Ask how a promise fared."""
+    return Call("GET", f"{_promise(promise_id)}/pace", Pace.model_validate_json)
+
+
+def overview() -> Call[Overview]:
+    """Ask where everything stands."""
+    return Call("GET", "/v1/overview", Overview.model_validate_json)
+
+
+def groups() -> Call[list[GroupView]]:
+    """List groups."""
+    return Call("GET", "/v1/groups", TypeAdapter(list[GroupView]).validate_json)
+
+
+def past(limit: int) -> Call[list[PastWindow]]:
+    """List windows that are over."""
+    return Call("GET", f"/v1/past?limit={int(limit)}", TypeAdapter(list[PastWindow]).validate_json)
+
+
+def report() -> Call[ReportView]:
+    """Ask for the few numbers that matter."""
+    return Call("GET", "/v1/report", ReportView.model_validate_json)
+
+
+def put_items(embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> Call[int]:
+    """Add or replace items; read the size of the catalog."""
+    array = np.asarray(embeddings)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInputError(f"embeddings must be numbers, got {array.dtype}.")
+    vectors = write_array(array if array.dtype.kind == "f" else array.astype(np.float64))
+    body = {"embeddings": vectors, "groups": np.asarray(groups).tolist(), "ids": np.asarray(ids).tolist()}
+    return Call("PUT", "/v1/items", _read_size, msgpack.packb(body), MSGPACK)
+
+
+def remove_items(ids: Sequence[Label]) -> Call[int]:
+    """Take items out; read the size of the catalog."""
+    body = orjson.dumps({"ids": np.asarray(ids).tolist()})
+    return Call("DELETE", "/v1/items", _read_size, body, repeatable=False)
+
+
+def ready() -> Call[bool]:
+    """Ask whether requests can be answered."""
+    return Call("GET", "/ready", lambda body: bool(orjson.loads(body)["ok"]))
+
+
+def error_of(status: int, body: bytes) -> FairSyncError:
+    """Return the error that an answer stands for.
+
+    Examples
+    --------
+    >>> print(error_of(422, b'{"error": "invalid", "message": "k is 0.", "hint": "Choose more."}'))
+    k is 0. Choose more.
+    """
+    try:
+        told: Mapping[str, Any] = orjson.loads(body)
+        error, message = str(told["error"]), f"{told['message']} {told['hint']}"
+    except (ValueError, KeyError, TypeError):  # somebody else answered, such as a proxy
+        error, message = "unknown", f"The service answered with HTTP {status}."
+    if status in (401, 403):
+        return AccessError(message)
+    return RefusedError(status, error, message) if status < 500 else BackendUnavailableError(message)
+
+
+def pause(attempt: int, retry_after: str | None) -> float:
+    """Return how many seconds to wait before another attempt; scattered, so that clients do not come back as one."""
+    asked = float(retry_after) if retry_after and retry_after.isdigit() else 0.05 * 2**attempt
+    return min(asked, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+
+
+def _promise(promise_id: str) -> str:
+    return f"/v1/promises/{quote(promise_id, safe='')}"
+
+
+def _dumped(record: BaseModel) -> bytes:
+    return record.model_dump_json().encode()
+
+
+def _read_retrieved(body: bytes) -> Retrieved:
+    found, request_ids = read_found(body)
+    return Retrieved(found.ids, found.groups, found.relevance, found.searched, [str(one) for one in request_ids])
+
+
+def _read_size(body: bytes) -> int:
+    return CatalogSize.model_validate_json(body).items

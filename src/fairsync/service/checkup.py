@@ -1,0 +1,125 @@
+"""What a configuration means, and whether its promises can be kept, found out without starting anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from fairsync.catalog_files import open_catalog
+from fairsync.errors import FairSyncError
+from fairsync.floors import group_caps
+from fairsync.inputs import check_k
+from fairsync.policies import make_policy
+from fairsync.service.auth import Tokens
+from fairsync.service.histories import load_histories
+from fairsync.service.run import make_forecast, promise_of
+from fairsync.windows import check_promise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairsync.catalog import Catalog
+    from fairsync.service.settings import Settings
+    from fairsync.windows import Verdict
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """What was found.
+
+    Attributes
+    ----------
+    facts : dict
+        What will be, in words, by subject.
+    verdicts : list of Verdict
+        On each promise, beside all others.
+    problems : list of str
+        What has to be mended before the service can start or keep its promises.
+    """
+
+    facts: dict[str, str]
+    verdicts: list[Verdict]
+    problems: list[str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {
+            "facts": self.facts,
+            "promises": [verdict.to_dict() for verdict in self.verdicts],
+            "problems": self.problems,
+        }
+
+
+def check(settings: Settings, environ: Mapping[str, str] | None = None, now: datetime | None = None) -> Checkup:
+    """Find out what a configuration means. Reads catalog and model; writes nothing.
+
+    Parameters
+    ----------
+    settings
+        To be checked.
+    environ
+        The variables; those of the process unless given.
+    now
+        When; the present moment unless given.
+    """
+    problems: list[str] = []
+    facts = _facts(settings)
+    verdicts: list[Verdict] = []
+    try:
+        catalog = open_catalog(settings.catalog.path)
+        facts["catalog"] = f"{len(catalog):,} items, {catalog.n_groups:,} groups, dimension {catalog.dim}"
+        check_k(settings.promise.k, catalog)
+        verdicts = _verdicts(settings, catalog, now or datetime.now(UTC), problems)
+        load_histories(settings, catalog.dim)
+    except (FairSyncError, OSError) as error:
+        problems.append(str(error))
+    for attempt in (
+        lambda: Tokens(settings.tokens, environ),
+        lambda: make_policy(settings.promise.policy),
+        lambda: _check_ledger(settings),
+    ):
+        try:
+            attempt()
+        except FairSyncError as error:
+            problems.append(str(error))
+    problems += [verdict.message for verdict in verdicts if not verdict.accepted]
+    return Checkup(facts, verdicts, problems)
+
+
+def _facts(settings: Settings) -> dict[str, str]:
+    http, promise, ledger, search = settings.http, settings.promise, settings.ledger, settings.search
+    access = "no tokens: anybody on this machine may do anything"
+    if settings.tokens:
+        access = ", ".join(f"{one.name} ({'/'.join(one.roles)})" for one in settings.tokens)
+    where = {"memory": "in memory: gone when the service ends", "sqlite": f"sqlite, {ledger.path}"}
+    shards = f"Ray shards {search.ray!r}" if search.ray else f"{search.index}, {search.shards} shard(s)"
+    return {
+        "address": f"http://{http.host}:{http.port}",
+        "access": access,
+        "search": shards,
+        "promise": f"{promise.policy}, k = {promise.k}, counting what is {promise.count}",
+        "traffic": f"{settings.traffic.per_second:g} requests a second expected before any was seen",
+        "ledger": where.get(ledger.kind, f"redis, shared under the name {ledger.name!r}"),
+        "model": str(settings.model.path or "none: requests bring vectors"),
+    }
+
+
+def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: list[str]) -> list[Verdict]:
+    promises = [promise_of(record, catalog) for record in settings.promises]
+    k = settings.promise.k
+    caps = dict(zip(catalog.labels, group_caps(catalog, k).tolist(), strict=True))
+    forecast = make_forecast(settings)
+    verdicts = []
+    for promise in promises:
+        try:
+            verdicts.append(check_promise(promise, promises, {}, forecast, now, k, caps))
+        except FairSyncError as error:  # such as a campaign that is over
+            problems.append(str(error))
+    return verdicts
+
+
+def _check_ledger(settings: Settings) -> None:
+    path = settings.ledger.path
+    if settings.ledger.kind == "sqlite" and path is not None and not path.parent.is_dir():
+        raise FairSyncError(f"ledger.path is {path}, but there is no folder {path.parent}: make it, or name another.")

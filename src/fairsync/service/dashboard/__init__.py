@@ -1,0 +1,83 @@
+"""The dashboard: for the people who promised the exposure. Plain files that any browser runs as they are."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.responses import Response
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.requests import Request
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# Labels of groups are other people's text: even if one got into the page as markup, nothing foreign would run.
+_HEADERS = {
+    "Cache-Control": "no-cache",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+        " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class _Asset(NamedTuple):
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def mount(app: FastAPI) -> None:
+    """Serve the dashboard at ``/`` and its files under ``/dashboard/``, without a token: the page asks for it.
+
+    Parameters
+    ----------
+    app
+        The service, with its API under ``/v1``.
+
+    Examples
+    --------
+    >>> from fastapi import FastAPI
+    >>> app = FastAPI()
+    >>> mount(app)
+    >>> [str(app.url_path_for("dashboard")), str(app.url_path_for("dashboard_file", name="app.js"))]
+    ['/', '/dashboard/app.js']
+    """
+    assets = _read()
+
+    def page(request: Request) -> Response:
+        return _answer(assets["index.html"], request)
+
+    def file(request: Request) -> Response:
+        asset = assets.get(request.path_params["name"])
+        return Response(status_code=404) if asset is None else _answer(asset, request)
+
+    app.add_route("/", page, methods=["GET"], name="dashboard", include_in_schema=False)
+    app.add_route("/dashboard/{name}", file, methods=["GET"], name="dashboard_file", include_in_schema=False)
+
+
+def _read() -> dict[str, _Asset]:
+    """Return the files by name. All are read at once: what is served cannot change, and no path leads elsewhere."""
+    assets = {}
+    for file in files(__name__).iterdir():
+        kind = _TYPES.get("." + file.name.rpartition(".")[2])
+        if kind is not None:
+            content = file.read_bytes()
+            assets[file.name] = _Asset(content, kind, f'"{hashlib.sha256(content).hexdigest()[:20]}"')
+    return assets
+
+
+def _answer(asset: _Asset, request: Request) -> Response:
+    headers = {**_HEADERS, "ETag": asset.etag}
+    if request.headers.get("If-None-Match") == asset.etag:
+        return Response(status_code=304, headers=headers)
+    return Response(asset.content, headers=headers, media_type=asset.media_type)

@@ -1,0 +1,167 @@
+// The pace of a promise: what was, what the forecast asks for, and how it will probably end.
+
+import { draw, make } from "./dom.js";
+import { clock, compact, count, day, full, share } from "./format.js";
+
+const TOP = 26, BOTTOM = 22, LEFT = 46, RIGHT = 74;
+const HELP = 40;
+const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
+const STEPS = [5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY,
+  2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY];
+
+const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+
+/** Straight between points, flat outside of them. */
+function along(points, t) {
+  const next = points.findIndex(([at]) => at >= t);
+  if (next === 0 || points.length === 0) return points[0]?.[1] ?? 0;
+  if (next < 0) return points.at(-1)[1];
+  const [[t0, v0], [t1, v1]] = [points[next - 1], points[next]];
+  return t1 === t0 ? v1 : v0 + ((v1 - v0) * (t - t0)) / (t1 - t0);
+}
+
+function niceStep(range, most) {
+  const rough = Math.max(range / most, 1);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
+}
+
+/** From now to the end, in the shape of the forecast: few come at night. */
+function rest(expected, now, end, from, to) {
+  const inside = [now, ...expected.map(([t]) => t).filter((t) => t > now && t < end), end];
+  const [low, high] = [along(expected, now), along(expected, end)];
+  return inside.map((t) => {
+    const part = high > low ? (along(expected, t) - low) / (high - low) : (t - now) / Math.max(end - now, 1);
+    return [t, from + (to - from) * part];
+  });
+}
+
+function read(pace) {
+  const start = Date.parse(pace.start), end = Date.parse(pace.end);
+  const points = pace.points.map((one) => ({ ...one, t: Date.parse(one.at) })).filter((one) => one.t >= start);
+  const expected = pace.expected.map(([at, value]) => [Date.parse(at), value]);
+  return { start, end, points, expected };
+}
+
+/** What the chart shows, in words. */
+function summary(pace, promise, now) {
+  const { expected } = read(pace);
+  const due = Math.round(along(expected, now));
+  return `Pace of ${promise.group}: ${count(promise.exposures)} exposures so far, ${count(due)} due by now, about ` +
+    `${count(Math.round(pace.projected))} expected at the end, floor ${count(pace.floor)}.`;
+}
+
+/** Draw it, so many pixels wide. */
+export function paceChart(pace, promise, now, width) {
+  const zone = promise.window.zone;
+  const { start, end, points, expected } = read(pace);
+  const inner = Math.max(width - LEFT - RIGHT, 60), height = width < 480 ? 170 : 220;
+  const low = pace.low ?? pace.projected, high = pace.high ?? pace.projected;
+  const most = Math.max(pace.floor, pace.projected, high, promise.exposures, 1) * 1.06;
+  const x = (t) => LEFT + (inner * (t - start)) / (end - start);
+  const y = (value) => TOP + (height * (most - value)) / most;
+  const foot = TOP + height;
+  const whole = foot + BOTTOM + HELP + 22;
+
+  const svg = draw("svg", {
+    class: "pace", width, height: whole, viewBox: `0 0 ${width} ${whole}`, role: "img",
+    "aria-label": summary(pace, promise, now),
+  });
+  const add = (tag, attributes, ...children) => svg.append(draw(tag, attributes, ...children));
+
+  for (let value = 0, step = niceStep(most, 4); value <= most; value += step) {
+    add("line", { class: "grid", x1: LEFT, x2: LEFT + inner, y1: y(value), y2: y(value) });
+    add("text", { class: "tick", x: LEFT - 7, y: y(value) + 4, "text-anchor": "end" }, compact(value));
+  }
+  const step = STEPS.find((one) => (end - start) / one <= inner / 64) ?? STEPS.at(-1);
+  for (let t = start; t <= end; t += step) {
+    const label = step >= DAY ? day(t, zone) : clock(t, zone);
+    add("text", { class: "tick", x: x(t), y: foot + 16, "text-anchor": "middle" }, label);
+    add("line", { class: "grid", x1: x(t), x2: x(t), y1: foot, y2: foot + 4 });
+  }
+
+  add("path", { class: "expected", d: path(expected.map(([t, value]) => [x(t), y(value)])) });
+  add("line", { class: "floor", x1: LEFT, x2: LEFT + inner, y1: y(pace.floor), y2: y(pace.floor) });
+
+  const was = [...points.map((one) => [one.t, one.exposures]), [now, promise.exposures]]
+    .map(([t, value]) => [x(Math.min(t, end)), y(value)]);
+  const ahead = (to) => rest(expected, now, end, promise.exposures, to).map(([t, value]) => [x(t), y(value)]);
+  if (now < end) {
+    if (high > low) add("path", { class: "band", d: `${path([...ahead(high), ...ahead(low).reverse()])}Z` });
+    add("path", { class: "ahead", d: path(ahead(pace.projected)) });
+    add("circle", { class: "end", cx: x(end), cy: y(pace.projected), r: 3.5 });
+  }
+  add("path", { class: "area", d: `${path(was)}L${was.at(-1)[0]} ${foot}L${was[0][0]} ${foot}Z` });
+  add("path", { class: "was", d: path(was) });
+  add("line", { class: "now", x1: x(now), x2: x(now), y1: TOP - 8, y2: foot });
+  add("circle", { class: "here", cx: x(now), cy: y(promise.exposures), r: 3.5 });
+  const beside = x(now) > LEFT + inner - 40 ? "end" : x(now) < LEFT + 40 ? "start" : "middle";
+  add("text", { class: "label", x: x(now), y: TOP - 13, "text-anchor": beside }, `now ${clock(now, zone)}`);
+
+  // Both labels at the right edge; where they would touch, the upper one gives way.
+  const labels = [["floor", `floor ${compact(pace.floor)}`, y(pace.floor)],
+    ["end", `end ${compact(Math.round(pace.projected))}`, y(pace.projected)]].sort((a, b) => a[2] - b[2]);
+  if (labels[1][2] - labels[0][2] < 14) labels[0][2] = labels[1][2] - 14;
+  for (const [kind, text, place] of labels) add("text", { class: `label ${kind}`, x: LEFT + inner + 7, y: place + 4 }, text);
+
+  drawHelp(add, points, promise, now, x, foot + BOTTOM + 16, LEFT + inner);
+  return svg;
+}
+
+/** The subsidy over the same time, below. */
+function drawHelp(add, points, promise, now, x, top, right) {
+  const help = points.map((one) => [one.t, Math.max(-(one.price ?? 0), 0)]);
+  const most = Math.max(...help.map(([, value]) => value), 1e-12);
+  const y = (value) => top + HELP - (HELP * value) / most;
+  const line = help.length ? [...help, [now, help.at(-1)[1]]].map(([t, value]) => [x(t), y(value)]) : [];
+  add("line", { class: "grid", x1: LEFT, x2: right, y1: top + HELP, y2: top + HELP });
+  add("text", { class: "label", x: LEFT - 7, y: top + HELP, "text-anchor": "end" }, "help");
+  if (line.length) {
+    add("path", { class: "help-area", d: `${path(line)}L${line.at(-1)[0]} ${top + HELP}L${line[0][0]} ${top + HELP}Z` });
+    add("path", { class: "help", d: path(line) });
+  }
+}
+
+/** What the lines mean. */
+export function legend(pace) {
+  const key = (kind, text) => make("li", {}, make("span", { class: `key ${kind}`, "aria-hidden": "true" }), text);
+  return make(
+    "ul",
+    { class: "legend" },
+    key("was", "exposures"),
+    key("expected", "pace that the forecast asks for"),
+    key("ahead", "expected from now on"),
+    pace.low !== undefined ? key("band", "with little or much traffic") : null,
+  );
+}
+
+/** The same as numbers, a dozen of them, for whoever cannot see the lines. */
+export function paceTable(pace, promise, now) {
+  const { points, expected } = read(pace);
+  const every = Math.max(Math.ceil(points.length / 12), 1);
+  const rows = points.filter((_, place) => place % every === 0 || place === points.length - 1);
+  const cells = (one) => [
+    full(one.t, promise.window.zone), count(one.exposures), count(Math.round(along(expected, one.t))), count(one.requests),
+  ];
+  return make(
+    "table",
+    {},
+    make("caption", { class: "unseen" }, summary(pace, promise, now)),
+    make("thead", {}, make("tr", {}, ...["At", "Exposures", "Due", "Requests"].map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", {}, ...rows.map((one) => make("tr", {}, ...cells(one).map((text) => make("td", {}, text))))),
+  );
+}
+
+/** About what the help has cost in this window, as a share of relevance: the most it can be where prices decided. */
+export function costOf(pace, usual, k) {
+  let cost = 0, requests = 0;
+  for (let i = 1; i < pace.points.length; i += 1) {
+    const [before, here] = [pace.points[i - 1], pace.points[i]];
+    // Requests are counted by tick, and a window may have several.
+    requests += here.requests >= before.requests ? here.requests - before.requests : here.requests;
+    cost += (here.exposures - before.exposures) * Math.max(-(here.price ?? 0), 0);
+  }
+  return usual > 0 && requests > 0 ? cost / (usual * k * requests) : null;
+}
+
+export const costText = (value) => (value === null ? "not known yet" : value <= 0 ? "nothing" : `about ${share(value)} of relevance, or less`);

@@ -1,0 +1,163 @@
+// One promise: a line of figures, and below it, when opened, its pace.
+
+import { draw, make, mark, say } from "./dom.js";
+import { compact, count, duration, full } from "./format.js";
+import { costOf, costText, legend, paceChart, paceTable } from "./pace.js";
+import { strip } from "./past.js";
+import { badge } from "./states.js";
+import { each, helpOf, outlookWords, promiseWords } from "./words.js";
+
+const term = (name, text) => make("div", { class: name }, make("dt", {}, text), make("dd", {}));
+
+export class Row {
+  /** Only its name and state at first: the rest is drawn while it is near the screen. */
+  constructor(id, actions) {
+    this.id = id;
+    this.actions = actions;
+    this.open = false;
+    this.pace = null;
+    this.detailId = `detail-${crypto.randomUUID?.() ?? Math.random().toString(36).slice(2)}`;
+    this.name = make("button", { type: "button", class: "name", "aria-expanded": "false", onclick: () => this.toggle() });
+    this.badge = make("span", {});
+    this.figures = make("div", { class: "figures" });
+    this.element = make("li", { class: "row" }, make("div", { class: "line" }, make("h3", {}, this.name), this.badge, this.figures));
+    this.element.row = this;
+  }
+
+  update(entry, view) {
+    this.entry = entry;
+    this.view = view;
+    say(this.name, entry.label);
+    if (this.badge.dataset.state !== entry.state) {
+      this.badge.replaceChildren(badge(entry.state));
+      this.badge.dataset.state = entry.state;
+      this.element.dataset.state = entry.state;
+    }
+    if (!entry.promise) {
+      mark(this.name, "aria-expanded", null);
+      mark(this.name, "disabled", true);
+    }
+    if (this.near) this.draw();
+  }
+
+  /** Called as it comes near the screen or leaves it. */
+  setNear(near) {
+    this.near = near || this.element.contains(document.activeElement);
+    if (this.near) this.draw();
+    else if (this.parts) {
+      this.figures.replaceChildren();
+      this.parts = null;
+    }
+  }
+
+  draw() {
+    this.parts ??= this.build();
+    const { promise, group } = this.entry, { usual, now, count: counted } = this.view, parts = this.parts;
+    const help = helpOf(group?.price ?? 0, usual);
+    say(parts.help, help.text);
+    mark(parts.help, "title", help.words);
+    if (!promise) {
+      say(parts.promise, `${count(group.items)} items`);
+      say(parts.soFar, compact(group[counted]));
+      return;
+    }
+    say(parts.promise, `${compact(promise.floor)} ${each(promise.window)}`);
+    mark(parts.promise, "title", `${promise.window.zone}, until ${full(new Date(promise.end), promise.window.zone)}`);
+    say(parts.soFar, compact(promise.exposures));
+    say(parts.atEnd, compact(Math.round(promise.projected)));
+    say(parts.missing, promise.shortfall > 0 ? compact(Math.ceil(promise.shortfall)) : "0");
+    parts.missing.classList.toggle("some", promise.shortfall > 0);
+    say(parts.left, duration(new Date(promise.end) - now, true));
+    this.drawBar(parts.bar, promise);
+    const windows = this.view.past.get(promise.id) ?? [];
+    const latest = `${windows.length} ${windows.at(-1)?.end}`;
+    if (parts.past.dataset.latest !== latest) {
+      parts.past.dataset.latest = latest;
+      parts.past.replaceChildren(strip(windows, promise.window.zone));
+    }
+    if (this.open) this.drawDetail();
+  }
+
+  build() {
+    const { promise, label } = this.entry;
+    const names = promise
+      ? { promise: "Promised", bar: "Progress", soFar: "So far", atEnd: "At the end", missing: "Will miss", left: "Time left",
+          help: "Help", past: "Past windows" }
+      : { promise: "Group", soFar: "So far", help: "Help" };
+    const list = make("dl", {});
+    const parts = {};
+    for (const [key, text] of Object.entries(names)) {
+      const cell = term(key, text);
+      parts[key] = cell.lastChild;
+      list.append(cell);
+    }
+    if (parts.bar) {
+      parts.bar.append(draw("svg", { class: "bar", role: "img", height: 14, width: "100%" },
+        ...["rail", "ahead", "done"].map((kind) => draw("rect", { class: kind, y: 3, height: 8, rx: 1.5 })),
+        draw("rect", { class: "floor", y: 0, width: 2, height: 14 })));
+    }
+    const act = promise
+      ? make("button", { type: "button", class: "quiet", "aria-label": `Edit the promise for ${label}`, onclick: () => this.actions.edit(this.entry.promise) }, "Edit")
+      : make("button", { type: "button", class: "quiet", "aria-label": `Promise exposures to ${label}`, onclick: () => this.actions.add(this.entry.group.group) }, "Promise");
+    this.figures.replaceChildren(list, make("div", { class: "act" }, act));
+    return parts;
+  }
+
+  /** So far, expected at the end, and the floor as a notch. */
+  drawBar(cell, promise) {
+    const most = Math.max(promise.floor, promise.projected, promise.exposures, 1) * 1.02;
+    const at = (value) => `${((100 * value) / most).toFixed(2)}%`;
+    const [rail, ahead, done, floor] = cell.firstChild.children;
+    mark(rail, "width", "100%");
+    mark(ahead, "width", at(Math.max(promise.projected, promise.exposures)));
+    mark(done, "width", at(promise.exposures));
+    mark(floor, "x", at(promise.floor));
+    mark(cell.firstChild, "aria-label",
+      `${count(promise.exposures)} of ${count(promise.floor)}, about ${count(Math.round(promise.projected))} at the end`);
+  }
+
+  toggle(open = !this.open) {
+    this.open = open;
+    mark(this.name, "aria-expanded", String(open));
+    mark(this.name, "aria-controls", open ? this.detailId : null);
+    this.element.classList.toggle("open", open);
+    if (!open) {
+      this.detail?.remove();
+      this.detail = null;
+      return;
+    }
+    this.detail = make("div", { class: "detail", id: this.detailId, role: "region", "aria-label": `Pace of ${this.entry.label}` },
+      make("p", { class: "outlook" }), make("div", { class: "chart" }), make("dl", { class: "facts" }),
+      make("details", {}, make("summary", {}, "As a table"), make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Pace as a table" })));
+    this.element.append(this.detail);
+    this.drawDetail();
+    this.actions.pace(this);
+  }
+
+  setPace(pace) {
+    this.pace = pace;
+    if (this.open) this.drawDetail();
+  }
+
+  drawDetail() {
+    const { promise, group } = this.entry, { now, usual, k, count: counted } = this.view;
+    const [outlook, chart, facts, table] = this.detail.children;
+    say(outlook, outlookWords(promise, now));
+    if (!this.pace) {
+      if (!chart.firstChild) chart.append(make("p", { class: "dim" }, "Fetching its pace"));
+      return;
+    }
+    chart.replaceChildren(paceChart(this.pace, promise, now, Math.max(chart.clientWidth, 240)), legend(this.pace));
+    const help = helpOf(group?.price ?? 0, usual);
+    const known = { Promise: promiseWords(promise), Help: help.words };
+    // Where shown exposures count, those retrieved and not shown got help as well: the sum would be too low.
+    if (counted === "retrieved") known.Cost = `In this window ${costText(costOf(this.pace, usual, k))}.`;
+    known.Window = `${promise.window.zone}, ${full(new Date(promise.start), promise.window.zone)} to ${full(new Date(promise.end), promise.window.zone)}`;
+    if (facts.children.length !== Object.keys(known).length) {
+      facts.replaceChildren(...Object.keys(known).map((name) => make("div", {}, make("dt", {}, name), make("dd", {}))));
+    }
+    Object.values(known).forEach((text, place) => say(facts.children[place].lastChild, text));
+    if (table.open) table.lastChild.replaceChildren(paceTable(this.pace, promise, now));
+    else table.ontoggle ??= () => this.drawDetail();
+  }
+}

@@ -1,0 +1,92 @@
+// What the numbers mean, in sentences for people who promised something.
+
+import { compact, count, duration, figure, share, when } from "./format.js";
+
+export const keyOf = (label) => `${typeof label}:${label}`;
+
+const plural = (n, one, many) => (n === 1 ? one : many);
+
+/** The one sentence at the top. */
+export function headline(promises) {
+  const all = promises.length;
+  const how = (state) => promises.filter((promise) => promise.state === state).length;
+  const lost = how("impossible"), risky = how("at risk"), kept = how("kept");
+  if (all === 0) return "Nothing is promised yet.";
+  const of = all === 1 ? "The only promise" : null;
+  if (lost) {
+    const rest = risky ? ` ${count(risky)} more ${plural(risky, "is", "are")} at risk.` : "";
+    return `${of ?? `${count(lost)} of ${count(all)} promises`} cannot be kept.${rest}`;
+  }
+  if (risky) return `${of ?? `${count(risky)} of ${count(all)} promises`} ${plural(risky, "is", "are")} at risk.`;
+  if (kept === all) return all === 1 ? "The promise is kept." : `All ${count(all)} promises are kept.`;
+  return all === 1 ? "The promise is on course." : `All ${count(all)} promises are on course.`;
+}
+
+/** The tone of the page: that of its worst promise. */
+export function worst(promises) {
+  for (const state of ["impossible", "at risk"]) if (promises.some((one) => one.state === state)) return state;
+  return promises.length && promises.every((one) => one.state === "kept") ? "kept" : "on track";
+}
+
+/** What fairness costs, against the same requests without promises. */
+export function costWords(overview) {
+  if (overview.cost_share === null) return "What fairness costs is not known yet.";
+  if (overview.cost_share <= 0) return "Fairness costs no relevance.";
+  return `Fairness costs ${share(overview.cost_share)} of relevance, at most.`;
+}
+
+const EACH = { hour: "an hour", day: "a day", week: "a week", campaign: "in the campaign" };
+
+export const each = (window) => EACH[window.every];
+
+export function promiseWords(promise) {
+  return `${count(promise.floor)} ${plural(promise.floor, "exposure", "exposures")} ${each(promise.window)}`;
+}
+
+/** When its window ends, and in how long. */
+export function endWords(promise, now) {
+  const end = new Date(promise.end);
+  return `${when(end, promise.window.zone, now)} (in ${duration(end - now)})`;
+}
+
+/** What a promise is about to become, for its detail. */
+export function outlookWords(promise, now) {
+  const end = endWords(promise, now);
+  const missing = count(Math.ceil(promise.shortfall));
+  if (promise.state === "kept") return `The floor is reached. The window goes on until ${end}.`;
+  if (promise.state === "impossible") {
+    const since = promise.impossible_since ? sinceWords(promise.impossible_since, promise.window.zone, now) : "";
+    return `About ${missing} will be missing at ${end}: the traffic expected until then cannot carry more.${since && ` Known ${since}.`}`;
+  }
+  if (promise.state === "at risk") return `If traffic stays low, the floor may be missed at ${end}.`;
+  return `The floor is expected to be reached by ${end}.`;
+}
+
+export function sinceWords(moment, zone, now) {
+  const since = new Date(moment);
+  if (now - since < 60_000) return "just now";
+  return `since ${when(since, zone, now)} (${duration(now - since)} ago)`;
+}
+
+/** The help a group gets: its subsidy, next to the relevance of a usual candidate. */
+export function helpOf(price, usual) {
+  if (price === null) return { text: "masked", words: "The group is held back from all candidates." };
+  if (Math.abs(price) < 1e-12) return { text: "none", words: "It is found often enough without help." };
+  const size = usual > 0 ? share(Math.abs(price) / usual) : figure(Math.abs(price));
+  const what = usual > 0 ? `${size} of the relevance of a usual candidate` : `${size} points of relevance`;
+  if (price < 0) return { text: `+${size}`, words: `Each of its items is lifted by ${what}.` };
+  return { text: `−${size}`, words: `Each of its items is lowered by ${what}.` };
+}
+
+/** Relevance of a usual candidate in the present tick; 0 if nothing was answered yet. */
+export function usualRelevance(overview) {
+  return overview.requests > 0 ? overview.relevance / (overview.requests * overview.k) : 0;
+}
+
+/** Requests that came, of those expected. */
+export function trafficWords(overview, now) {
+  const end = new Date(overview.tick_end);
+  // A tick ends because the window of a promise does: by that one's clock.
+  const zone = overview.promises.find((one) => Date.parse(one.end) === +end)?.window.zone;
+  return `${compact(overview.requests)} of about ${compact(overview.expected_requests)} requests by ${when(end, zone, now)}`;
+}

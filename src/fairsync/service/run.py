@@ -1,0 +1,145 @@
+"""From settings to a service that runs."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import uvicorn
+
+from fairsync.catalog_files import open_catalog
+from fairsync.coordinator import Coordinator
+from fairsync.errors import InvalidInputError
+from fairsync.front_end import FrontEnd
+from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.search import ExactIndex, ShardedIndex, make_index
+from fairsync.service.app import make_app
+from fairsync.service.keeper import Keeper
+from fairsync.service.logs import log, start_logs
+from fairsync.windows import Forecast, Promise, Window
+
+if TYPE_CHECKING:
+    import socket
+
+    from fairsync.catalog import Catalog
+    from fairsync.ledger import Ledger
+    from fairsync.search import Index
+    from fairsync.service.records import PromiseRecord
+    from fairsync.service.settings import LedgerSettings, SearchSettings, Settings
+
+# The thread that searches and the one that talks to clients hand the interpreter to each other: waiting Python's usual
+# 5 ms for it would be most of the time of a request.
+_SWITCH_SECONDS = 0.0005
+# Longer than proxies keep idle connections, so that it is they who close them.
+_KEEP_ALIVE_SECONDS = 75
+
+
+def make_keeper(settings: Settings) -> Keeper:
+    """Open catalog and ledger, and return who keeps the promises."""
+    catalog = open_catalog(settings.catalog.path)
+    forecast = make_forecast(settings)
+    promises = [promise_of(record, catalog) for record in settings.promises]
+    index = make_search(settings.search, catalog)
+    coordinator = make_coordinator(settings, catalog)
+    front = FrontEnd(catalog, coordinator, index)
+    return Keeper(front, coordinator, promises, forecast, count=settings.promise.count)
+
+
+def make_coordinator(settings: Settings, catalog: Catalog) -> Coordinator:
+    """Return who makes prices; floors and horizon are the keeper's to set."""
+    promise, ledger = settings.promise, make_ledger(settings.ledger, catalog.n_groups)
+    return Coordinator(catalog, promise.k, 0, 1, promise.policy, promise.batch_size, ledger=ledger, rolls=False)
+
+
+def make_forecast(settings: Settings) -> Forecast:
+    """Return what is expected as long as nothing was seen."""
+    return Forecast(rate=settings.traffic.per_second, zone=settings.traffic.zone)
+
+
+def make_ledger(settings: LedgerSettings, n_groups: int) -> Ledger:
+    """Open the ledger."""
+    if settings.kind == "memory":
+        return MemoryLedger(n_groups)
+    if settings.kind == "sqlite":
+        assert settings.path is not None, "settings were checked"
+        return SqliteLedger(settings.path, n_groups)
+    raise InvalidInputError("ledger.kind 'redis' cannot be served yet: use 'sqlite'.")
+
+
+def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
+    """Return the index that the settings ask for."""
+    if settings.ray is not None:
+        return _ray_index(settings, catalog)
+    if settings.shards > 1:
+        return ShardedIndex(catalog, settings.shards, settings.index)
+    if settings.index == "exact":
+        return ExactIndex(catalog, settings.threads)
+    return make_index(settings.index, catalog)
+
+
+def promise_of(record: PromiseRecord, catalog: Catalog) -> Promise:
+    """Return a promise of the settings, for a group that the catalog has."""
+    catalog.code_of(record.group)
+    window = record.window
+    return Promise(record.group, record.floor, Window(window.every, window.zone, window.start, window.end))
+
+
+def serve(settings: Settings) -> None:
+    """Run the service until it is told to stop (SIGTERM or SIGINT); then what is in flight is finished."""
+    start_logs()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    keeper = make_keeper(settings)
+    http = settings.http
+    log.info("%r, promises: %d", keeper.catalog, len(keeper.promises()))
+    if settings.is_open:
+        log.warning("no [[tokens]]: anybody on this machine may do anything")
+    config = uvicorn.Config(
+        make_app(keeper, settings),
+        host=http.host,
+        port=http.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        proxy_headers=False,  # nothing here depends on where a call comes from
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        log_level=logging.WARNING,
+        timeout_graceful_shutdown=int(http.shutdown_seconds) or 1,
+    )
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn stops by these, and when it has stopped, raises them again: that must not end us before the rest.
+        signal.signal(number, lambda *_: None)
+    _Server(config).run()
+    ledger = keeper.coordinator.ledger
+    if isinstance(ledger, SqliteLedger):
+        ledger.close()
+    log.info("stopped; prices and promises are kept")
+
+
+class _Server(uvicorn.Server):
+    """Says where it listens as soon as it does: with port 0, the system has chosen."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        for one in (line for server in getattr(self, "servers", []) for line in server.sockets):
+            host, port = one.getsockname()[:2]
+            log.info("listening", extra={"facts": {"host": host, "port": port}})
+
+
+def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:
+    try:
+        import ray
+    except ImportError:
+        raise InvalidInputError("search.ray is set, but Ray is not installed: pip install 'fairsync[ray]'.") from None
+    from fairsync.search.ray import RayIndex
+
+    if not ray.is_initialized():
+        try:
+            ray.init(address=settings.ray_address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise InvalidInputError(
+                f"there is no Ray cluster at {settings.ray_address!r} ({error}): check search.ray_address."
+            ) from error
+    return RayIndex.attach(str(settings.ray), catalog)

@@ -1,0 +1,82 @@
+"""A real Chromium for tests, and a real service for it to look at."""
+
+import hashlib
+import os
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+from fairsync.service.app import make_app
+from fairsync.service.dashboard import mount
+from fairsync.service.keeper import Keeper
+from fairsync.service.settings import Settings
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+def find_chromium() -> str:
+    """Return the path of the browser; skip the test where there is none."""
+    named = os.environ.get("FAIRSYNC_CHROMIUM")
+    found = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.skip("no Chromium: apt-get install chromium, or name one in FAIRSYNC_CHROMIUM")
+    return found
+
+
+@contextmanager
+def open_browser() -> Iterator[Any]:
+    """Run the browser without a window; yields Playwright's Browser."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    path = find_chromium()
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+class Served:
+    """The service on a port of its own; it can be stopped, and started again."""
+
+    def __init__(self, keeper: Keeper, **tokens: list[str]) -> None:
+        self._keeper = keeper
+        self._settings = Settings.model_validate(
+            {
+                "catalog": {"path": "unused"},
+                "ledger": {"kind": "memory"},
+                "http": {"log": "problems"},
+                "tokens": [
+                    {"name": name, "roles": roles, "sha256": hashlib.sha256(name.encode()).hexdigest()}
+                    for name, roles in tokens.items()
+                ],
+            }
+        )
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/"
+        self.start()
+
+    def start(self) -> None:
+        app = FastAPI(openapi_url=None)
+        mount(app)
+        app.mount("", make_app(self._keeper, self._settings))
+        self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="error", lifespan="off"))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        until = time.monotonic() + 20
+        while not self._server.started:
+            assert time.monotonic() < until, "the service does not start"
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._server.force_exit = True  # a browser keeps its connections open
+        self._thread.join(10)

@@ -1,0 +1,89 @@
+"""A service on a real port, in a thread of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import uvicorn
+
+from fairsync.catalog import Catalog
+from fairsync.coordinator import Coordinator
+from fairsync.front_end import FrontEnd
+from fairsync.service.app import make_app
+from fairsync.service.keeper import Keeper
+from fairsync.service.settings import Settings
+from fairsync.windows import Forecast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+TOKENS = {role: f"{role}-token-that-is-long" for role in ("retrieve", "report", "admin")}
+
+
+def make_settings(http: dict[str, Any] | None = None, *, tokens: bool = False, **sections: Any) -> Settings:
+    """Return settings; with tokens, there is one for each role, in the environment variable of its name."""
+    given = [{"name": role, "roles": [role], "env": f"TEST_{role.upper()}"} for role in TOKENS] if tokens else []
+    sections = {"catalog": {"path": "unused"}, "ledger": {"kind": "memory"}, **sections}
+    return Settings.model_validate({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
+
+
+def small_catalog() -> Catalog:
+    """Return 60 items in three groups."""
+    rng = np.random.default_rng(7)
+    return Catalog(rng.normal(size=(60, 8)).astype(np.float32), np.repeat(["books", "toys", "wine"], 20))
+
+
+def small_keeper(per_second: float = 1.0) -> Keeper:
+    """Return a keeper of a small catalog, without promises."""
+    catalog = small_catalog()
+    coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, rolls=False)
+    return Keeper(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
+
+
+class Running:
+    """A service that listens."""
+
+    def __init__(self, keeper: Keeper, settings: Settings) -> None:
+        self.keeper = keeper
+        self.app = make_app(keeper, settings)
+        config = uvicorn.Config(self.app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=10)
+        self.server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve()), daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+        end = time.monotonic() + 30
+        while not self.server.started:
+            assert self._thread.is_alive(), "the server ended at once"
+            assert time.monotonic() < end, "the server did not start"
+            time.sleep(0.01)
+
+    @property
+    def port(self) -> int:
+        return int(self.server.servers[0].sockets[0].getsockname()[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self._thread.join(30)
+        assert not self._thread.is_alive(), "the server did not end"
+
+
+@contextmanager
+def running(keeper: Keeper, settings: Settings | None = None) -> Iterator[Running]:
+    """Run a service as long as it is needed."""
+    service = Running(keeper, settings or make_settings())
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()

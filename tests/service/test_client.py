@@ -1,0 +1,143 @@
+"""The client: numpy in, candidates out, and patience with a service that is busy or away."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.front_end import FrontEnd
+from fairsync.service.client import AccessError, AsyncClient, Client, RefusedError
+from fairsync.service.records import PromiseRecord, ShownReport, WindowRecord
+from service.running import TOKENS, Running, make_settings, running, small_catalog, small_keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+USERS = np.random.default_rng(3).normal(size=(6, 2, 8))
+PROMISE = PromiseRecord(group="wine", floor=50, window=WindowRecord(every="day"))
+
+
+@pytest.fixture
+def service() -> Iterator[Running]:
+    with running(small_keeper()) as one:
+        yield one
+
+
+def test_candidates_are_those_of_the_library(service: Running) -> None:
+    keeper = small_keeper()
+    found = FrontEnd(keeper.catalog, keeper.coordinator).retrieve(USERS)
+    with Client(service.url) as client:
+        told = client.retrieve(USERS)
+        assert told.ids.tolist() == found.ids.tolist()
+        assert told.groups.tolist() == found.groups.tolist()
+        np.testing.assert_array_equal(told.relevance, found.relevance)
+        assert not told.degraded
+        assert len(set(told.request_ids)) == 6
+        again = client.retrieve(USERS, request_ids=told.request_ids)
+        assert again.ids.tolist() == told.ids.tolist()
+        assert client.overview().requests == 6
+        assert client.retrieve(USERS.astype(np.float32), k=2).ids.shape == (6, 2)
+
+
+def test_every_call_has_its_method(service: Running) -> None:
+    with Client(service.url) as client:
+        assert client.ready()
+        assert client.preview(PROMISE).feasible
+        made = client.make_promise(PROMISE)
+        assert client.change_promise(made.id, PROMISE.model_copy(update={"floor": 60})).floor == 60
+        found = client.retrieve(USERS)
+        shown = client.shown([ShownReport(request_id=found.request_ids[0], items=found.ids[0].tolist())])
+        assert shown.counted == 3
+        assert [view.id for view in client.promises()] == [made.id]
+        assert client.pace(made.id).floor == 60
+        assert sum(group.retrieved for group in client.groups()) == 18
+        assert client.past() == []
+        assert client.report().promises == 1
+        client.delete_promise(made.id)
+        assert client.put_items(np.ones((1, 8)), ["wine"], [100]) == 61
+        assert client.remove_items([100]) == 60
+
+
+def test_the_same_can_be_awaited(service: Running) -> None:
+    async def work() -> Any:
+        async with AsyncClient(service.url) as client:
+            found = await asyncio.gather(*(client.retrieve(USERS[i : i + 1]) for i in range(6)))
+            made = await client.make_promise(PROMISE)
+            await client.delete_promise(made.id)
+            return found, await client.overview()
+
+    found, overview = asyncio.run(work())
+    scores = (USERS @ small_catalog().embeddings.T.astype(np.float64)).max(axis=1)
+    assert [one.ids[0].tolist() for one in found] == np.argsort(-scores, axis=1)[:, :3].tolist()
+    assert overview.requests == 6
+
+
+def test_refusals_are_errors_with_the_reason(service: Running) -> None:
+    with Client(service.url) as client:
+        with pytest.raises(RefusedError, match=r"7 dimensions.*8") as refused:
+            client.retrieve(np.ones((1, 7)))
+        assert (refused.value.status, refused.value.error) == (422, "invalid")
+        with pytest.raises(RefusedError, match="cannot be met") as refused:
+            client.make_promise(PROMISE.model_copy(update={"floor": 10**9}))
+        assert refused.value.status == 409
+        with pytest.raises(RefusedError, match="nothing"):
+            client.pace("nothing")
+        with pytest.raises(InvalidInputError, match="users must be"):
+            client.retrieve(np.ones(8))
+
+
+def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for role, token in TOKENS.items():
+        monkeypatch.setenv(f"TEST_{role.upper()}", token)
+    with running(small_keeper(), make_settings(tokens=True)) as service:
+        with Client(service.url, TOKENS["retrieve"]) as client:
+            assert client.retrieve(USERS).ids.shape == (6, 3)
+            with pytest.raises(AccessError, match="'report'"):
+                client.overview()
+        with Client(service.url) as client, pytest.raises(AccessError, match="token"):
+            client.retrieve(USERS)
+
+
+def test_a_busy_service_is_asked_again_and_counts_once() -> None:
+    """One request may wait at a time, and the search is slow: most calls are turned away at first."""
+    keeper = small_keeper()
+    retrieve = keeper.retrieve
+
+    def slowly(*arguments: Any) -> Any:
+        time.sleep(0.02)
+        return retrieve(*arguments)
+
+    vars(keeper)["retrieve"] = slowly
+    with running(keeper, make_settings({"max_waiting": 1})) as service:
+
+        async def work() -> Any:
+            async with AsyncClient(service.url, attempts=30) as client:
+                return await asyncio.gather(*(client.retrieve(USERS[i : i + 1]) for i in range(6)))
+
+        found = asyncio.run(work())
+        assert all(one.ids.shape == (1, 3) for one in found)
+        assert keeper.overview().requests == 6
+        with Client(service.url) as client:
+            text = client._http.get("/metrics").text
+            assert 'path="/v1/retrieve",status="503"' in text
+
+
+def test_a_service_that_comes_back_is_waited_for() -> None:
+    first = Running(small_keeper(), make_settings())
+    first.start()
+    port, url = first.port, first.url
+    first.stop()
+    second = Running(small_keeper(), make_settings())
+    second.server.config.port = port
+    threading.Timer(0.3, second.start).start()
+    with Client(url, attempts=12) as client:
+        assert client.retrieve(USERS).ids.shape == (6, 3)
+    second.stop()
+    with Client(url, attempts=2) as client, pytest.raises(BackendUnavailableError, match="is it running"):
+        client.overview()

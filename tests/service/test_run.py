@@ -1,0 +1,173 @@
+"""`fairsync serve` and `fairsync check` as they are run: a process, a file, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from fairsync.catalog import Catalog
+from fairsync.catalog_files import save_catalog
+from fairsync.cli.check import check
+from fairsync.data.requests import Ragged
+from fairsync.errors import InvalidInputError
+from fairsync.models import train_svd
+from fairsync.service.client import Client
+from fairsync.service.run import make_keeper, make_search
+from fairsync.service.settings import SearchSettings, load_settings
+from service.running import small_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+RUN = "import typer; from fairsync.cli.serve import serve; typer.run(serve)"
+PROMISES = '[[promises]]\ngroup = "wine"\nfloor = 500\nwindow = {every = "day"}\n'
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def configured(folder: Path, more: str = "", *, port: int = 0) -> Path:
+    """Write a small catalog and a configuration."""
+    if not (folder / "items").exists():
+        save_catalog(small_catalog(), folder / "items")
+    path = folder / "service.toml"
+    path.write_text(
+        f'[catalog]\npath = "items"\n[promise]\nk = 3\n[ledger]\nkind = "sqlite"\npath = "exposures.db"\n'
+        f"[traffic]\nper_second = 1\n[http]\nport = {port}\n{more}"
+    )
+    return path
+
+
+@contextmanager
+def served(config: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-c", RUN, str(config)], stderr=file)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_it_serves_stops_gracefully_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    port = free_port()
+    config, log = configured(tmp_path, PROMISES, port=port), tmp_path / "log"
+    users = np.random.default_rng(0).normal(size=(400, 8))
+    with served(config, log) as process, Client(f"http://127.0.0.1:{port}", attempts=40) as client:
+        assert client.ready()
+        (promise,) = client.promises()
+        answered: list[Any] = []
+
+        def ask() -> None:
+            for start in range(0, 400, 4):
+                try:
+                    answered.append(client.retrieve(users[start : start + 4]).groups)
+                except Exception:  # the service has gone
+                    return
+
+        client._attempts = 1
+        thread = threading.Thread(target=ask)
+        thread.start()
+        while len(answered) < 10:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        thread.join()
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert "stopped" in lines[-1]["message"]
+    calls = [line for line in lines if line["message"] == "call" and line["path"] == "/v1/retrieve"]
+    assert sum(line["status"] == 200 for line in calls) == len(answered), "every answer has arrived"
+    with served(config, tmp_path / "log2"), Client(f"http://127.0.0.1:{port}", attempts=40) as client:
+        (again,) = client.promises()
+        assert again.id == promise.id
+        assert again.exposures == sum(int((groups == "wine").sum()) for groups in answered)
+
+
+def test_a_mistake_is_one_line_and_code_1(tmp_path: Path) -> None:
+    config = configured(tmp_path, '[[promises]]\ngroup = "wyne"\nfloor = 1\nwindow = {every = "day"}\n')
+    with pytest.raises(InvalidInputError, match="Did you mean 'wine'"):
+        make_keeper(load_settings(config, {}))
+
+
+@pytest.mark.parametrize(
+    "search", [{}, {"index": "ivf"}, {"shards": 3}, {"threads": 1}, {"index": "hnsw", "shards": 2}]
+)
+def test_every_way_of_searching(search: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    catalog = Catalog(rng.normal(size=(500, 8)).astype(np.float32), np.repeat(["a", "b"], 250))
+    index = make_search(SearchSettings(**search), catalog)
+    user = rng.normal(size=(1, 1, 8))
+    best = int(np.argmax(catalog.embeddings @ user[0, 0]))
+    assert best in index.search(user, None, 10).rows[0]
+
+
+def test_histories_are_answered_by_the_model(tmp_path: Path) -> None:
+    bought = Ragged(np.array([0, 1, 0, 1, 2, 3, 2, 3], dtype=np.int32), np.array([0, 2, 4, 6, 8]))
+    model = train_svd(bought, np.array(["tea", "milk", "nut", "bolt"]))
+    model.save(tmp_path / "model")
+    save_catalog(Catalog(model.item_vectors(), ["food", "food", "tools", "tools"], model.item_ids), tmp_path / "items")
+    port = free_port()
+    config = configured(tmp_path, '[model]\npath = "model"\n', port=port)
+    with served(config, tmp_path / "log"), Client(f"http://127.0.0.1:{port}", attempts=40) as client:
+        found = client.retrieve_for([["tea"], ["unknown", "bolt"]], k=2)
+        assert [set(ids) for ids in found.ids.tolist()] == [{"tea", "milk"}, {"nut", "bolt"}]
+
+
+def run_check(config: Path, *options: str) -> Any:
+    app = typer.Typer()
+    app.command()(check)
+    return CliRunner().invoke(app, [str(config), *options], env={"COLUMNS": "200"})
+
+
+def test_check_explains_and_changes_nothing(tmp_path: Path) -> None:
+    config = configured(tmp_path, PROMISES)
+    shown = run_check(config)
+    assert shown.exit_code == 0
+    words = re.sub(r"\s+", " ", shown.output)
+    assert "60 items, 3 groups, dimension 8" in words
+    assert "Nothing to mend" in words
+    assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
+
+
+def test_check_tells_what_cannot_be_kept(tmp_path: Path) -> None:
+    # A day has 86,400 requests of three slots: two groups cannot have 150,000 each.
+    both = "".join(
+        f'[[promises]]\ngroup = "{group}"\nfloor = 150_000\nwindow = {{every = "day"}}\n' for group in ("wine", "toys")
+    )
+    told = run_check(configured(tmp_path, both), "--json")
+    assert told.exit_code == 1
+    document = json.loads(told.output)
+    assert [one["accepted"] for one in document["promises"]] == [False, False]
+    assert [one["largest"] for one in document["promises"]] == [3 * 86_400 - 150_000] * 2
+    assert "which cannot be met" in document["problems"][0]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('[[tokens]]\nname = "a"\nroles = ["admin"]\nenv = "NOT_SET_ANYWHERE"\n', "NOT_SET_ANYWHERE, which is not set"),
+        ('[model]\npath = "nowhere"\n', "is not a model"),
+    ],
+)
+def test_check_finds_what_would_stop_a_start(tmp_path: Path, more: str, message: str) -> None:
+    told = run_check(configured(tmp_path, more), "--json")
+    assert told.exit_code == 1
+    assert message in " ".join(json.loads(told.output)["problems"])

@@ -1,0 +1,86 @@
+"""Settings: read, laid over each other, and refused with the key that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fairsync.errors import InvalidInputError
+from fairsync.service.settings import load_settings
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "deploy").glob("*.toml"))
+PLAIN = '[catalog]\npath = "items"\n'
+
+
+def load(tmp_path: Path, text: str, **environ: str) -> object:
+    path = tmp_path / "service.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_settings(path, environ)
+
+
+def test_everything_has_a_default_but_the_catalog(tmp_path: Path) -> None:
+    path = tmp_path / "service.toml"
+    path.write_text(PLAIN)
+    settings = load_settings(path, {})
+    assert settings.catalog.path == tmp_path / "items"
+    assert settings.ledger.path == tmp_path / "fairsync.db"
+    assert (settings.http.host, settings.promise.k, settings.promises, settings.is_open) == ("127.0.0.1", 20, [], True)
+
+
+def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "service.toml"
+    path.write_text(PLAIN + "[http]\nport = 1\n[promise]\nk = 5\n")
+    names = {"FAIRSYNC_HTTP_PORT": "9000", "FAIRSYNC_LEDGER_KIND": "memory", "FAIRSYNC_DATA": "unrelated"}
+    settings = load_settings(path, names)
+    assert (settings.http.port, settings.ledger.kind, settings.promise.k) == (9000, "memory", 5)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "catalog: is missing"),
+        ("[catalog]\n", "catalog.path: is missing"),
+        (PLAIN + "[http]\nprot = 1\n", "http.prot: is not a setting; did you mean 'port'"),
+        (PLAIN + "[htpp]\nport = 1\n", "htpp: is not a setting; did you mean 'http'"),
+        (PLAIN + "[http]\nport = 99999\n", "http.port: Input should be less than"),
+        (PLAIN + "[ledger]\nkind = 'sqlite'\n", "ledger: kind is 'sqlite', so 'path'"),
+        (PLAIN + "[ledger]\nkind = 'redis'\n", "ledger: kind is 'redis', so 'url'"),
+        (PLAIN + "[http]\nhost = '0.0.0.0'\n", "others can reach.*tokens"),
+        (PLAIN + "[promise]\nk = 2000\n", "promise.k is 2000, above http.max_k"),
+        (PLAIN + "[[tokens]]\nname = 'a'\nroles = ['boss']\nenv = 'A'\n", r"tokens\[0\].roles\[0\]"),
+        (PLAIN + "[[tokens]]\nname = 'a'\nroles = ['admin']\n", r"tokens\[0\]: give either 'sha256' or 'env'"),
+        (PLAIN + "[[tokens]]\nname = 'a'\nroles = ['admin']\nsha256 = 'secret'\n", r"tokens\[0\].sha256"),
+        (PLAIN + "[[promises]]\ngroup = 'a'\nfloor = 1\n", r"promises\[0\].window: is missing"),
+        (PLAIN + "[[promises]]\ngroup = 'a'\nfloor = 1\nwindow = {evry = 'day'}\n", "did you mean 'every'"),
+        ("not toml", "is not TOML"),
+    ],
+)
+def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        load(tmp_path, text)
+
+
+def test_what_was_given_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        load(tmp_path, PLAIN + "[[tokens]]\nname = 'a'\nroles = ['admin']\nsha256 = 'my-secret'\n")
+    assert "my-secret" not in str(error.value)
+
+
+def test_a_variable_that_misses_by_a_letter(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="FAIRSYNC_HTTP_PROT names no setting: did you mean FAIRSYNC_HTTP_PORT"):
+        load(tmp_path, PLAIN, FAIRSYNC_HTTP_PROT="1")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="there is no file"):
+        load_settings(tmp_path / "nothing.toml", {})
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_the_examples_can_be_read(path: Path) -> None:
+    assert load_settings(path, {}).catalog.path.is_absolute()
+
+
+def test_there_are_examples() -> None:
+    assert [path.stem for path in EXAMPLES] == ["one-process", "ray", "replicas"]
