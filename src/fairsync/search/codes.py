@@ -100,11 +100,11 @@ class Codes:
         """
         turned = vectors @ self._rotation
         n, counts = len(chosen), np.count_nonzero(chosen, axis=1)
-        owner, at = np.nonzero(chosen)
-        place = np.arange(len(owner)) - (np.cumsum(counts) - counts)[owner]
         most = max(1, int(counts.max(initial=0)))
+        # `flatnonzero` is many times faster than `nonzero` of a table.
+        at, filled = np.flatnonzero(chosen), np.arange(most) < counts[:, None]
         probed, given = np.full((n, most), -1, dtype=np.int64), np.zeros((n, most), dtype=np.float32)
-        probed[owner, place], given[owner, place] = at, scores[owner, at]
+        probed[filled], given[filled] = at % chosen.shape[1], scores.ravel()[at]
         found, rows = np.empty((n, fetch), dtype=np.float32), np.empty((n, fetch), dtype=np.int64)
         # Parameters go with the call: `nprobe` of the index itself is shared by calls that run at the same time.
         self._index.search_preassigned_c(

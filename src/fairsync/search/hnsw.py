@@ -12,8 +12,8 @@ from fairsync.inputs import check_users
 from fairsync.search.base import Hits
 from fairsync.search.exact import ExactIndex
 from fairsync.search.ivf import EXACT_BELOW
+from fairsync.search.lists import stretch
 from fairsync.search.over_fetch import OverFetch
-from fairsync.search.rounding import Float32Items
 from fairsync.search.tuning import stand_ins
 
 # What faiss says of its own types leaves out most of what is used here.
@@ -65,10 +65,15 @@ class HnswIndex:
         self._graph = _faiss.IndexHNSWFlat(catalog.dim + 1, _NEIGHBOURS, _faiss.METRIC_L2)
         self._graph.hnsw.efConstruction = _BUILD_BREADTH
         self._graph.hnsw.rng = _faiss.RandomGenerator(seed + 1)
-        self._graph.add(_on_a_sphere(self._items))
+        # Neighbours as requests see them: half the breadth for the same recall.
+        requests = stand_ins(catalog, seed)
+        weights = stretch(requests)
+        self._unstretch = np.linalg.inv(weights)
+        wide, self._radius = _on_a_sphere(self._items.values @ weights)
+        self._graph.add(wide)
         most = max(len(catalog) // _MOST_SHARE, 4 * _TUNED_K)
         self._search = OverFetch(catalog, self._items, self._walk, self._exact, most)
-        self.tune(stand_ins(catalog, seed))
+        self.tune(requests)
 
     def tune(self, users: npt.ArrayLike) -> "HnswIndex":
         """Choose how broadly to search so that requests like these have the recall asked for, without prices.
@@ -107,24 +112,28 @@ class HnswIndex:
     def _walk(
         self, vectors: npt.NDArray[np.float32], count: int
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        turned = vectors @ self._unstretch
+        lengths = np.linalg.norm(turned, axis=1, keepdims=True)
         queries = np.zeros((len(vectors), vectors.shape[1] + 1), dtype=np.float32)
-        np.divide(vectors, lengths, out=queries[:, :-1])
+        np.divide(turned, lengths, out=queries[:, :-1])
         broad = _faiss.SearchParametersHNSW(efSearch=max(self.breadth, count))
         distances, rows = self._graph.search(queries, count, params=broad)
         # Between two vectors of length 1, the squared distance is 2 minus twice the inner product.
-        scores: npt.NDArray[np.float32] = (1 - distances / 2) * (lengths * np.float32(self._items.largest_norm))
+        scores: npt.NDArray[np.float32] = (1 - distances / 2) * (lengths * self._radius)
         return scores, rows
 
 
-def _on_a_sphere(items: Float32Items) -> npt.NDArray[np.float32]:
-    """Return the items with one more dimension that makes them all of length 1.
+def _on_a_sphere(items: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], np.float32]:
+    """Return the items with one more dimension that makes them all of length 1, and the length they are divided by.
 
     Then the nearest are those of highest inner product, and no item is out of reach: in a graph made by inner product
     itself, short items are nobody's neighbours, and many can never be found.
     """
-    n, dim = items.values.shape
+    n, dim = items.shape
+    squares = np.einsum("ij,ij->i", items, items)
+    # Where all items are zero, any length will do.
+    radius = np.float32(np.sqrt(squares.max()) or 1.0)
     wide = np.empty((n, dim + 1), dtype=np.float32)
-    np.divide(items.values, np.float32(items.largest_norm), out=wide[:, :-1])
-    wide[:, -1] = np.sqrt(np.maximum(1 - np.einsum("ij,ij->i", wide[:, :-1], wide[:, :-1]), 0))
-    return wide
+    np.divide(items, radius, out=wide[:, :-1])
+    wide[:, -1] = np.sqrt(np.maximum(1 - squares / radius**2, 0))
+    return wide, radius

@@ -79,11 +79,12 @@ class IvfIndex:
         if len(catalog) < exact_below:
             return
         self._items = self._exact._items  # where these are a copy, one is enough
-        lists = Lists.of(self._items.values, catalog.group_of, seed)
+        requests = stand_ins(catalog, seed)
+        lists = Lists.of(self._items.values, catalog.group_of, requests, seed)
         self._codes = Codes(self._items.values, lists, storage, seed)
         self._by_group = np.argsort(catalog.group_of, kind="stable").astype(np.int32)
         self._lists = lists
-        self.tune(stand_ins(catalog, seed))
+        self.tune(requests)
 
     def tune(self, users: npt.ArrayLike) -> "IvfIndex":
         """Choose how much to read so that requests like these have the recall asked for, without prices.
@@ -111,14 +112,16 @@ class IvfIndex:
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find k items of highest relevance minus price for each user; see `Index.search`."""
         prices = check_prices(prices, self.catalog.n_groups)
-        spread = np.zeros(self.catalog.n_groups) if prices is None else prices
-        goal, reference = reference_price(self.catalog, spread, k)
+        goal, reference = min(k, len(self.catalog)), 0.0
+        open_ = np.arange(self.catalog.n_groups)
+        if prices is not None:
+            goal, reference = reference_price(self.catalog, prices, k)
+            open_ = np.flatnonzero(prices < np.inf)
         if goal == 0:
             return Hits.empty(len(users), k)
         if self._lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP):
             return self._exact.search(users, prices, k)
         vectors = np.asarray(users, dtype=np.float64)
-        open_ = np.flatnonzero(spread < np.inf)
         few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
         hits = Hits.empty(len(vectors), k)
         real: npt.NDArray[np.bool_] = np.asarray(vectors.any(axis=(1, 2)))

@@ -13,6 +13,11 @@ _ITEMS_PER_LIST = 256
 _ROUNDS, _SAMPLE_PER_LIST = 8, 64
 _BLOCK = 1 << 15
 _LEAST_SPREAD = np.float32(1e-6)
+# Along so many directions, those in which items spread most, lists are told apart; along the rest by one number.
+_DIRECTIONS = 8
+# Requests need not be like those seen: every direction has this much of an average one's weight beside its own. That
+# costs a tenth more reading where requests are as expected, and saves as much or more where they are not.
+_LEAST_WEIGHT = 1.0
 
 
 @dataclass(frozen=True)
@@ -29,23 +34,40 @@ class Lists:
         (L,) how many items each has.
     list_of : numpy.ndarray
         (n,) the list of each item.
-    reach : numpy.ndarray
-        (L,) how far beyond the centre the best item of a list is expected, for a vector along which the items
-        of an average list spread by 1 (see :meth:`along`).
-    spread : numpy.ndarray
-        (d, d) covariance of items around their centres, over all lists.
+    directions : numpy.ndarray
+        (d, d) one column for each direction, first those in which items spread most around their centres as requests
+        see it; the squares of a vector's products with them add up to the squared spread along it.
+    widths : numpy.ndarray
+        (directions + 1, L) the squared spread of each list along the first of them, and along all others, as a multiple
+        of that of an average list; times 2 ln(size).
     """
 
     centres: Floats
     group_of: npt.NDArray[np.int32]
     sizes: npt.NDArray[np.int64]
     list_of: npt.NDArray[np.int32]
-    reach: Floats
-    spread: Floats
+    directions: Floats
+    widths: Floats
 
     @classmethod
-    def of(cls, items: Floats, group_of: npt.NDArray[np.integer], seed: int = 0) -> "Lists":
+    def of(
+        cls,
+        items: Floats,
+        group_of: npt.NDArray[np.integer],
+        requests: npt.NDArray[np.floating] | None = None,
+        seed: int = 0,
+    ) -> "Lists":
         """Split every group by k-means into lists of some hundred items; a small group is one list.
+
+        Parameters
+        ----------
+        items, group_of
+            What to split, and along which borders.
+        requests
+            (m, d) vectors like those to come. Items that score alike for them come into the same list: the
+            directions in which they point count most. By default all directions count alike.
+        seed
+            Where chance starts.
 
         Examples
         --------
@@ -54,46 +76,98 @@ class Lists:
         >>> lists.group_of.tolist(), int(lists.sizes.sum())
         ([0, 0, 0, 0, 1], 1000)
         """
-        centres: list[Floats] = []
+        weights = np.eye(items.shape[1], dtype=np.float32) if requests is None else stretch(requests)
         groups: list[int] = []
         list_of = np.empty(len(items), dtype=np.int32)
         by_group = np.argsort(group_of, kind="stable")
         for rows in np.split(by_group, np.flatnonzero(np.diff(group_of[by_group])) + 1):
             wanted = max(1, round(len(rows) / _ITEMS_PER_LIST))
-            made, nearest = _split(items[rows], wanted, seed)
+            # A centre that no item is nearest to is no list.
+            made, nearest = np.unique(_split(items[rows] @ weights, wanted, seed), return_inverse=True)
             list_of[rows] = nearest + len(groups)
-            centres.append(made)
             groups += [int(group_of[rows[0]])] * len(made)
-        joined = np.concatenate(centres)
-        sizes = np.bincount(list_of, minlength=len(joined))
-        squares, spread = np.zeros(len(joined)), np.zeros((items.shape[1],) * 2, dtype=np.float32)
-        for start in range(0, len(items), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            off = items[block] - joined[list_of[block]]
-            squares += np.bincount(list_of[block], np.einsum("ij,ij->i", off, off), minlength=len(joined))
-            spread += off.T @ off
-        radius = np.sqrt(squares / np.maximum(sizes, 1))
-        average = np.sqrt(squares.sum() / len(items)) or 1.0
-        # The largest of n normal values is about sqrt(2 ln n) deviations out.
-        reach = (radius / average * np.sqrt(2 * np.log(np.maximum(sizes, 1)))).astype(np.float32)
-        return cls(joined, np.array(groups, dtype=np.int32), sizes, list_of, reach, spread / np.float32(len(items)))
+        sizes = np.bincount(list_of)
+        by_list = np.argsort(list_of, kind="stable")
+        sums = np.add.reduceat(items[by_list], np.cumsum(sizes) - sizes, axis=0)
+        centres: Floats = (sums / sizes[:, None]).astype(np.float32)
+        directions, widths = _spreads(items, centres, list_of, sizes, weights)
+        return cls(centres, np.array(groups, dtype=np.int32), sizes, list_of, directions, widths)
 
-    def along(self, vectors: Floats) -> Floats:
-        """Return how much the items of an average list spread along each vector, where scores are within ±1."""
-        squares = np.einsum("ij,ij->i", vectors @ self.spread, vectors)
+    def along(self, vectors: Floats) -> tuple[Floats, Floats]:
+        """Return how much items spread along each vector, where scores are within ±1: on average, and in each list.
+
+        Returns
+        -------
+        average : numpy.ndarray
+            (n, 1) the spread around the centre in an average list.
+        reach : numpy.ndarray
+            (n, L) how far beyond its centre the best item of each list is expected: the largest of m normal values is
+            about sqrt(2 ln m) deviations out.
+        """
+        squares = np.square(vectors @ self.directions)
+        first = len(self.widths) - 1
+        parts = np.hstack([squares[:, :first], squares[:, first:].sum(axis=1, keepdims=True)])
+        reach: Floats = parts @ self.widths
+        np.sqrt(reach, out=reach)
         # Never quite 0, to be divided by: all items of a list may be the same.
-        spread: Floats = np.maximum(np.sqrt(np.maximum(squares, 0)), _LEAST_SPREAD)
-        return spread
+        average: Floats = np.maximum(np.sqrt(parts.sum(axis=1, keepdims=True)), _LEAST_SPREAD)
+        return average, reach
 
 
-def _split(items: Floats, wanted: int, seed: int) -> tuple[Floats, npt.NDArray[np.int64]]:
-    """Return centres of items of one group, and the nearest centre of each item."""
+def stretch(requests: npt.NDArray[np.floating]) -> Floats:
+    """Return a symmetric matrix to multiply items by, so that their distance is how much their scores differ.
+
+    Requests do not point in all directions alike: along some of them, items may differ and score nearly the same.
+    Multiplied by this matrix, such items are close. Multiplying requests by its inverse leaves scores as they are.
+
+    Examples
+    --------
+    >>> stretch(np.array([[1.0, 0.0], [-1.0, 0.0]])).round(2)
+    array([[1.22, 0.  ],
+           [0.  , 0.71]], dtype=float32)
+    """
+    vectors = requests.astype(np.float64)
+    vectors = vectors / np.abs(vectors).max()
+    squares = vectors.T @ vectors / len(vectors)
+    values, axes = np.linalg.eigh(squares)
+    values = np.maximum(values, 0) + _LEAST_WEIGHT * values.mean()
+    weights: Floats = ((axes * np.sqrt(values / values.mean())) @ axes.T).astype(np.float32)
+    return weights
+
+
+def _split(items: Floats, wanted: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return to which of so many lists each item of one group goes."""
     if wanted == 1:
-        return items.mean(axis=0, keepdims=True), np.zeros(len(items), dtype=np.int64)
+        return np.zeros(len(items), dtype=np.int64)
     means = faiss.Kmeans(
         items.shape[1], wanted, niter=_ROUNDS, seed=seed + 1,
         min_points_per_centroid=1, max_points_per_centroid=_SAMPLE_PER_LIST,
     )  # fmt: skip
     means.train(items)
-    centres: Floats = np.asarray(means.centroids)
-    return centres, means.assign(items)[1].astype(np.int64)
+    nearest: npt.NDArray[np.int64] = means.assign(items)[1].astype(np.int64)
+    return nearest
+
+
+def _spreads(
+    items: Floats, centres: Floats, list_of: npt.NDArray[np.int32], sizes: npt.NDArray[np.int64], weights: Floats
+) -> tuple[Floats, Floats]:
+    """Return the directions and widths of `Lists`."""
+    dim, blocks = items.shape[1], [slice(start, start + _BLOCK) for start in range(0, len(items), _BLOCK)]
+    total = np.zeros((dim, dim))
+    for block in blocks:
+        off = (items[block] - centres[list_of[block]]) @ weights
+        total += off.T @ off
+    squares, axes = np.linalg.eigh(total / len(items))
+    squares, axes = np.maximum(squares[::-1], 0), axes[:, ::-1]
+    turned = (weights @ axes).astype(np.float32)
+    first = min(_DIRECTIONS, dim)
+    widths = np.zeros((first + 1, len(centres)))
+    for block in blocks:
+        at = list_of[block]
+        out = np.square((items[block] - centres[at]) @ turned)
+        for row, values in zip(widths, [*out[:, :first].T, out[:, first:].sum(axis=1)], strict=True):
+            row += np.bincount(at, values, minlength=len(centres))
+    average = np.append(squares[:first], squares[first:].sum())[:, None]
+    # Where no list spreads at all, the width has no meaning and the direction no length.
+    widths = np.divide(widths / sizes, average, out=np.zeros_like(widths), where=average > 0) * (2 * np.log(sizes))
+    return (np.linalg.inv(weights) @ axes * np.sqrt(squares)).astype(np.float32), widths.astype(np.float32)

@@ -15,9 +15,9 @@ Floats = npt.NDArray[np.float32]
 DEPTHS = (5, 10, 20, 50, 100, 200, 400, 800)
 _DECIDES = DEPTHS.index(50)
 # Of what may be lost, this much is given to lists not read, and to codes that mislead, which costs less to mend;
-# the rest is kept for requests that are harder than the sample.
-_LISTS_SHARE, _CODES_SHARE = 0.6, 0.15
-_EAGERNESS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+# the rest is kept for requests that are harder than the sample, and for prices.
+_LISTS_SHARE, _CODES_SHARE = 0.4, 0.15
+_EAGERNESS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
 _MOST_FETCHED = 4 * DEPTHS[-1]
 _STAND_INS, _ITEMS_EACH = 512, 4
 
@@ -46,11 +46,14 @@ class Tuning:
 
     def choose(self, lists: Lists, vectors: Floats, scores: Floats, k: int) -> npt.NDArray[np.bool_]:
         """Return which lists to read, (n, L), given their centres' scores minus prices, -inf where masked."""
-        along = lists.along(vectors)[:, None]
-        promised = _promised(lists, scores, along, self.eagerness)
+        along, promised = lists.along(vectors)
+        promised *= np.float32(self.eagerness)
+        promised += scores
         at = _depth(k)
-        chosen: npt.NDArray[np.bool_] = promised >= _mark(promised, DEPTHS[at]) - np.float32(self.slacks[at]) * along
-        return chosen & (promised > -np.inf)
+        lowest = _mark(promised, DEPTHS[at]) - np.float32(self.slacks[at]) * along
+        # Masked lists promise -inf, and where most are masked the mark may be -inf too.
+        chosen: npt.NDArray[np.bool_] = promised >= np.maximum(lowest, np.finfo(np.float32).min)
+        return chosen
 
     def fetch(self, k: int) -> int:
         """Return how many candidates to settle for k items.
@@ -65,10 +68,6 @@ class Tuning:
 
 def _depth(k: int) -> int:
     return next(i for i, depth in enumerate(DEPTHS) if k <= depth)
-
-
-def _promised(lists: Lists, scores: Floats, along: Floats, eagerness: float) -> Floats:
-    return scores + np.float32(eagerness) * along * lists.reach
 
 
 def _mark(promised: Floats, k: int) -> Floats:
@@ -91,11 +90,12 @@ def tune(lists: Lists, codes: Codes, vectors: Floats, truth: npt.NDArray[np.int6
         The share to find.
     """
     n = len(truth)
-    scores, along = vectors @ lists.centres.T, lists.along(vectors)[:, None]
+    scores = vectors @ lists.centres.T
+    along, reach = lists.along(vectors)
     held_by = np.tile(lists.list_of[truth], (len(vectors) // n, 1))
     best = None
     for eagerness in _EAGERNESS:
-        promised = _promised(lists, scores, along, eagerness)
+        promised = scores + np.float32(eagerness) * reach
         # How far below the mark the list of each wanted item is; any of the interests may read it.
         wanted = np.take_along_axis(promised, held_by, axis=1)
         below = [((_mark(promised, k) - wanted) / along).reshape(-1, *truth.shape).min(axis=0)[:, :k] for k in DEPTHS]
