@@ -76,6 +76,7 @@ class IvfIndex:
         self.catalog, self.recall = catalog, recall
         self._exact = ExactIndex(catalog)
         self._lists: Lists | None = None
+        self._last_eligible: tuple[tuple[bytes, int], tuple[int, float, npt.NDArray[np.intp], bool]] | None = None
         if len(catalog) < exact_below:
             return
         self._items = self._exact._items  # where these are a copy, one is enough
@@ -112,17 +113,12 @@ class IvfIndex:
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find k items of highest relevance minus price for each user; see `Index.search`."""
         prices = check_prices(prices, self.catalog.n_groups)
-        goal, reference = min(k, len(self.catalog)), 0.0
-        open_ = np.arange(self.catalog.n_groups)
-        if prices is not None:
-            goal, reference = reference_price(self.catalog, prices, k)
-            open_ = np.flatnonzero(prices < np.inf)
+        goal, reference, open_, few = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
         if self._lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP):
             return self._exact.search(users, prices, k)
         vectors = np.asarray(users, dtype=np.float64)
-        few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
         hits = Hits.empty(len(vectors), k)
         real: npt.NDArray[np.bool_] = np.asarray(vectors.any(axis=(1, 2)))
         step = _USERS_AT_ONCE // (_LESS_IF_FEW if few else 1)
@@ -141,6 +137,25 @@ class IvfIndex:
         if len(rest):
             _put(hits, rest, self._exact.search(vectors[rest], prices, k))
         return hits
+
+    def _eligible(
+        self, prices: npt.NDArray[np.float64] | None, k: int
+    ) -> tuple[int, float, npt.NDArray[np.intp], bool]:
+        """Return how many of k items there are, the reference price, the groups that are open, and whether few are.
+
+        Many requests come between two price changes: the last answer is kept.
+        """
+        key = (b"" if prices is None else prices.tobytes(), k)
+        last = self._last_eligible
+        if last is None or last[0] != key:
+            goal, reference = min(k, len(self.catalog)), 0.0
+            open_ = np.arange(self.catalog.n_groups)
+            if prices is not None:
+                goal, reference = reference_price(self.catalog, prices, k)
+                open_ = np.flatnonzero(prices < np.inf)
+            few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
+            self._last_eligible = last = (key, (goal, reference, open_, few))
+        return last[1]
 
     def _nominate(self, lists: Lists, queries: Float32Queries, n: int, k: int) -> tuple[_Rows, _Rows]:
         """Return owners and rows of the items that come near the best k of n users."""

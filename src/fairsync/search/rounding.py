@@ -26,6 +26,7 @@ among the best k.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -117,12 +118,14 @@ class Float32Queries:
         error = 2 * (d + 8) * _U * np.ldexp(length, -unit) * items.largest_norm + (d + 8) * 2.0**-60
         bonus, slack = None, 0.0
         if prices is not None:
-            bonus, slack = _bonus(prices, reference, unit + items.exponent)
+            bonus, slack = _bonus(prices.tobytes(), reference, unit + items.exponent)
         return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error)
 
 
-def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tuple[npt.NDArray[np.float32], float]:
+@lru_cache(maxsize=16)  # many requests come between two price changes, and most share a unit
+def _bonus(given: bytes, reference: float, unit: int) -> tuple[npt.NDArray[np.float32], float]:
     """Return the bonus of each group in this unit, rounded up, and how much too high one can be."""
+    prices = np.frombuffer(given, dtype=np.float64)
     open_ = prices < np.inf
     price = np.where(open_, prices, 0.0)
     wobble = np.ldexp(np.abs(price) + abs(reference), -unit) * 2.0**-50
@@ -131,4 +134,5 @@ def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tupl
     high = np.clip(value + wobble, -_CUT_OFF, _CUT_OFF)
     bonus = np.where(open_, high + 8 * _U * np.abs(high), -np.inf).astype(np.float32)
     slack = float(np.where(open_, high - low + 20 * _U * np.abs(high), 0.0).max(initial=0.0))
+    bonus.flags.writeable = False
     return bonus, slack
