@@ -18,6 +18,8 @@ STORAGES = ("2-bit", "4-bit", "8-bit", "16-bit")
 # items are worst (on generated embeddings, so fitted, they lose a tenth as many of the best 50).
 _LONGEST_SHARE, _FEWEST, _MOST = 0.05, 1 << 12, 1 << 15
 _BLOCK = 1 << 15
+_ROW_BITS = 40
+_ROW_MASK = (1 << _ROW_BITS) - 1
 
 
 class Codes:
@@ -44,7 +46,8 @@ class Codes:
     >>> lists = Lists.of(items, np.zeros(300, dtype=int))
     >>> scores = items[:1] @ lists.centres.T
     >>> codes = Codes(items, lists, "8-bit")
-    >>> codes.search(items[:1], scores > -np.inf, scores, fetch=1).item() == (items @ items[0]).argmax().item()
+    >>> rows, _ = codes.search(items[:1], scores > -np.inf, scores, fetch=1)
+    >>> rows.item() == (items @ items[0]).argmax().item()
     True
     """
 
@@ -78,14 +81,16 @@ class Codes:
         for start in range(0, n, _BLOCK):
             turned = items[start : start + _BLOCK] @ self._rotation
             at = lists.list_of[start : start + _BLOCK].astype(np.int64)
-            index.add_core(len(turned), _faiss.swig_ptr(turned), None, _faiss.swig_ptr(at))
+            # The group comes along with the row: looking it up would go all over the memory for each item found.
+            names = np.arange(start, start + len(turned)) | lists.group_of[at].astype(np.int64) << _ROW_BITS
+            index.add_core(len(turned), _faiss.swig_ptr(turned), _faiss.swig_ptr(names), _faiss.swig_ptr(at))
         # The same codes in another layout, which is read 32 items at a time.
         self._index = _faiss.IndexIVFPQFastScan(index) if storage in ("2-bit", "4-bit") else index
 
     def search(
         self, vectors: Floats, chosen: npt.NDArray[np.bool_], scores: Floats, fetch: int
-    ) -> npt.NDArray[np.int64]:
-        """Return (n, fetch) items of highest score among the lists chosen, -1 where there are fewer.
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return (n, fetch) items of highest score among the lists chosen, -1 where there are fewer, and their groups.
 
         Parameters
         ----------
@@ -105,13 +110,13 @@ class Codes:
         at, filled = np.flatnonzero(chosen), np.arange(most) < counts[:, None]
         probed, given = np.full((n, most), -1, dtype=np.int64), np.zeros((n, most), dtype=np.float32)
         probed[filled], given[filled] = at % chosen.shape[1], scores.ravel()[at]
-        found, rows = np.empty((n, fetch), dtype=np.float32), np.empty((n, fetch), dtype=np.int64)
+        found, names = np.empty((n, fetch), dtype=np.float32), np.empty((n, fetch), dtype=np.int64)
         # Parameters go with the call: `nprobe` of the index itself is shared by calls that run at the same time.
         self._index.search_preassigned_c(
             n, _faiss.swig_ptr(turned), fetch, _faiss.swig_ptr(probed), _faiss.swig_ptr(given),
-            _faiss.swig_ptr(found), _faiss.swig_ptr(rows), False, _faiss.SearchParametersIVF(nprobe=most),
+            _faiss.swig_ptr(found), _faiss.swig_ptr(names), False, _faiss.SearchParametersIVF(nprobe=most),
         )  # fmt: skip
-        return rows
+        return np.where(names < 0, -1, names & _ROW_MASK), names >> _ROW_BITS
 
 
 def _longest(items: Floats) -> npt.NDArray[np.int64]:

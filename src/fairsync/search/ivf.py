@@ -164,18 +164,18 @@ class IvfIndex:
         if queries.bonus is not None:
             scores += queries.bonus[lists.group_of]
         chosen = self.tuning.choose(lists, vectors, scores, k)
-        rows = self._codes.search(vectors, chosen, scores, self.tuning.fetch(k))
-        owners, kept = np.arange(len(rows)) % n, self._near(queries, rows, n, k)
+        rows, groups = self._codes.search(vectors, chosen, scores, self.tuning.fetch(k))
+        owners, kept = np.arange(len(rows)) % n, self._near(queries, rows, groups, n, k)
         owners, rows = np.broadcast_to(owners[:, None], rows.shape)[kept], rows[kept]
         if len(vectors) > n:  # several interests may have found the same item
             owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
         return owners, rows
 
-    def _near(self, queries: Float32Queries, rows: _Rows, n: int, k: int) -> npt.NDArray[np.bool_]:
+    def _near(self, queries: Float32Queries, rows: _Rows, groups: _Rows, n: int, k: int) -> npt.NDArray[np.bool_]:
         """Return which of the items found may be among the best k: scored in float32, a quarter of them or so."""
         scores = np.matmul(self._items.values[rows], queries.columns.T[:, :, None])[:, :, 0]
         if queries.bonus is not None:
-            scores += queries.bonus[self.catalog.group_of[rows]]
+            scores += queries.bonus[groups]
         scores[rows < 0] = -np.inf
         place = rows.shape[1] - k
         # If one interest finds k items above a score, so does the user.

@@ -108,7 +108,7 @@ def tune(lists: Lists, codes: Codes, vectors: Floats, truth: npt.NDArray[np.int6
     _, trial, is_read = best
     # One search serves all depths: the more lists are read, the further down an item is found.
     chosen = np.any([trial.choose(lists, vectors, scores, k) for k in DEPTHS], axis=0)
-    rows = codes.search(vectors, chosen, scores, _MOST_FETCHED)
+    rows, _ = codes.search(vectors, chosen, scores, _MOST_FETCHED)
     place = np.min([_places(part, truth) for part in rows.reshape(-1, n, rows.shape[1])], axis=0)
     share = 1 - _CODES_SHARE * (1 - recall)
     fetches = [
