@@ -8,11 +8,13 @@ from typer.core import TyperGroup
 
 from fairsync import __version__
 from fairsync.cli.bench import bench
+from fairsync.cli.check import check
 from fairsync.cli.cluster import cluster
 from fairsync.cli.demo import demo
 from fairsync.cli.evaluate import evaluate
 from fairsync.cli.prepare import prepare
 from fairsync.cli.reproduce import reproduce
+from fairsync.cli.serve import serve
 from fairsync.cli.train import train
 from fairsync.errors import FairSyncError
 
@@ -65,3 +67,5 @@ app.command()(evaluate)
 app.command()(reproduce)
 app.command()(bench)
 app.add_typer(cluster, name="cluster")
+app.command()(serve)
+app.command()(check)
