@@ -278,6 +278,31 @@ def test_a_new_promise_waits_for_leases_that_could_break_it() -> None:
     assert coordinator.report().esp == 1
 
 
+def test_a_horizon_cannot_be_cut_off_before_its_floors_are_met() -> None:
+    catalog = Catalog(np.eye(2), ["a", "b"])
+    coordinator = Coordinator(catalog, 1, {"a": 2}, horizon=10, batch_size=1)
+    FrontEnd(catalog, coordinator).retrieve(np.tile([0.0, 1.0], (2, 1)))
+    with pytest.raises(InvalidInputError, match="cannot be met"):
+        coordinator.promise(horizon=2)
+    FrontEnd(catalog, coordinator).retrieve(np.tile([0.0, 1.0], (8, 1)))
+    assert coordinator.report().esp == 1
+    coordinator.promise({"a": 9})  # for the next one
+
+
+def test_one_that_follows_goes_on_where_a_floor_is_lost() -> None:
+    """An outage may have cost it; whoever replaces the coordinator says so, and goes on."""
+    catalog, ledger = Catalog(np.eye(2), ["a", "b"]), MemoryLedger(2)
+    ledger.record([Entry(np.array([0, 9]), 9, 1.0, 0.0)])
+    with pytest.raises(InvalidInputError, match="cannot be met"):
+        Coordinator(catalog, 1, {"a": 5}, horizon=10, ledger=ledger)
+    coordinator = Coordinator(catalog, 1, {"a": 5}, horizon=10, ledger=ledger, goes_on=True)
+    FrontEnd(catalog, coordinator).retrieve(np.tile([0.0, 1.0], (1, 1)))
+    assert coordinator.report().exposures == {"a": 1, "b": 9}
+    coordinator.promise(catalog=catalog)
+    FrontEnd(catalog, coordinator).retrieve(np.tile([0.0, 1.0], (10, 1)))
+    assert coordinator.report().esp == 1
+
+
 def test_prices_are_learnt_beforehand() -> None:
     world = make_world(3, items=60, horizon=200, tightness=0.6)
     retriever = FairRetriever(world.catalog, world.k, world.floors, 200).calibrate(world.users)

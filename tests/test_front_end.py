@@ -3,10 +3,12 @@
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from fairsync.catalog import Catalog
 from fairsync.coordinator import Coordinator
 from fairsync.errors import InvalidInputError
 from fairsync.front_end import FrontEnd
@@ -93,6 +95,36 @@ def test_fewer_or_more_candidates() -> None:
     assert report.esp == 1
     with pytest.raises(InvalidInputError, match="k is 61"):
         front.retrieve(world.users[:1], 61)
+
+
+def test_more_candidates_now_promise_nothing_for_those_to_come() -> None:
+    """Everybody prefers b; a is promised all slots. One request with three of them cannot count on more like it."""
+    catalog = Catalog(np.array([[0.1]] * 3 + [[1.0]] * 3), ["a"] * 3 + ["b"] * 3)
+    coordinator = Coordinator(catalog, 1, {"a": 10}, 10, batch_size=1)
+    front = FrontEnd(catalog, coordinator)
+    front.retrieve(np.ones((1, 1)), 3)
+    front.retrieve(np.ones((9, 1)))
+    assert coordinator.report().esp == 1
+
+
+def test_an_answer_that_cannot_be_given_leaves_no_lease_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another front end answers one of the requests, with another number of candidates, after this one has looked."""
+    world = make_world(1)
+    ledger = MemoryLedger(world.catalog.n_groups)
+    coordinator = Coordinator(world.catalog, world.k, ledger=ledger)
+    front = FrontEnd(world.catalog, coordinator)
+    front.retrieve(world.users[:1], 2, ["x"])
+    answer, settle, told = ledger.answer, coordinator.settle, [False]
+
+    def settle_late(*arguments: Any) -> None:
+        told[0] = True
+        settle(*arguments)
+
+    monkeypatch.setattr(coordinator, "settle", settle_late)
+    monkeypatch.setattr(ledger, "answer", lambda name: answer(name) if told[0] else None)
+    with pytest.raises(InvalidInputError, match="2 candidates, and now k is 3"):
+        front.retrieve(world.users[:2], 3, ["y", "x"])
+    assert not coordinator._books.accounts.out
 
 
 def test_a_horizon_ends_when_the_next_begins() -> None:

@@ -144,6 +144,7 @@ class Accounts:
     def note(self, entry: Entry) -> tuple[Accounts, Entry]:
         """Write down something that belongs to no lease, such as what was reported to be shown."""
         entry = replace(entry, opens_horizon=self.opens_horizon, began=self.standing.began)
+        entry = entry.grown(len(self.standing.exposures))  # groups may have come since
         return replace(self, standing=self.standing.after(entry), opens_horizon=False), entry
 
     def give_back(self, number: int) -> Accounts:

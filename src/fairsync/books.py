@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Standing
     from fairsync.policies import Policy
 
+_log = logging.getLogger(__name__)
 # Of a very long batch only what can still matter is kept.
 _MOST_SAMPLES = 512
 
@@ -62,8 +64,11 @@ def changed_terms(
     return replace(made, rolls=terms.rolls)
 
 
-def check_standing(terms: Terms, policy: Policy, standing: Standing) -> None:
-    """Refuse a ledger of another catalog, and floors that can no longer be met in the horizon under way."""
+def check_standing(terms: Terms, policy: Policy, standing: Standing, *, is_over: bool = True) -> None:
+    """Refuse a ledger of another catalog, and floors that can no longer be met in the horizon under way.
+
+    Where ``is_over``, a horizon that has no requests left is simply over, and floors are those of the next.
+    """
     if len(standing.exposures) != len(terms.floors):
         raise InvalidInputError(
             f"The ledger counts {len(standing.exposures)} groups, the catalog has {len(terms.floors)}:"
@@ -73,7 +78,8 @@ def check_standing(terms: Terms, policy: Policy, standing: Standing) -> None:
         return
     left = terms.horizon - standing.requests
     missing = np.maximum(terms.floors - standing.exposures, 0)
-    if left < 0 or (left > 0 and policy.keeps_floors and not guard.is_safe(missing, left, terms)):
+    under_way = left > 0 or not is_over
+    if left < 0 or (under_way and policy.keeps_floors and not guard.is_safe(missing, left, terms)):
         raise InvalidInputError(
             f"The horizon has had {standing.requests} requests and misses {int(missing.sum())} exposures: the"
             f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
@@ -107,6 +113,8 @@ class Lease:
         Whether the guard is to see to the floors.
     terms : Terms
         What was promised.
+    k : int
+        Candidates for each of these requests; those to come are taken to have the usual number.
     """
 
     number: int
@@ -119,6 +127,7 @@ class Lease:
     watched: bool
     keeps_floors: bool
     terms: Terms
+    k: int
 
 
 @dataclass(frozen=True)
@@ -170,6 +179,7 @@ class Pricing:
             policy.watches(self.state),
             policy.keeps_floors,
             terms,
+            terms.k,
         )
 
     def noting(self, policy: Policy, entry: Entry, sample: Sample | None) -> Pricing:
@@ -198,7 +208,16 @@ class Books:
     pricing: Pricing = field(repr=False)
 
     @classmethod
-    def open(cls, terms: Terms, policy: Policy, standing: Standing, state: Any = None, first: int = 0) -> Books:
+    def open(
+        cls,
+        terms: Terms,
+        policy: Policy,
+        standing: Standing,
+        state: Any = None,
+        first: int = 0,
+        *,
+        goes_on: bool = False,
+    ) -> Books:
         """Return the books of a horizon that stands there, if it can be gone on with.
 
         Parameters
@@ -209,8 +228,15 @@ class Books:
             Of the policy, if it has learnt something already.
         first
             Leases are numbered from here. Those of other books that shared the ledger need other numbers.
+        goes_on
+            Whether to go on also where floors can no longer be met, as an outage may leave them.
         """
-        check_standing(terms, policy, standing)
+        try:
+            check_standing(terms, policy, standing)
+        except InvalidInputError as error:
+            if not goes_on or len(standing.exposures) != len(terms.floors):
+                raise
+            _log.warning("going on all the same: %s", error)
         return cls(Accounts.open(standing, first), Pricing.of(policy, policy.start(terms) if state is None else state))
 
     def lease(self, terms: Terms, policy: Policy, n: int) -> tuple[Books, Lease] | None:
@@ -248,7 +274,9 @@ class Books:
         prices, exposures = self.pricing.prices, self.accounts.standing.exposures
         return np.where((exposures >= terms.floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
 
-    def under(self, terms: Terms, policy: Policy, restart: Callable[[Terms], Any] | None = None) -> Books | None:
+    def under(
+        self, terms: Terms, policy: Policy, before: Terms, restart: Callable[[Terms], Any] | None = None
+    ) -> Books | None:
         """Return the books under other terms, also with more groups; refuse what can no longer be kept.
 
         Leases that are out know nothing of it. Where they could break the new promise, it has to wait for them: None.
@@ -257,11 +285,18 @@ class Books:
         ----------
         terms, policy
             From now on.
+        before
+            What was promised so far.
         restart
             Makes the state of the policy anew; otherwise it goes on from what it has learnt.
         """
         standing = self.accounts.standing.grown(len(terms.floors))
-        check_standing(terms, policy, standing)
+        # What could not be kept before the change, after an outage, is no reason to refuse it.
+        was = np.maximum(before.floors - self.accounts.standing.exposures, 0)
+        lost = before.rolls and not guard.is_safe(was, before.horizon - standing.requests, before)
+        same = terms.horizon == before.horizon and (terms.floors[: len(was)] == before.floors).all()
+        if not (lost and same):
+            check_standing(terms, policy, standing, is_over=self.accounts.is_over(before))
         given = self.accounts.given
         if given and terms.rolls and policy.keeps_floors:
             missing = np.maximum(terms.floors - standing.exposures, 0)

@@ -16,7 +16,7 @@ from fairsync.calibration import calibrate
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.floors import group_caps, resolve_floors
 from fairsync.groups import Groups
-from fairsync.inputs import check_positive
+from fairsync.inputs import check_k, check_positive
 from fairsync.ledger import Entry, Ledger, MemoryLedger, Standing
 from fairsync.policies import Policy, make_policy
 from fairsync.policies.snapshot import dump_state, load_state
@@ -89,6 +89,9 @@ class Coordinator:
         What the policy has learnt is kept in the ledger so often.
     rolls
         Whether a new horizon begins by itself after so many requests. Otherwise it ends by the clock: see `steer`.
+    goes_on
+        Whether to go on also where the ledger leaves floors that can no longer be met, as an outage may. Otherwise that
+        is refused.
 
     Examples
     --------
@@ -116,6 +119,7 @@ class Coordinator:
         lease_seconds: float = 30.0,
         keep_seconds: float = 5.0,
         rolls: bool = True,
+        goes_on: bool = False,
     ) -> None:
         if not lease_seconds > 0 or not keep_seconds >= 0:
             raise InvalidInputError(
@@ -127,7 +131,9 @@ class Coordinator:
         self.ledger: Ledger = MemoryLedger(len(catalog.labels)) if ledger is None else ledger
         self.lease_seconds, self.keep_seconds = lease_seconds, keep_seconds
         first = secrets.randbits(38) * _LEASES_OF_ONE
-        self._books = Books.open(self.terms, self.policy, self.ledger.standing(), self._remembered(), first)
+        self._books = Books.open(
+            self.terms, self.policy, self.ledger.standing(), self._remembered(), first, goes_on=goes_on
+        )
         self._kept_version, self._kept_at = self._books.pricing.version, time.monotonic()
         self._deadlines: dict[int, float] = {}
         self._changed = threading.Condition()
@@ -183,8 +189,11 @@ class Coordinator:
                 return  # another coordinator wrote it down before it died
             self._books = books
             self._deadlines.pop(number, None)
-            self._keep(time.monotonic())
             self._changed.notify_all()
+            try:
+                self._keep(time.monotonic())
+            except FairSyncError as error:  # what was settled is settled, and the floors hold without it
+                _log.warning("what the policy has learnt was not kept: %s", error)
 
     def give_back(self, number: int) -> None:
         """Take a lease back that was not answered."""
@@ -262,9 +271,12 @@ class Coordinator:
             coordinator is told, then the front ends.
         """
         with self._changed:
-            groups = self.groups if catalog is None else self._following(catalog)
-            terms = changed_terms(self.terms, self.labels, groups, floors, horizon)
-            while (books := self._books.under(terms, self.policy)) is None:
+            while True:  # what stands may change while it waits
+                groups = self.groups if catalog is None else self._following(catalog)
+                terms = changed_terms(self.terms, self.labels, groups, floors, horizon)
+                books = self._books.under(terms, self.policy, self.terms)
+                if books is not None:
+                    break
                 self._wait_for_leases()
             if len(groups.labels) > len(self.labels):
                 self.ledger.grow(len(groups.labels))
@@ -308,6 +320,7 @@ class Coordinator:
             raise InvalidInputError(
                 "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
             )
+        check_k(self.terms.k, groups)
         return Groups(list(groups.labels), groups.group_sizes)
 
     def _wait_for_leases(self, until: float = float("inf")) -> None:
@@ -336,7 +349,7 @@ class Coordinator:
             return None
         try:
             return self.policy.resume(load_state(kept), self.terms)
-        except FairSyncError as error:  # the floors hold without it
+        except Exception as error:  # whatever is wrong with it, the floors hold without it
             _log.warning("starting without the prices that were kept: %s", error)
             return None
 

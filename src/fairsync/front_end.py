@@ -14,7 +14,7 @@ from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_users
 from fairsync.search import Index, make_index
 from fairsync.search.overlay import follow
-from fairsync.serving import Found, serve
+from fairsync.serving import Found, Served, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -73,8 +73,8 @@ class FrontEnd:
         users
             (n, d) one vector per request, or (n, interests, d) several.
         k
-            Candidates of each, where it is to be another number than the coordinator's. The promise is planned for the
-            latter: where requests ask for fewer, floors that take nearly all slots can be missed.
+            Candidates of each, where it is to be another number than the coordinator's. The promise counts on the
+            latter for the requests to come: where they ask for fewer, floors that take nearly all slots can be missed.
         request_ids
             (n,) a name for each request, or None. A request that was answered before under its name gets the same
             answer again, from whichever front end, and does not count again.
@@ -118,12 +118,16 @@ class FrontEnd:
     ) -> Found:
         """Answer the requests of a lease, and have it written down."""
         try:
-            served = serve(catalog, index, _fitted(lease, catalog, k), vectors)
+            return self._settled(catalog, serve(catalog, index, _fitted(lease, catalog, k), vectors), lease, k, names)
         except BaseException:
+            # If it was settled after all, giving it back changes nothing.
             self.coordinator.give_back(lease.number)
             raise
+
+    def _settled(self, catalog: Catalog, served: Served, lease: Lease, k: int, names: Sequence[str | None]) -> Found:
+        """Have what was served written down; return the answers, those of requests answered before as they were."""
         rows, relevance = served.hits.rows, served.hits.relevance
-        found = Found.of(catalog, rows, relevance, np.full(len(vectors), served.searched))
+        found = Found.of(catalog, rows, relevance, np.full(len(rows), served.searched))
         entry, kept = served.entry, {name: found.dump(i) for i, name in enumerate(names) if name is not None}
         while True:
             try:
@@ -191,6 +195,7 @@ class FrontEnd:
         with self._changing:
             before, index = self._items
             changed = change(before)
+            check_k(self.coordinator.k, changed.catalog)
             self._check_groups(changed.catalog)
             self._items = (changed.catalog, follow(index, changed, before))
 
@@ -206,14 +211,14 @@ class FrontEnd:
 def _fitted(lease: Lease, catalog: Catalog, k: int) -> Lease:
     """Return the lease for so many candidates of these items, where the coordinator knows of other items or groups."""
     g, terms = catalog.n_groups, lease.terms
-    sizes = group_caps(catalog, k)
-    caps = np.minimum(terms.caps[:g], sizes) if k <= terms.k else sizes
+    caps = np.minimum(terms.caps[:g], group_caps(catalog, terms.k))
     if k == terms.k and g == len(terms.floors) and (caps == terms.caps).all():
         return lease
     return replace(
         lease,
+        k=k,
         prices=lease.prices[:g],
         missing=lease.missing[:g],
-        terms=replace(terms, k=k, floors=terms.floors[:g], caps=caps),
+        terms=replace(terms, floors=terms.floors[:g], caps=caps),
         watched=lease.watched and k == terms.k,  # a list is cut at k: another teaches nothing about this one
     )

@@ -58,7 +58,7 @@ def _due(missing: Counts, left: int, terms: Terms) -> Counts:
 
 
 def keep_floors(
-    search: SearchOne, catalog: Catalog, terms: Terms, prices: Floats, hits: Hits, missing: Counts, left: int
+    search: SearchOne, catalog: Catalog, terms: Terms, prices: Floats, hits: Hits, missing: Counts, left: int, k: int
 ) -> tuple[Hits, int]:
     """Choose the candidates of requests one after another, by the two rules of the guard.
 
@@ -74,6 +74,8 @@ def keep_floors(
         (G,) exposures missing before the first of the requests.
     left
         Requests left in the horizon, these included.
+    k
+        Candidates of each of these requests; those after them have the usual number.
 
     Returns
     -------
@@ -82,14 +84,14 @@ def keep_floors(
     int
         How many of them stand there because the second rule demanded it.
     """
-    k, n_groups = terms.k, len(terms.floors)
+    n_groups = len(terms.floors)
     rows, relevance = hits.rows[:, :k].copy(), hits.relevance[:, :k].copy()
     forced = 0
     for i in range(len(rows)):
         left -= 1
         counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
         if ((counts > missing) & (prices < 0)).any():
-            rows[i], relevance[i] = _choose_among(search, catalog, terms, prices, hits, missing, i)
+            rows[i], relevance[i] = _choose_among(search, catalog, k, prices, hits, missing, i)
             counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
         due = _due(missing, left + 1, terms)
         if not is_safe(np.maximum(due - counts, 0), left, terms):
@@ -105,7 +107,7 @@ def keep_floors(
 
 
 def _choose_among(
-    search: SearchOne, catalog: Catalog, terms: Terms, prices: Floats, hits: Hits, missing: Counts, i: int
+    search: SearchOne, catalog: Catalog, k: int, prices: Floats, hits: Hits, missing: Counts, i: int
 ) -> tuple[Rows, Floats]:
     """Apply the first rule to the list of request i, looking deeper until the answer is certain."""
     rows, relevance = hits.rows[i], hits.relevance[i]
@@ -114,11 +116,11 @@ def _choose_among(
         complete = len(rows) == len(catalog) or rows[-1] < 0
         if complete:
             rows, relevance, groups = rows[rows >= 0], relevance[rows >= 0], groups[rows >= 0]
-            if len(rows) < terms.k:
-                raise BackendUnavailableError(f"only {len(rows)} items are within reach, fewer than k = {terms.k}.")
+            if len(rows) < k:
+                raise BackendUnavailableError(f"only {len(rows)} items are within reach, fewer than k = {k}.")
         beyond = -np.inf if complete else float(relevance[-1] - prices[groups[-1]])
         ranks = rows if catalog.rank is None else catalog.rank[rows]
-        chosen = choose(groups, relevance, ranks, prices, missing, terms.k, beyond)
+        chosen = choose(groups, relevance, ranks, prices, missing, k, beyond)
         if chosen is not None:
             return rows[chosen], relevance[chosen]
         deeper = search(i, prices, min(2 * len(rows), len(catalog)))
@@ -205,7 +207,7 @@ def compose(
 
     def take(quota: Counts, how_many: int) -> None:
         """Take the best items of groups that have a quota left, so many in all."""
-        how_many = min(how_many, terms.k - len(taken))  # it is more only where an outage has made too much due
+        how_many = min(how_many, len(rows) - len(taken))  # it is more only where an outage has made too much due
         while how_many > 0:
             before = len(taken)
             found = search(np.where(quota > 0, prices, np.inf), min(before + how_many, len(group_of)))
@@ -227,6 +229,6 @@ def compose(
     take(owed, int(owed.sum()))
     take(still, int(missing.sum()) - left * terms.k - len(taken))
     for row, score in zip(rows.tolist(), relevance.tolist(), strict=True):
-        if len(taken) < terms.k:
+        if len(taken) < len(rows):
             taken.setdefault(row, score)
     return np.array(list(taken), dtype=np.int64), np.array(list(taken.values()))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fairsync.report import Report
 
 _NAMESPACE = "fairsync"
-_PROMISE = "promise"
+_PROMISE, _GROWN = "promise", "promise to more groups"
 # A front end that has to wait asks again so often. Each waits in a thread of the actor: there are enough for all, and
 # those who bring something back have threads of their own, so that they never queue behind the ones who wait for them.
 _PATIENCE = 0.2
@@ -49,12 +49,12 @@ class CoordinatorHost:
 
     def __init__(self, groups: Groups, settings: Mapping[str, Any], ledger: str) -> None:
         self._ledger = SqliteLedger(ledger, len(groups.labels))
-        promised = self._ledger.kept(_PROMISE)
+        promised = self._kept_promise()
         if promised is not None and ray.get_runtime_context().was_current_actor_reconstructed:
             document = json.loads(promised)  # what was promised since it was started
             groups = Groups(document["labels"], np.array(document["sizes"], dtype=np.int64))
             floors = dict(zip(document["labels"], document["floors"], strict=True))
-            settings = {**settings, "floors": floors, "horizon": document["horizon"]}
+            settings = {**settings, "floors": floors, "horizon": document["horizon"], "goes_on": True}
         self._coordinator = Coordinator(groups, ledger=self._ledger, **settings)
         self._keep_promise()
 
@@ -92,6 +92,11 @@ class CoordinatorHost:
 
     def promise(self, floors: Floors | None, horizon: int | None, groups: Groups | None) -> None:
         """Promise something else from now on."""
+        if groups is not None:  # they are written down before the ledger counts them: it may be killed in between
+            before = self._document(self._coordinator.groups)
+            more = [0] * (len(groups.labels) - len(before["labels"]))
+            grown = {"labels": groups.labels, "sizes": groups.group_sizes.tolist(), "floors": before["floors"] + more}
+            self._ledger.keep(_GROWN, json.dumps({**before, **grown}).encode())
         self._coordinator.promise(floors, horizon, groups)
         self._keep_promise()
 
@@ -105,14 +110,21 @@ class CoordinatorHost:
         self._ledger.close()
 
     def _keep_promise(self) -> None:
-        groups, terms = self._coordinator.groups, self._coordinator.terms
-        document = {
-            "labels": groups.labels,
-            "sizes": groups.group_sizes.tolist(),
-            "floors": terms.floors.tolist(),
-            "horizon": terms.horizon,
-        }
-        self._ledger.keep(_PROMISE, json.dumps(document).encode())
+        self._ledger.keep(_PROMISE, json.dumps(self._document(self._coordinator.groups)).encode())
+
+    def _document(self, groups: Groups) -> dict[str, Any]:
+        terms = self._coordinator.terms
+        sizes, floors = groups.group_sizes.tolist(), terms.floors.tolist()
+        return {"labels": groups.labels, "sizes": sizes, "floors": floors, "horizon": terms.horizon}
+
+    def _kept_promise(self) -> bytes | None:
+        """Return what was promised last, to as many groups as the ledger counts."""
+        counted = len(self._ledger.standing().exposures)
+        for name in (_PROMISE, _GROWN):
+            kept = self._ledger.kept(name)
+            if kept is not None and len(json.loads(kept)["labels"]) == counted:
+                return kept
+        return None
 
 
 class RayCoordinator:

@@ -14,6 +14,7 @@ import numpy as np
 from fairsync.books import Books, Lease, Pricing, changed_terms, make_terms
 from fairsync.calibration import calibrate
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
+from fairsync.floors import group_caps, resolve_floors
 from fairsync.groups import Groups
 from fairsync.inputs import check_positive
 from fairsync.ledger import Entry
@@ -27,18 +28,21 @@ from fairsync.shared_books import SharedBooks
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Catalog
     from fairsync.floors import Floors
     from fairsync.groups import Grouped, Label
     from fairsync.hindsight import Hindsight
+    from fairsync.ledger import Standing
     from fairsync.policies import Sample, Terms
     from fairsync.search import Index
 
 _log = logging.getLogger(__name__)
 # Whoever waits for leases of others looks again so often.
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.02
+# Whoever does not lead asks for the lead at most so often, in seconds.
+_ASKED_EVERY = 0.5
 
 
 class RedisCoordinator:
@@ -62,7 +66,8 @@ class RedisCoordinator:
     name
         Of the promise: those who share it give the same one.
     replica
-        What the policy has learnt is kept under this name, and found again after a restart.
+        What the policy has learnt is kept under this name, and found again after a restart; others see it while this
+        one leads.
     if_differs
         Where the server has another promise under this name: "refuse" to start, "follow" it, or "take over", which
         replaces it for all replicas, if it can be kept. Where k differs, stop the other replicas first.
@@ -70,6 +75,9 @@ class RedisCoordinator:
         As for :class:`fairsync.Coordinator`.
     timeout
         Seconds for which a server that is away is tried again.
+    rolls
+        As for :class:`fairsync.Coordinator`. Otherwise `steer` sets floors and horizon, for all replicas: what is given
+        here holds until then, and a replica that joins need not give what stands.
     """
 
     def __init__(
@@ -88,17 +96,18 @@ class RedisCoordinator:
         lease_seconds: float = 30.0,
         keep_seconds: float = 5.0,
         timeout: float = 10.0,
+        rolls: bool = True,
     ) -> None:
         if not lease_seconds > 0 or not keep_seconds >= 0:
             raise InvalidInputError(
                 f"lease_seconds must be above 0, and keep_seconds at least 0, got {lease_seconds} and {keep_seconds}."
             )
         groups = Groups(list(catalog.labels), catalog.group_sizes)
-        terms = make_terms(catalog, k, floors, horizon, batch_size)
+        terms = replace(make_terms(catalog, k, floors, horizon, batch_size), rolls=rolls)
         self.policy = make_policy(policy)
         self.replica, self.lease_seconds, self.keep_seconds = replica, lease_seconds, keep_seconds
-        self._changed = threading.Condition()
-        self.ledger = RedisLedger(url, len(groups.labels), name, timeout)
+        self._changed, self._asked_at = threading.Condition(), -_ASKED_EVERY
+        self.ledger = RedisLedger(url, len(groups.labels), name, timeout, replica)
         try:
             self._books = SharedBooks(self.ledger, groups, terms, self.policy)
             self._join(groups, terms, if_differs)
@@ -109,14 +118,24 @@ class RedisCoordinator:
         self._kept_version, self._kept_at = self._books.pricing.version, time.monotonic()
 
     @property
+    def groups(self) -> Groups:
+        """Whom something is promised to."""
+        return self._books.groups
+
+    @property
+    def terms(self) -> Terms:
+        """What is promised."""
+        return self._books.terms
+
+    @property
     def labels(self) -> list[Label]:
         """The group labels, in the order of their codes."""
-        return self._books.groups.labels
+        return self.groups.labels
 
     @property
     def k(self) -> int:
         """Candidates per request."""
-        return self._books.terms.k
+        return self.terms.k
 
     def lease(self, n: int) -> Lease:
         """Hand out up to n requests; wait where the promise asks for it."""
@@ -177,27 +196,59 @@ class RedisCoordinator:
 
         def tried(patient: bool) -> bool:
             books = self._books
-            groups = books.groups if catalog is None else Groups(list(catalog.labels), catalog.group_sizes)
-            _check_follows(groups, books.groups)
+            groups = books.groups if catalog is None else _following(catalog, books.groups)
             terms = changed_terms(books.terms, books.groups.labels, groups, floors, horizon)
             return books.promise(groups, terms, patient=patient)
 
         self._until_done(tried)
 
-    def turn(self, floors: Floors, horizon: int, began: float) -> None:
-        """Begin a new horizon now, for all replicas, unless one of them has; see :meth:`fairsync.Coordinator.turn`.
+    def steer(self, more: Floors, requests: int, anew: float | None = None, groups: Grouped | None = None) -> None:
+        """Have all replicas aim at so many exposures more; see :meth:`fairsync.Coordinator.steer`.
 
-        Replicas that go by the same plan may all say so: the horizon that began then is begun once.
+        A horizon that is to begin when, or before, the present one did is not begun: several who go by the same plan
+        may all say so. Whoever led (`lead`), and does no longer, is refused.
         """
+        requests = check_positive(requests, "requests")
 
-        def tried(patient: bool) -> bool:
-            books = self._books
-            if books.shared.accounts.standing.began >= began:
-                return True
-            terms = changed_terms(books.terms, books.groups.labels, books.groups, floors, horizon)
-            return books.promise(books.groups, replace(terms, rolls=False), patient=patient, began=began)
+        def tried(_: bool) -> bool:
+            known = self.groups if groups is None else _following(groups, self.groups)
+            return self._books.steer(known, resolve_floors(more, known), requests, anew)
 
         self._until_done(tried)
+
+    def lead(self, *, take: bool = False) -> bool:
+        """Return whether this replica plans for all; to be asked every second or so, which also keeps it up to date.
+
+        Whoever leads goes on to do so while it asks; if it does not for ten seconds, another may. A replica that has
+        lost the lead hears so once before it can lead again. When the server is away, nobody leads.
+
+        Parameters
+        ----------
+        take
+            Whether to take the lead from whoever has it.
+        """
+        lead, now = self.ledger.lead, time.monotonic()
+        if not (take or lead.token) and now < self._asked_at + _ASKED_EVERY:
+            return False
+        self._asked_at = now
+        try:
+            leads = lead.ask(take=take)
+            with self._changed:
+                self._books.look()
+        except BackendUnavailableError as error:
+            _log.warning("nobody leads: %s", error)
+            return False
+        return leads
+
+    def standing(self) -> Standing:
+        """Return where the horizon stood when the server was last heard of: with each lease, and each `lead`."""
+        return self._books.shared.accounts.standing
+
+    def prices(self) -> NDArray[np.float64]:
+        """Return (G,) the prices in force, of this replica."""
+        with self._changed:
+            books = Books(self._books.shared.accounts, self._books.pricing)
+            return books.prices_in_force(self.terms, self.policy)
 
     def calibrate(self, past_users: ArrayLike, catalog: Catalog, index: Index) -> RedisCoordinator:
         """Learn prices from past requests, for this replica; see :meth:`fairsync.FairRetriever.calibrate`."""
@@ -211,7 +262,7 @@ class RedisCoordinator:
         """Return where the promise stands, as far as it is settled, with the prices of this replica."""
         with self._changed:
             self._books.look()
-            shared, labels, terms = self._books.shared, self.labels, self._books.terms
+            shared, labels, terms = self._books.shared, self.labels, self.terms
             # A horizon that ended between the two questions is not past yet.
             past = self.ledger.past()[: shared.horizon]
             books = Books(shared.accounts, self._books.pricing)
@@ -224,7 +275,7 @@ class RedisCoordinator:
             self._keep(float("inf"))
 
     def close(self) -> None:
-        """Keep what was learnt, and let go of the server. Leases that are out expire."""
+        """Keep what was learnt, and let go of the lead and the server. Leases that are out expire."""
         self.keep()
         self.ledger.close()
 
@@ -243,7 +294,7 @@ class RedisCoordinator:
                 standing = books.standing_promise()
                 difference = Promise.of(0, groups, terms, self.policy.keeps_floors).difference(standing)
                 if not difference:
-                    return True
+                    return terms.rolls or self._join_steered(groups, standing)
                 if if_differs == "refuse":
                     store = self.ledger.store
                     raise InvalidInputError(
@@ -253,10 +304,24 @@ class RedisCoordinator:
                 if if_differs == "follow":
                     books.adopt(standing)
                     return True
-                _check_follows(groups, standing.groups)
+                known = _following(groups, standing.groups)
+                floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
+                whole = replace(terms, floors=floors, caps=group_caps(known, terms.k))
+                return books.promise(known, whole, patient=patient)
             return books.promise(groups, terms, patient=patient)
 
         self._until_done(tried)
+
+    def _join_steered(self, groups: Groups, standing: Promise) -> bool:
+        """Go by what whoever leads has set, but with the groups of this replica's catalog, which may be newer."""
+        books, known = self._books, _following(groups, standing.groups)
+        books.adopt(standing)
+        caps = group_caps(known, standing.k)
+        if caps.tolist() == books.terms.caps.tolist():
+            return True
+        now, new = books.shared.accounts.standing, len(caps) - len(books.terms.floors)
+        more = np.pad(np.maximum(books.terms.floors - now.exposures, 0), (0, new))
+        return books.steer(known, more, max(books.terms.horizon - now.requests, 1))
 
     def _until_done(self, tried: Callable[[bool], bool]) -> None:
         """Try until it is done; towards the end of its patience, which is when leases have expired, it may raise."""
@@ -293,8 +358,11 @@ class RedisCoordinator:
         return f"policy {self.policy.name} of {self.replica}"
 
 
-def _check_follows(groups: Groups, before: Groups) -> None:
-    if groups.labels[: len(before.labels)] != before.labels:
+def _following(groups: Grouped, known: Groups) -> Groups:
+    """Return the groups of a catalog, if they begin with those that are known, and those it does not have yet."""
+    labels, both = list(groups.labels), min(len(groups.labels), len(known.labels))
+    if labels[:both] != known.labels[:both]:
         raise InvalidInputError(
             "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
         )
+    return Groups([*labels, *known.labels[both:]], np.concatenate([groups.group_sizes, known.group_sizes[both:]]))

@@ -231,7 +231,7 @@ class FairRetriever:
     ) -> None:
         """Go on with these; whatever cannot be kept is refused before anything is changed."""
         terms = changed_terms(self.terms, self.catalog.labels, catalog, floors, horizon)
-        books = self._books.under(terms, self.policy, restart)
+        books = self._books.under(terms, self.policy, self.terms, restart)
         assert books is not None  # nobody holds a lease
         if catalog.n_groups > self.catalog.n_groups:
             self.ledger.grow(catalog.n_groups)

@@ -129,7 +129,7 @@ def serve(catalog: Catalog, index: Index, lease: Lease, users: NDArray[np.floati
         (requests, interests, d) the requests of the lease.
     """
     terms, prices = lease.terms, lease.prices
-    k, n_groups = terms.k, catalog.n_groups
+    k, n_groups = lease.k, catalog.n_groups
     width = min(len(catalog), k + lease.lookahead)
     hits = index.search(users, prices, width)
     if hits.rows[:, k - 1].min() < 0:
@@ -144,7 +144,7 @@ def serve(catalog: Catalog, index: Index, lease: Lease, users: NDArray[np.floati
     if lease.keeps_floors and guard.needs_guard(terms, lease.missing, prices, counts, len(users), lease.left):
         found, forced = guard.keep_floors(
             lambda i, p, n: index.search(users[i : i + 1], p, n),
-            catalog, terms, prices, hits, lease.missing, lease.left,
+            catalog, terms, prices, hits, lease.missing, lease.left, k,
         )  # fmt: skip
         counts = np.bincount(catalog.group_of[found.rows].ravel(), minlength=n_groups)
     relevance = float(found.relevance.sum())

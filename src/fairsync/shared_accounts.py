@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.accounts import Accounts
+from fairsync.floors import group_caps
 from fairsync.groups import Groups
 from fairsync.ledger.redis import pack, unpack
 from fairsync.ledger.redis_store import Change
+from fairsync.policies import Terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fairsync.ledger.redis_store import Command, RedisStore, Seen
-    from fairsync.policies import Terms
 
 # Above all numbers that a coordinator alone gives its leases: those may be settled here as well, if it has died.
 _FIRST = 1 << 62
@@ -87,6 +88,13 @@ class Shared:
         """Return the same at the start of a new horizon."""
         # The record opens it at once: no entry needs to.
         return replace(self, accounts=replace(self.accounts.anew(began), opens_horizon=False), horizon=self.horizon + 1)
+
+    def grown(self, n_groups: int) -> Shared:
+        """Return the same with more groups."""
+        standing = self.accounts.standing
+        if len(standing.exposures) >= n_groups:
+            return self
+        return replace(self, accounts=replace(self.accounts, standing=standing.grown(n_groups)))
 
     def change_to(self, after: Shared, store: RedisStore) -> Change:
         """Return what makes these accounts those."""
@@ -164,14 +172,23 @@ class Promise:
         'horizon (10 here, 20 there)'
         """
         mine, theirs = self._facts(), other._facts()
-        caps = [np.minimum(one.groups.group_sizes, one.k).tolist() for one in (self, other)]
         # Items may come and go, as long as no request could hold more or fewer of a group than before.
-        mine["sizes"], theirs["sizes"] = caps
+        mine["sizes"], theirs["sizes"] = (group_caps(one.groups, one.k).tolist() for one in (self, other))
+        if not (self.rolls or other.rolls):
+            for name in ("sizes", "floors", "horizon"):  # whoever leads sets them all the time
+                del mine[name]
+            both = min(len(self.groups.labels), len(other.groups.labels))  # groups may have come
+            mine["labels"], theirs["labels"] = mine["labels"][:both], theirs["labels"][:both]
         return ", ".join(
             f"{name} ({value} here, {theirs[name]} there)" if isinstance(value, int) else name
             for name, value in mine.items()
             if value != theirs[name]
         )
+
+    def terms(self, batch_size: int) -> Terms:
+        """Return what a replica with batches of its own goes by."""
+        floors, caps = np.array(self.floors, dtype=np.int64), group_caps(self.groups, self.k)
+        return Terms(floors, caps, self.k, self.horizon, batch_size, self.rolls)
 
     def _facts(self) -> dict[str, Any]:
         return {

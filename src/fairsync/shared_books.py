@@ -9,12 +9,17 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from fairsync.books import Lease, Pricing, check_standing, make_terms
+import numpy as np
+
+from fairsync.books import Lease, Pricing, check_standing
 from fairsync.errors import InvalidInputError
+from fairsync.floors import group_caps
 from fairsync.shared_accounts import TERMS, Promise, Shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from numpy.typing import NDArray
 
     from fairsync.accounts import Grant
     from fairsync.groups import Groups
@@ -107,7 +112,7 @@ class SharedBooks:
         assert packed is not None
         return Promise.load(packed)
 
-    def promise(self, groups: Groups, terms: Terms, *, patient: bool, began: float | None = None) -> bool:
+    def promise(self, groups: Groups, terms: Terms, *, patient: bool) -> bool:
         """Write a promise down for all, if it can be kept; False if that is to be tried again as things stand then.
 
         Parameters
@@ -116,16 +121,12 @@ class SharedBooks:
             What is promised, and to whom.
         patient
             Whether there is time to try again when leases that are out could break it.
-        began
-            When a new horizon is to begin with it.
         """
-        store, before = self.ledger.store, self.shared
-        after = before.without_late(store.now())
-        if began is not None:
-            after = after.anew(began)
+        before = self.shared
+        after = before.without_late(self.ledger.store.now())
+        if before.terms:
+            after = after.grown(len(terms.floors))
         standing = after.accounts.standing
-        if before.terms and len(standing.exposures) < len(terms.floors):
-            standing = standing.grown(len(terms.floors))
         check_standing(terms, self.policy, standing)
         try:  # what is out was made for the promise before, and may bring nothing of this one
             check_standing(terms, self.policy, replace(standing, requests=standing.requests + after.accounts.given))
@@ -134,17 +135,30 @@ class SharedBooks:
                 raise
             self.look()
             return False
-        made = Promise.of(before.terms + 1, groups, terms, self.policy.keeps_floors)
-        after = replace(after, accounts=replace(after.accounts, standing=standing), terms=made.number)
-        change = before.change_to(after, store)
-        document: Command = ["HSET", store.key("kept"), TERMS, made.dump()]
-        swap = store.swap(before.version, replace(change, commands=[*change.commands, document]))
-        if swap.newer is not None:
-            self._see(swap.newer)
-            return False
-        self.shared = after.written(swap.version)
-        self.adopt(made)
-        return True
+        return self._agree(before, after, groups, terms)
+
+    def steer(self, groups: Groups, more: NDArray[np.int64], requests: int, anew: float | None = None) -> bool:
+        """Have all aim at so many exposures more; False if that is to be tried again as things stand then.
+
+        Parameters
+        ----------
+        groups, more, requests
+            To whom how much is due, and the requests that can be counted on.
+        anew
+            When a new horizon begins with this. If one has begun since then, nothing is to be done.
+        """
+        before = self.shared
+        if anew is not None and anew <= before.accounts.standing.began:
+            return True
+        after = before.without_late(self.ledger.store.now())
+        if anew is not None:
+            after = after.anew(anew)
+        after = after.grown(len(groups.labels))
+        standing, caps = after.accounts.standing, group_caps(groups, self.terms.k)
+        floors = standing.exposures + np.minimum(more, requests * caps)
+        horizon = standing.requests + after.accounts.given + requests
+        terms = replace(self.terms, floors=floors, caps=caps, horizon=horizon, rolls=False)
+        return self._agree(before, after, groups, terms, self.ledger.lead.token)
 
     def adopt(self, promise: Promise) -> None:
         """Go by a promise that stands in the record."""
@@ -152,10 +166,26 @@ class SharedBooks:
             raise InvalidInputError(
                 "another replica has taken the promise over with a policy of another kind: start this one with it, too."
             )
-        floors = dict(zip(promise.groups.labels, promise.floors, strict=True))
-        terms = make_terms(promise.groups, promise.k, floors, promise.horizon, self.terms.batch_size)
-        self.groups, self.terms = promise.groups, replace(terms, rolls=promise.rolls)
-        self.pricing = self.pricing.with_state(self.policy, self.policy.resume(self.pricing.state, self.terms))
+        self.groups, self.terms = promise.groups, promise.terms(self.terms.batch_size)
+        # Where somebody steers, little changes each time, and what was learnt goes on to hold.
+        if promise.rolls or len(promise.floors) > len(self.pricing.prices):
+            self.pricing = self.pricing.with_state(self.policy, self.policy.resume(self.pricing.state, self.terms))
+
+    def _agree(self, before: Shared, after: Shared, groups: Groups, terms: Terms, leader: str = "") -> bool:
+        """Write down accounts and a promise together; False if another change came first."""
+        store = self.ledger.store
+        made = Promise.of(before.terms + 1, groups, terms, self.policy.keeps_floors)
+        after = replace(after, terms=made.number)
+        change = before.change_to(after, store)
+        document: Command = ["HSET", store.key("kept"), TERMS, made.dump()]
+        change = replace(change, commands=[*change.commands, document], leader=leader)
+        swap = store.swap(before.version, change)
+        if swap.newer is not None:
+            self._see(swap.newer)
+            return False
+        self.shared = after.written(swap.version)
+        self.adopt(made)
+        return True
 
     def _see(self, seen: Seen | None, asked: int | None = None) -> None:
         """Go by the record as it was seen, also if another replica has promised something else."""

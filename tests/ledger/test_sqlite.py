@@ -12,7 +12,7 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.coordinator import Coordinator
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.ledger import Entry, SqliteLedger
 
 ENTRY = Entry(np.array([1, 2]), 1, 0.5, 0.25, forced=1)
@@ -130,3 +130,31 @@ def test_what_cannot_be_used_is_told(tmp_path: Path) -> None:
     later.close()
     with pytest.raises(InvalidInputError, match="update FairSync"):
         SqliteLedger(path, 2)
+
+
+def test_old_answers_are_emptied_and_older_ones_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, number in (("ANSWERS_KEPT", 20), ("KEYS_KEPT", 50), ("_THINNED_EVERY", 10)):
+        monkeypatch.setattr(f"fairsync.ledger.sqlite.{name}", number)
+    with SqliteLedger(tmp_path / "a.db", 2) as ledger:
+        for number in range(100):
+            ledger.record([ENTRY], answers={f"{number}": b"answer"})
+        assert [ledger.answer(name) for name in ("10", "60", "75", "85", "99")] == [
+            None,
+            b"",
+            b"",
+            b"answer",
+            b"answer",
+        ]
+        with pytest.raises(RepeatedRequestError):
+            ledger.record([ENTRY], answers={"60": b"again"})
+
+
+def test_damaged_counts_are_told(tmp_path: Path) -> None:
+    with SqliteLedger(tmp_path / "a.db", 2) as ledger:
+        ledger.record([ENTRY])
+    other = sqlite3.connect(tmp_path / "a.db")
+    other.execute("UPDATE horizons SET exposures = x'0102'")
+    other.commit()
+    other.close()
+    with pytest.raises(InvalidInputError, match="damaged"):
+        SqliteLedger(tmp_path / "a.db", 2)

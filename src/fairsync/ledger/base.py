@@ -113,6 +113,8 @@ class Standing:
 
     def grown(self, n_groups: int) -> "Standing":
         """Return the same standing with zeros for groups that came later."""
+        if len(self.exposures) == n_groups:
+            return self
         shown = None if self.shown is None else _grown(self.shown, n_groups)
         return replace(self, exposures=_grown(self.exposures, n_groups), shown=shown)
 

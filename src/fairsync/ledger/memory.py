@@ -30,6 +30,7 @@ class MemoryLedger:
         self._n_groups = n_groups
         self._keys: dict[str, None] = {}
         self._answers: dict[str, bytes] = {}
+        self._answered: dict[str, bytes] = {}  # too long ago for the answer to be kept
         self._kept: dict[str, bytes] = {}
 
     def standing(self) -> Standing:
@@ -47,14 +48,17 @@ class MemoryLedger:
         if key in self._keys:
             return False
         answers = answers or {}
-        repeated = [request for request in answers if request in self._answers]
+        repeated = [request for request in answers if self.answer(request) is not None]
         if repeated:
             raise RepeatedRequestError(repeated)
         if key is not None:
             self._keys[key] = None
             _forget(self._keys, KEYS_KEPT)
         self._answers.update(answers)
-        _forget(self._answers, ANSWERS_KEPT)
+        for request in list(self._answers)[: -ANSWERS_KEPT or None] if len(self._answers) > ANSWERS_KEPT else ():
+            self._answers.pop(request)
+            self._answered[request] = b""
+        _forget(self._answered, KEYS_KEPT)
         standing, past = self._record
         for entry in entries:
             if entry.opens_horizon:
@@ -65,8 +69,8 @@ class MemoryLedger:
         return True
 
     def answer(self, request_id: str) -> bytes | None:
-        """Return what was answered to a request, if that is kept."""
-        return self._answers.get(request_id)
+        """Return what was answered to a request; empty if that is too long ago to be kept, None if nothing was."""
+        return self._answers.get(request_id, self._answered.get(request_id))
 
     def grow(self, n_groups: int) -> None:
         """Go on with more groups."""

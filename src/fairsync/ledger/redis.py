@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.ledger.base import Entry, Standing
+from fairsync.ledger.redis_lead import Lead
 from fairsync.ledger.redis_store import Change, Command, RedisStore, Seen
 
 if TYPE_CHECKING:
@@ -36,10 +37,15 @@ class RedisLedger:
         Of the ledger: one server may hold many.
     timeout
         Seconds for which a server that is away is tried again, before `BackendUnavailableError`.
+    replica
+        Under which others see who leads, where several share it.
     """
 
-    def __init__(self, url: str, n_groups: int, name: str = "fairsync", timeout: float = 10.0) -> None:
+    def __init__(
+        self, url: str, n_groups: int, name: str = "fairsync", timeout: float = 10.0, replica: str = "replica"
+    ) -> None:
         self.store = RedisStore(url, name, timeout)
+        self.lead = Lead(self.store, replica)
         try:
             self._seen = self._open(n_groups)
         except BaseException:
@@ -86,8 +92,8 @@ class RedisLedger:
         self._change(lambda seen: Change({"standing": pack(unpack(seen.fields["standing"]).grown(n_groups))}))
 
     def keep(self, name: str, value: bytes) -> None:
-        """Keep something beside the record."""
-        self.store.ask(lambda client: client.hset(self.store.key("kept"), name, value))
+        """Keep something beside the record; whoever leads may do so only for as long as it does."""
+        self.lead.keep(name, value)
 
     def kept(self, name: str) -> bytes | None:
         """Return what is kept under this name."""
@@ -101,8 +107,13 @@ class RedisLedger:
         return self._seen
 
     def close(self) -> None:
-        """Let go of the server."""
-        self.store.close()
+        """Let go of the lead, and of the server."""
+        try:
+            self.lead.release()
+        except BackendUnavailableError:  # then the lead ends by itself
+            pass
+        finally:
+            self.store.close()
 
     def __enter__(self) -> RedisLedger:
         return self

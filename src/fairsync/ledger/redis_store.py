@@ -29,6 +29,7 @@ from redis.retry import Retry
 
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT
+from fairsync.ledger.redis_lead import deposed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,27 +43,28 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 # A command of a script can have some thousand words.
 _MOST_WORDS = 1000
 
-# KEYS: the record, receipts, lost leases, answers, and which requests have them or had them. ARGV: the version known,
-# the version to make (none: only look), a receipt, the lease that is asked about, how many answers, request and answer
-# of each, and the commands of the change, each after its length.
+# KEYS: the record, receipts, lost leases, answers, which requests have them or had them, and who leads. ARGV: the
+# version known, the version to make (none: only look), a receipt, the lease that is asked about, who must lead (none:
+# whoever it is), how many answers, request and answer of each, and the commands of the change, each after its length.
 _SWAP = """
 local version = redis.call('HGET', KEYS[1], 'version') or ''
 local known, made, receipt, asked = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local time = redis.call('TIME')
 if made ~= '' and version == made then return {'done', time} end
+if ARGV[5] ~= '' and redis.call('GET', KEYS[7]) ~= ARGV[5] then return {'deposed', time} end
 if receipt ~= '' and redis.call('ZSCORE', KEYS[2], receipt) then return {'repeated', time} end
 if version ~= known or version == '' and redis.call('EXISTS', KEYS[1]) == 1 then
     local lost = asked ~= '' and redis.call('ZSCORE', KEYS[3], asked) and 1 or 0
     return {'stale', time, redis.call('HGETALL', KEYS[1]), lost}
 end
 if made == '' then return {'done', time} end
-local at = 6 + 2 * ARGV[5]
+local at = 7 + 2 * ARGV[6]
 local repeated = {}
-for i = 6, at - 1, 2 do
+for i = 7, at - 1, 2 do
     if redis.call('HEXISTS', KEYS[4], ARGV[i]) == 1 then repeated[#repeated + 1] = ARGV[i] end
 end
 if #repeated > 0 then return {'answered', time, repeated} end
-for i = 6, at - 1, 2 do
+for i = 7, at - 1, 2 do
     redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 1])
     if redis.call('RPUSH', KEYS[5], ARGV[i]) > ANSWERS then
         local old = redis.call('LPOP', KEYS[5])
@@ -125,12 +127,15 @@ class Change:
         To be carried out besides.
     answers : dict
         To be kept, by the request. If one of the requests has an answer, nothing is carried out.
+    leader : str
+        Who must lead, or nothing is carried out (:mod:`fairsync.ledger.redis_lead`); empty if that does not matter.
     """
 
     put: Mapping[str, bytes | str | int] = field(default_factory=dict)
     drop: Sequence[str] = ()
     commands: Sequence[Command] = ()
     answers: Mapping[str, bytes] = field(default_factory=dict)
+    leader: str = ""
 
 
 @dataclass(frozen=True)
@@ -198,7 +203,7 @@ class RedisStore:
 
     def read(self, known: str = "", asked: int | None = None) -> Seen | None:
         """Return the record; None if it is still of the version known."""
-        newer = self._run(known, "", "", asked, {}, []).newer
+        newer = self._run(known, "", "", asked, Change(), []).newer
         return Seen({}) if newer is None and not known else newer
 
     def swap(self, known: str, change: Change, receipt: str = "", asked: int | None = None) -> Swap:
@@ -208,13 +213,15 @@ class RedisStore:
         ------
         RepeatedRequestError
             Some of the requests have been answered before.
+        BackendUnavailableError
+            Another process leads than must.
         """
         commands: list[Command] = list(change.commands)
         if change.put:
             commands.append(["HSET", self.key(), *(part for pair in change.put.items() for part in pair)])
         starts = range(0, len(change.drop), _MOST_WORDS)
         commands += [["HDEL", self.key(), *change.drop[start : start + _MOST_WORDS]] for start in starts]
-        return self._run(known, secrets.token_hex(8), receipt, asked, change.answers, commands)
+        return self._run(known, secrets.token_hex(8), receipt, asked, change, commands)
 
     def lose(self, number: int) -> list[Command]:
         """Return the commands that enter a lease among the lost."""
@@ -268,12 +275,12 @@ class RedisStore:
         made: str,
         receipt: str,
         asked: int | None,
-        answers: Mapping[str, bytes],
+        change: Change,
         commands: Sequence[Command],
     ) -> Swap:
-        keys = [self.key(), *map(self.key, ("receipts", "lost", "answers", "answered", "forgotten"))]
-        arguments: list[bytes | str | int] = [known, made, receipt, "" if asked is None else asked, len(answers)]
-        arguments += [part for pair in answers.items() for part in pair]
+        keys = [self.key(), *map(self.key, ("receipts", "lost", "answers", "answered", "forgotten", "lead"))]
+        arguments: list[bytes | str | int] = [known, made, receipt, "" if asked is None else asked, change.leader]
+        arguments += [len(change.answers), *(part for pair in change.answers.items() for part in pair)]
         for command in commands:
             arguments += [len(command), *command]
         outcome, clock, *found = self.ask(lambda client: self._swap(keys, arguments, client))
@@ -282,6 +289,8 @@ class RedisStore:
             return Swap(made)
         if outcome == b"repeated":
             return Swap()
+        if outcome == b"deposed":
+            raise deposed()
         if outcome == b"answered":
             raise RepeatedRequestError([request.decode() for request in found[0]])
         pairs, lost = found

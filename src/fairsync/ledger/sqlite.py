@@ -59,6 +59,7 @@ class SqliteLedger:
         self._lock = threading.RLock()
         self._n_groups = n_groups
         self._number, self._standing = 0, Standing.nothing(n_groups)
+        self._past: list[Standing] = []
         if not self.path.parent.is_dir():
             raise InvalidInputError(f"{self.path.parent} is no folder: make it first, or put the ledger elsewhere.")
         with self._told():
@@ -76,8 +77,13 @@ class SqliteLedger:
     def past(self) -> Sequence[Standing]:
         """Return the standings at the end of the horizons before it, oldest first."""
         with self._told():
-            rows = self._db.execute("SELECT * FROM horizons WHERE number < ? ORDER BY number", [self._number])
-            return [_standing(row).grown(self._n_groups) for row in rows]
+            first = len(self._past)  # what is past does not change: it is read once
+            rows = self._db.execute(
+                "SELECT * FROM horizons WHERE number < ? ORDER BY number LIMIT -1 OFFSET ?", [self._number, first]
+            )
+            self._past = [*self._past, *(_standing(row) for row in rows)]
+            self._past = [one.grown(self._n_groups) for one in self._past]
+            return self._past
 
     def record(
         self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
@@ -186,7 +192,9 @@ class SqliteLedger:
             done = self._db.execute("INSERT INTO answers (request, answer) VALUES (?, ?)", [request, answer])
             if done.lastrowid is not None and done.lastrowid % _THINNED_EVERY == 0:
                 self._db.execute("DELETE FROM answers WHERE number <= ?", [done.lastrowid - KEYS_KEPT])
-                self._db.execute("UPDATE answers SET answer = '' WHERE number <= ?", [done.lastrowid - ANSWERS_KEPT])
+                # Those a little older were emptied the last time.
+                old = [done.lastrowid - ANSWERS_KEPT, done.lastrowid - ANSWERS_KEPT - 2 * _THINNED_EVERY]
+                self._db.execute("UPDATE answers SET answer = x'' WHERE number <= ? AND number > ?", old)
 
     def _is_new(self, key: str) -> bool:
         done = self._db.execute("INSERT OR IGNORE INTO receipts (key) VALUES (?)", [key])
@@ -211,13 +219,13 @@ class SqliteLedger:
         with self._lock:
             try:
                 yield
-            except sqlite3.DatabaseError as error:
+            except (sqlite3.DatabaseError, _DamageError) as error:
                 reason = str(error)
                 if "locked" in reason:
                     raise FairSyncError(
                         f"{self.path} is in use by another process: stop it first, or share a Redis ledger."
                     ) from error
-                if "not a database" in reason or "malformed" in reason:
+                if isinstance(error, _DamageError) or "not a database" in reason or "malformed" in reason:
                     raise InvalidInputError(
                         f"{self.path} is damaged or no ledger ({reason}): restore a backup."
                     ) from error
@@ -232,4 +240,10 @@ def _standing(row: tuple[int, int, float, float | None, int, float, bytes, bytes
 
 
 def _counts(data: bytes) -> npt.NDArray[np.int64]:
+    if len(data) % 8:
+        raise _DamageError("a count is cut off")
     return np.frombuffer(data, dtype="<i8").astype(np.int64)
+
+
+class _DamageError(Exception):
+    """What was read makes no sense."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import uuid
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -9,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.changes import find_rows, put_items, remove_items
-from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError, UnknownPromiseError
+from fairsync.errors import (
+    FairSyncError,
+    InfeasibleFloorsError,
+    InvalidInputError,
+    UnknownGroupError,
+    UnknownPromiseError,
+)
 from fairsync.service.clock import SteadyClock
 from fairsync.service.notes import Notes
 from fairsync.service.planner import Planner
@@ -32,10 +40,14 @@ if TYPE_CHECKING:
     from fairsync.service.records import Overview, Pace, PastWindow, PromiseRecord, PromiseView, ShownReport
     from fairsync.windows import Forecast, Verdict
 
+_log = logging.getLogger(__name__)
 # How fast the share of degraded answers is forgotten, per answer.
 _FORGETTING = 0.01
 # An alert that was not told for so long has ended.
 _PASSED = timedelta(minutes=5)
+# Between two plans, however many requests come.
+_SOON = timedelta(seconds=0.25)
+_LONGEST_CAMPAIGN = timedelta(days=400)
 
 
 class Keeper:
@@ -81,7 +93,7 @@ class Keeper:
         self.planner = Planner(coordinator, notes, count, clock or SteadyClock(), plan_seconds, shown_within)
         self.recent, self.paces, self.degraded = Recent(), Paces(), 0.0
         self._told: dict[str, tuple[datetime, datetime]] = {}
-        self.started = self.planner.now()
+        self.started = self._looked_at = self.planner.now()
         self.paces.note(self.planner)
 
     @property
@@ -106,7 +118,7 @@ class Keeper:
         weight = min(_FORGETTING * len(found), 1.0)
         self.degraded += weight * (float((found.searched < 1).mean()) - self.degraded)
         if self.coordinator.standing().requests >= self.coordinator.terms.horizon:
-            self.look()  # more came than the plan counted on
+            self._look_ahead()
         return found
 
     def show(self, reports: Sequence[ShownReport]) -> ShownResult:
@@ -116,7 +128,7 @@ class Keeper:
             labels, strange = self._shown_groups(report)
             unknown += strange
             counts = self._count(labels)
-            if self.coordinator.note_shown(counts, f"shown {report.request_id} {report.report_id or ''}"):
+            if self.coordinator.note_shown(counts, json.dumps(["shown", report.request_id, report.report_id])):
                 counted += len(labels)
             else:
                 repeated += 1
@@ -127,6 +139,16 @@ class Keeper:
         with self.planner.lock:
             if self.planner.look():
                 self.paces.note(self.planner)
+
+    def _look_ahead(self) -> None:
+        """Plan anew because more came than the plan counted on; what goes wrong must not lose an answer."""
+        if self.planner.now() - self._looked_at < _SOON:
+            return
+        self._looked_at = self.planner.now()
+        try:
+            self.look()
+        except FairSyncError as error:
+            _log.warning("no new plan could be made: %s", error)
 
     def promises(self) -> list[PromiseView]:
         """Return every promise and where it stands."""
@@ -235,6 +257,8 @@ class Keeper:
             return Promise(given.group, given.floor, Window(window.every, window.zone, window.start, window.end))
         if window.start is None or window.end is None:
             raise InvalidInputError("a campaign needs a start and an end.")
+        if window.end - window.start > _LONGEST_CAMPAIGN:
+            raise InvalidInputError(f"a campaign lasts {_LONGEST_CAMPAIGN.days} days at most: make several.")
         return Promise(given.group, given.floor, Window.campaign(window.start, window.end, window.zone))
 
     def _rates(self, promises: Sequence[Promise]) -> dict[Label, float]:
