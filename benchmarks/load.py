@@ -1,6 +1,6 @@
 """A load generator in a process of its own: so many clients, each asking again when it has its answer.
 
-    python -m benchmarks.load PORT --clients 64 --seconds 10 [--rate 500] [--ids]
+    python -m benchmarks.load PORT USERS.npy --clients 64 --seconds 10 [--rate 500] [--ids]
 
 Prints one line of JSON. It speaks bare HTTP over kept connections, so that it takes little of the cores it shares.
 """
@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 import msgpack
 import numpy as np
 
-from fairsync.data import synthetic
 from fairsync.service.wire import write_array
 
 
@@ -77,8 +76,9 @@ async def ask(
     writer.close()
 
 
-async def load(port: int, clients: int, seconds: float, rate: float, with_id: bool, dim: int) -> dict[str, object]:
-    users = synthetic(1_000, 20, 2_000, dim, 1, n_past=1).users
+async def load(
+    port: int, users: np.ndarray, clients: int, seconds: float, rate: float, with_id: bool
+) -> dict[str, object]:
     tally, start = Tally(), time.perf_counter()
     pause = clients / rate if rate else 0.0
     await asyncio.gather(
@@ -99,13 +99,14 @@ async def load(port: int, clients: int, seconds: float, rate: float, with_id: bo
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("port", type=int)
+    parser.add_argument("users", help="a .npy file of (n, d) vectors")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=0.0, help="requests per second of all clients; 0: as many as go")
     parser.add_argument("--ids", action="store_true", help="give every request an id")
-    parser.add_argument("--dim", type=int, default=64)
     args = parser.parse_args()
-    print(json.dumps(asyncio.run(load(args.port, args.clients, args.seconds, args.rate, args.ids, args.dim))))
+    users = np.load(args.users)
+    print(json.dumps(asyncio.run(load(args.port, users, args.clients, args.seconds, args.rate, args.ids))))
 
 
 if __name__ == "__main__":

@@ -20,12 +20,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import httpx
 import msgpack
 import numpy as np
 from benchmarks.output import OUT, Claim, Table, finish, make_screen
@@ -34,6 +34,7 @@ from rich.console import Console
 from fairsync import Catalog
 from fairsync.catalog_files import save_catalog
 from fairsync.data import synthetic
+from fairsync.service.client import Client
 from fairsync.service.run import make_keeper
 from fairsync.service.settings import Settings, load_settings
 from fairsync.service.wire import MSGPACK, write_array
@@ -45,12 +46,13 @@ _SERVE = "import sys; from fairsync.service import run, settings; run.serve(sett
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds of one request, medians."""
+    """Milliseconds of one request, medians: of the library, over a bare connection, and by the Python client."""
 
     ledger: str
     library: float
     service: float
     added: float
+    client: float
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,14 @@ def running(config: Path, cores: Sequence[int]) -> Iterator[Service]:
         service.stop()
 
 
-def make_load(port: int, cores: Sequence[int], seconds: float, rate: float = 0.0, *, ids: bool = False) -> list[str]:
+def make_load(
+    folder: Path, port: int, cores: Sequence[int], seconds: float, rate: float = 0.0, *, ids: bool = False
+) -> list[str]:
+    # The very users that the library is asked with: how long a search takes depends on them.
     return [
-        "taskset", "-c", ",".join(map(str, cores)), sys.executable, "-m", "benchmarks.load", str(port), "--clients",
-        str(CLIENTS), "--seconds", str(seconds), "--rate", str(rate), "--dim", str(DIM), *(["--ids"] if ids else []),
+        "taskset", "-c", ",".join(map(str, cores)), sys.executable, "-m", "benchmarks.load", str(port),
+        str(folder / "users.npy"), "--clients", str(CLIENTS), "--seconds", str(seconds), "--rate", str(rate),
+        *(["--ids"] if ids else []),
     ]  # fmt: skip
 
 
@@ -168,23 +174,31 @@ def own_settings(config: Path) -> Settings:
 def measure_latency(folder: Path, ledger: str, users: np.ndarray, rounds: int) -> Latency:
     config, cores = write_settings(folder, ledger, None), sorted(os.sched_getaffinity(0))
     keeper = make_keeper(own_settings(config))
-    library, service = [], []
-    with running(config, cores) as one, httpx.Client(base_url=f"http://127.0.0.1:{one.port}") as http:
+    library, service, client = [], [], []
+    with (
+        running(config, cores) as one,
+        closing(HTTPConnection("127.0.0.1", one.port)) as http,
+        Client(f"http://127.0.0.1:{one.port}") as typed,
+    ):
         for i in range(rounds):
             user = users[i % len(users)][None]
             start = time.perf_counter()
             keeper.front.retrieve(user)
             middle = time.perf_counter()
             body = msgpack.packb({"vectors": write_array(user)})
-            answer = http.post("/v1/retrieve", content=body, headers={"content-type": MSGPACK})
-            msgpack.unpackb(answer.content)
+            http.request("POST", "/v1/retrieve", body, {"content-type": MSGPACK})
+            answer = http.getresponse()
+            msgpack.unpackb(answer.read())
             end = time.perf_counter()
-            assert answer.status_code == 200
+            assert answer.status == 200
+            typed.retrieve(user)
+            client.append(1e3 * (time.perf_counter() - end))
             library.append(1e3 * (middle - start))
             service.append(1e3 * (end - middle))
     skipped = rounds // 10  # connections, caches
     added = [b - a for a, b in zip(library[skipped:], service[skipped:], strict=True)]
-    return Latency(ledger, *(statistics.median(one) for one in (library[skipped:], service[skipped:], added)))
+    times = (library[skipped:], service[skipped:], added, client[skipped:])
+    return Latency(ledger, *(statistics.median(one) for one in times))
 
 
 def measure_throughput(folder: Path, users: np.ndarray, cores: str, rounds: int, seconds: float) -> Throughput:
@@ -196,7 +210,7 @@ def measure_throughput(folder: Path, users: np.ndarray, cores: str, rounds: int,
     library, service, library_cpu, service_cpu, generator = [], [], [], [], []
     with running(config, serving) as one:
         for _ in range(rounds):
-            load, before = make_load(one.port, loading, seconds), one.cpu_seconds()
+            load, before = make_load(folder, one.port, loading, seconds), one.cpu_seconds()
             done = subprocess.run(load, check=True, capture_output=True, text=True, cwd=_HERE)
             told = json.loads(done.stdout)
             assert not told["errors"], told
@@ -222,7 +236,10 @@ def soak(folder: Path, minutes: float, capacity: float, screen: Console) -> Soak
     with (
         running(config, every) as one,
         subprocess.Popen(
-            make_load(one.port, every, 60 * minutes, rate, ids=True), stdout=subprocess.PIPE, text=True, cwd=_HERE
+            make_load(folder, one.port, every, 60 * minutes, rate, ids=True),
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=_HERE,
         ) as process,
     ):
         while process.poll() is None:
@@ -250,6 +267,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         folder = Path(name)
         data = synthetic(items, GROUPS, 2_000, DIM, 0, n_past=1)
         save_catalog(Catalog(data.embeddings, data.groups), folder / "items")
+        np.save(folder / "users.npy", data.users)
         if args.only in (None, "latency"):
             latency = [measure_latency(folder, ledger, data.users, rounds) for ledger in ("memory", "sqlite")]
         if args.only in (None, "throughput", "soak"):
@@ -275,8 +293,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def make_tables(latency: list[Latency], throughput: list[Throughput], soaked: Soak | None) -> list[Table]:
     tables = []
     if latency:
-        columns = ["One request at a time, ledger in", "library ms", "service ms", "added ms (median)"]
-        rows = [[one.ledger, *(f"{ms:.2f}" for ms in (one.library, one.service, one.added))] for one in latency]
+        columns = ["One request at a time, ledger in", "library ms", "service ms", "added ms", "by the client, with id"]
+        rows = [
+            [one.ledger, *(f"{ms:.2f}" for ms in (one.library, one.service, one.added, one.client))] for one in latency
+        ]
         tables.append(Table("Time of a request", columns, rows))
     if throughput:
         columns = ["Cores", "library req/s", "service req/s", "share", "library CPU ms", "service CPU ms", "generator"]

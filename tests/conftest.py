@@ -19,6 +19,7 @@ _TOGETHER = {
     "ray": ("test_ray.py", "test_ray_faults.py", "test_ray_coordinator.py", "test_cluster.py"),
     "milvus": ("test_milvus_server.py",),
     "browser": ("test_dashboard.py",),
+    "replicas": ("test_replicas.py",),
 }
 _GROUP_OF = {file: group for group, files in _TOGETHER.items() for file in files}
 

@@ -410,13 +410,53 @@ def test_a_request_is_answered_once_by_all(start: Callable[..., RedisCoordinator
     assert coordinator.report().requests == 15
 
 
+def test_one_replica_is_steered_like_a_coordinator(start: Callable[..., RedisCoordinator]) -> None:
+    """Through windows, new plans within one, more traffic than was planned for, and a group that is new."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(60, 8))
+    catalog = Catalog(vectors[:40], ["a"] * 20 + ["b"] * 20, ids=list(range(40)))
+    changed = put_items(catalog, vectors[40:], ["c"] * 20, list(range(40, 60)))
+    alone, shared = Coordinator(catalog, 4, 0, 1, rolls=False), start(catalog, 4, 0, 1, rolls=False)
+    fronts = FrontEnd(catalog, alone), FrontEnd(catalog, shared)
+
+    def steer(more: dict[str, int], requests: int, anew: float | None = None, groups: Any = None) -> None:
+        alone.steer(more, requests, anew, groups)
+        shared.steer(more, requests, anew, groups)
+
+    def serve_some(n: int) -> None:
+        users = rng.normal(size=(n, 8))
+        one, other = (front.retrieve(users) for front in fronts)
+        assert one.ids.tolist() == other.ids.tolist()
+        assert alone.standing().exposures.tolist() == shared.standing().exposures.tolist()
+        assert (alone.standing().requests, alone.standing().began) == (
+            shared.standing().requests,
+            shared.standing().began,
+        )
+        assert alone.terms.floors.tolist() == shared.terms.floors.tolist()
+        assert (alone.terms.horizon, alone.terms.rolls) == (shared.terms.horizon, shared.terms.rolls)
+        assert alone.prices().tolist() == shared.prices().tolist()
+
+    steer({"b": 90}, 30, anew=100.0)
+    serve_some(20)
+    steer({"b": 1000}, 30)  # as much as there is room for
+    serve_some(40)
+    steer({"a": 30, "c": 60}, 40, anew=200.0, groups=changed.catalog.groups)
+    for front in fronts:
+        front.follow(changed)
+    serve_some(40)
+    assert (shared.standing().exposures >= [30, 0, 60]).all()
+    with pytest.raises(InvalidInputError, match="requests"):
+        shared.steer(0, 0)
+
+
 def test_windows_begin_once_for_all(start: Callable[..., RedisCoordinator]) -> None:
-    replicas = [start(TWO, 1, {"a": 2}, 10, batch_size=4) for _ in range(2)]
+    replicas = [start(TWO, 1, batch_size=4, rolls=False) for _ in range(2)]
     FrontEnd(TWO, replicas[0]).retrieve(np.ones((3, 2)))
     assert replicas[1].note_shown([1, 1], key="first")
     assert not replicas[0].note_shown([1, 1], key="first")
     for replica in replicas:
-        replica.turn({"b": 3}, 8, began=100.0)
+        replica.steer({"b": 3}, 8, anew=100.0)
+    replicas[0].steer({"b": 5}, 8, anew=99.0)  # by a clock that is behind
     report = replicas[1].report()
     assert (report.requests, report.completed, report.floors) == (0, 1, {"a": 0, "b": 3})
     shown = replicas[0].ledger.past()[0].shown
@@ -426,6 +466,83 @@ def test_windows_begin_once_for_all(start: Callable[..., RedisCoordinator]) -> N
     report = replicas[0].report()
     assert (report.requests, report.completed) == (12, 1), "it goes on until somebody says otherwise"
     assert report.esp == 1
+
+
+def test_replicas_that_are_steered_join_whatever_stands(start: Callable[..., RedisCoordinator]) -> None:
+    first = start(TWO, 1, rolls=False)
+    first.steer({"a": 4}, 10, anew=5.0)
+    three = Catalog(np.eye(3), ["a", "b", "c"])
+    second = start(three, 1, rolls=False)  # its catalog is newer
+    assert second.terms.floors.tolist() == [4, 0, 0]
+    third = start(TWO, 1, rolls=False)  # and this one is not yet
+    assert first.lease(1).terms.floors.tolist() == third.lease(1).terms.floors.tolist() == [4, 0, 0]
+    assert third.labels == ["a", "b", "c"]
+    third.steer({"b": 1}, 5, groups=TWO.groups)
+    assert third.labels == ["a", "b", "c"]
+    with pytest.raises(InvalidInputError, match=r"differs in k \(2 here, 1 there\)"):
+        start(TWO, 2, rolls=False)
+    with pytest.raises(InvalidInputError, match="differs in labels"):
+        start(Catalog(np.eye(2), ["b", "c"]), 1, rolls=False)
+    with pytest.raises(InvalidInputError, match="rolls"):
+        start(three, 1)
+    assert start(TWO, 2, rolls=False, if_differs="take over").terms.k == first.lease(1).terms.k == 2
+
+
+def test_one_leads_until_it_is_silent(start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.ledger.redis_lead.LEAD_SECONDS", 0.4)
+    monkeypatch.setattr("fairsync.redis_coordinator._ASKED_EVERY", 0.0)
+    one, other = (start(TWO, 1, rolls=False) for _ in range(2))
+    assert [one.lead(), other.lead(), one.lead()] == [True, False, True]
+    for _ in range(3):  # each time it says so, its time begins anew
+        time.sleep(0.2)
+        assert one.lead()
+        assert not other.lead()
+    time.sleep(0.6)
+    assert other.lead()
+    assert not one.lead(), "the other has"
+    time.sleep(0.6)
+    assert [other.lead(), other.lead()] == [False, True], "others might have led meanwhile: it is told so"
+    other.close()
+    assert one.lead(), "whoever leaves lets another lead at once"
+
+
+def test_whoever_was_deposed_can_change_nothing(start: Callable[..., RedisCoordinator]) -> None:
+    one, other = (start(TWO, 1, rolls=False) for _ in range(2))
+    assert one.lead()
+    one.steer({"a": 1}, 10, anew=100.0)
+    one.ledger.keep("notes", b"first")
+    assert other.lead(take=True)
+    other.ledger.keep("notes", b"second")
+    with pytest.raises(BackendUnavailableError, match="taken the lead"):
+        one.steer({"a": 2}, 10, anew=200.0)
+    with pytest.raises(BackendUnavailableError, match="taken the lead"):
+        one.ledger.keep("notes", b"third")
+    assert other.ledger.kept("notes") == b"second"
+    assert (other.report().completed, other.report().floors["a"]) == (1, 1)
+    FrontEnd(TWO, one).retrieve(np.ones((2, 2)))  # requests are everybody's
+    assert not one.lead()
+    assert one.lead(take=True)
+    one.steer({"a": 2}, 10, anew=200.0)
+    assert other.report().completed == 2
+
+
+def test_where_things_stand_is_known_without_asking(start: Callable[..., RedisCoordinator]) -> None:
+    one, other = (start(TWO, 1, rolls=False) for _ in range(2))
+    FrontEnd(TWO, one).retrieve(np.ones((3, 2)))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(other.ledger.store, "ask", None)
+        assert (one.standing().requests, other.standing().requests) == (3, 0)
+    other.lead()
+    assert other.standing().requests == 3
+
+
+def test_nobody_leads_while_the_server_is_away() -> None:
+    with ValkeyServer() as server, RedisCoordinator(server.url, TWO, 1, rolls=False, timeout=0.5) as coordinator:
+        assert coordinator.lead()
+        server.kill()
+        assert not coordinator.lead()
+        server.start()
+        assert coordinator.lead()
 
 
 def test_leases_of_a_coordinator_alone_may_be_settled_here(server: ValkeyServer) -> None:

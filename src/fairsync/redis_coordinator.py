@@ -16,7 +16,7 @@ from fairsync.calibration import calibrate
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.floors import group_caps, resolve_floors
 from fairsync.groups import Groups
-from fairsync.inputs import check_positive
+from fairsync.inputs import check_k, check_positive
 from fairsync.ledger import Entry
 from fairsync.ledger.redis import RedisLedger
 from fairsync.policies import Policy, make_policy
@@ -196,7 +196,7 @@ class RedisCoordinator:
 
         def tried(patient: bool) -> bool:
             books = self._books
-            groups = books.groups if catalog is None else _following(catalog, books.groups)
+            groups = books.groups if catalog is None else _following(catalog, books.groups, self.k)
             terms = changed_terms(books.terms, books.groups.labels, groups, floors, horizon)
             return books.promise(groups, terms, patient=patient)
 
@@ -211,7 +211,7 @@ class RedisCoordinator:
         requests = check_positive(requests, "requests")
 
         def tried(_: bool) -> bool:
-            known = self.groups if groups is None else _following(groups, self.groups)
+            known = self.groups if groups is None else _following(groups, self.groups, self.k)
             return self._books.steer(known, resolve_floors(more, known), requests, anew)
 
         self._until_done(tried)
@@ -304,7 +304,7 @@ class RedisCoordinator:
                 if if_differs == "follow":
                     books.adopt(standing)
                     return True
-                known = _following(groups, standing.groups)
+                known = _following(groups, standing.groups, terms.k)
                 floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
                 whole = replace(terms, floors=floors, caps=group_caps(known, terms.k))
                 return books.promise(known, whole, patient=patient)
@@ -314,7 +314,7 @@ class RedisCoordinator:
 
     def _join_steered(self, groups: Groups, standing: Promise) -> bool:
         """Go by what whoever leads has set, but with the groups of this replica's catalog, which may be newer."""
-        books, known = self._books, _following(groups, standing.groups)
+        books, known = self._books, _following(groups, standing.groups, standing.k)
         books.adopt(standing)
         caps = group_caps(known, standing.k)
         if caps.tolist() == books.terms.caps.tolist():
@@ -358,11 +358,12 @@ class RedisCoordinator:
         return f"policy {self.policy.name} of {self.replica}"
 
 
-def _following(groups: Grouped, known: Groups) -> Groups:
+def _following(groups: Grouped, known: Groups, k: int) -> Groups:
     """Return the groups of a catalog, if they begin with those that are known, and those it does not have yet."""
     labels, both = list(groups.labels), min(len(groups.labels), len(known.labels))
     if labels[:both] != known.labels[:both]:
         raise InvalidInputError(
             "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
         )
+    check_k(k, groups)
     return Groups([*labels, *known.labels[both:]], np.concatenate([groups.group_sizes, known.group_sizes[both:]]))

@@ -12,10 +12,8 @@ from typing import Any
 
 import pytest
 import uvicorn
-from fastapi import FastAPI
 
 from fairsync.service.app import make_app
-from fairsync.service.dashboard import mount
 from fairsync.service.keeper import Keeper
 from fairsync.service.settings import Settings
 
@@ -65,9 +63,7 @@ class Served:
         self.start()
 
     def start(self) -> None:
-        app = FastAPI(openapi_url=None)
-        mount(app)
-        app.mount("", make_app(self._keeper, self._settings))
+        app = make_app(self._keeper, self._settings)
         self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="error", lifespan="off"))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

@@ -131,7 +131,7 @@ def test_the_pages_are_there(http: httpx.Client) -> None:
     assert http.get("/ready").json()["ok"]
     page = http.get("/")
     assert page.status_code == 200
-    assert "default-src 'self'" in page.headers["content-security-policy"]
+    assert "default-src 'none'" in page.headers["content-security-policy"]
     assert http.get("/openapi.json").json()["info"]["title"] == "FairSync"
 
 

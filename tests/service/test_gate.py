@@ -112,7 +112,7 @@ def test_who_hangs_up_is_not_searched_for() -> None:
                 + body
             )
             time.sleep(0.1)
-        time.sleep(0.1)
+        time.sleep(0.5)  # it is looked for who has gone only after a while
         second = post(service, answers)
         time.sleep(0.1)
         held.go.set()

@@ -16,6 +16,7 @@ from fairsync.front_end import FrontEnd
 from fairsync.ledger import Ledger, MemoryLedger, SqliteLedger
 from fairsync.service.keeper import Keeper
 from fairsync.service.records import PromiseRecord, ShownReport, WindowRecord
+from fairsync.service.run import fit_groups
 from fairsync.windows import Forecast, Promise, Window
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
@@ -252,3 +253,24 @@ def test_items_come_and_go(file: SqliteLedger) -> None:
 def test_a_count_that_does_not_exist_is_told() -> None:
     with pytest.raises(InvalidInputError, match="count must be"):
         World([], count="clicked")
+
+
+def test_groups_of_changed_files_keep_their_counts(tmp_path: Path) -> None:
+    """One group is gone and another one has come, which sorts before the others: counts stay with their labels."""
+    path = tmp_path / "a.db"
+    with SqliteLedger(path, 3) as ledger:
+        world = World([Promise("blue", 500, DAY), Promise("green", 100, DAY)], ledger=ledger)
+        world.pass_hours(3)
+        world.keeper.close()
+    vectors = world.rng.normal(size=(120, 8))
+    changed = Catalog(vectors, ["red"] * 40 + ["blue"] * 40 + ["amber"] * 40, ids=list(range(120)))
+    with SqliteLedger(path, changed.n_groups) as ledger:
+        world.ledger = ledger
+        fitted = fit_groups(changed, ledger)
+        assert fitted.labels == ["blue", "green", "red", "amber"]
+        world.start(fitted)
+        views = {view.group: view for view in world.keeper.promises()}
+        assert views["blue"].exposures == world.shown["blue"]
+        assert views["green"].exposures == world.shown["green"]
+        assert not views["green"].possible or world.shown["green"] >= 100
+        world.serve(10)

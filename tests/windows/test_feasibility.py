@@ -105,7 +105,8 @@ def test_campaigns_to_come_under_way_and_over() -> None:
 def test_what_a_campaign_has_had_counts_towards_it() -> None:
     """A floor that is raised while the campaign runs: what came before is not asked of the requests to come."""
     campaign = Promise("toys", 100, Window.campaign(START, START + 4 * HOUR, "UTC"))
-    forecast, caps = Hours([10] * HOURS, [10] * HOURS), {"toys": 1}
+    caps: dict[Label, int] = {"toys": 1}
+    forecast = Hours([10] * HOURS, [10] * HOURS)
     cold = check_promise(campaign, [], {}, forecast, START + 2 * HOUR, 1, caps)
     assert (cold.largest, cold.accepted) == (20, False)
     warm = check_promise(campaign, [], {campaign: 85}, forecast, START + 2 * HOUR, 1, caps)

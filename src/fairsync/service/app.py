@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse
-from fastapi.staticfiles import StaticFiles
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
@@ -18,6 +15,7 @@ from starlette.routing import Match
 from fairsync import __version__
 from fairsync.service.auth import Tokens
 from fairsync.service.batching import Gatherer
+from fairsync.service.dashboard import mount as mount_dashboard
 from fairsync.service.gate import Gate
 from fairsync.service.histories import load_histories
 from fairsync.service.logs import log
@@ -38,9 +36,6 @@ if TYPE_CHECKING:
     from fairsync.service.settings import Settings
 
 _LOOK_SECONDS = 1.0
-# Nothing from elsewhere, and nobody else's frame around it.
-_CONTENT = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; frame-ancestors 'none'"
-_DASHBOARD = Path(__file__).parent / "dashboard"
 
 
 def make_app(keeper: Keeper, settings: Settings) -> FastAPI:
@@ -85,9 +80,7 @@ def make_app(keeper: Keeper, settings: Settings) -> FastAPI:
     add_hot_routes(app, keeper, settings.http, with_histories=histories is not None)
     add_keep_routes(app, keeper, settings.http)
     add_state_routes(app, keeper, metrics)
-    if _DASHBOARD.is_dir():
-        app.mount("/dashboard", StaticFiles(directory=_DASHBOARD), name="dashboard")
-        app.add_api_route("/", _index, include_in_schema=False)
+    mount_dashboard(app)
     app.openapi = lambda: complete(app, with_tokens=tokens.are_needed)  # type: ignore[method-assign]
     return app
 
@@ -100,10 +93,6 @@ async def _watch(keeper: Keeper) -> None:
             await run_in_threadpool(keeper.look)
         except Exception:
             log.exception("looking at clock and traffic failed; trying again")
-
-
-def _index() -> FileResponse:
-    return FileResponse(_DASHBOARD / "index.html", headers={"content-security-policy": _CONTENT})
 
 
 async def _refuse(_: Request, error: Any) -> Response:

@@ -140,11 +140,7 @@ class Gatherer:
             batch = take(waiting, self.max_batch)
             if batch:
                 self._watch(sum(len(call.users) for call in batch))
-                delivered = threading.Event()
-                loop.call_soon_threadsafe(_deliver, loop, batch, self._answers(batch), delivered)
-                # Until the answers are sent, the next calls cannot come: searching on at once would split those who ask
-                # again and again into two halves, and batches of half the size cost more.
-                delivered.wait()
+                loop.call_soon_threadsafe(_deliver, batch, self._answers(batch))
 
     def _answers(self, batch: Sequence[Call]) -> list[Found | Exception]:
         try:
@@ -192,13 +188,7 @@ def split(found: Found, sizes: Sequence[int]) -> list[Found | Exception]:
     return parts
 
 
-def _deliver(
-    loop: asyncio.AbstractEventLoop,
-    batch: Sequence[Call],
-    answers: Sequence[Found | Exception],
-    delivered: threading.Event,
-) -> None:
-    """Hand out answers; what is called soon after is called when those who waited have sent them."""
+def _deliver(batch: Sequence[Call], answers: Sequence[Found | Exception]) -> None:
     for call, answer in zip(batch, answers, strict=True):
         if call.answer.done():
             continue
@@ -206,4 +196,3 @@ def _deliver(
             call.answer.set_exception(answer)
         else:
             call.answer.set_result(answer)
-    loop.call_soon(delivered.set)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from fairsync.coordinator import Coordinator
     from fairsync.front_end import FrontEnd
     from fairsync.groups import Label
+    from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.service.records import Overview, Pace, PastWindow, PromiseRecord, PromiseView, ShownReport
     from fairsync.windows import Forecast, Verdict
 
@@ -76,7 +77,7 @@ class Keeper:
     def __init__(
         self,
         front: FrontEnd,
-        coordinator: Coordinator,
+        coordinator: Coordinator | RedisCoordinator,
         promises: Sequence[Promise],
         forecast: Forecast,
         *,
@@ -299,7 +300,9 @@ class Keeper:
             terms, standing = self.coordinator.terms, self.coordinator.standing()
             missing = np.maximum(terms.floors - standing.exposures, 0).tolist()
             more = dict(zip(self.coordinator.labels, missing, strict=True))
-            # The coordinator first: it must know a group before anything of it can be found.
+            # Labels are noted before the ledger counts them, or a kill in between would leave counts without a name;
+            # and the coordinator must know a group before anything of it can be found.
+            self.planner.note_labels(changed.catalog.labels)
             self.coordinator.steer(more, max(terms.horizon - standing.requests, 1), groups=changed.catalog.groups)
             self.front.follow(changed)
             self.planner.change(lambda promises: promises)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.errors import BackendUnavailableError
 from fairsync.floors import group_caps
 from fairsync.service.notes import Notes
 from fairsync.service.records import PastWindow
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
     from fairsync.coordinator import Coordinator
     from fairsync.groups import Label
     from fairsync.ledger import Standing
+    from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.windows import Outlook, Plan, Promise, Span
 
 # Notes are written down at least so often, for the sake of the traffic they hold.
 _NOTED_EVERY = 60.0
+# Who starts beside another waits for its first notes, and looks for them so often.
+_GLANCE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class Planner:
 
     def __init__(
         self,
-        coordinator: Coordinator,
+        coordinator: Coordinator | RedisCoordinator,
         notes: Notes,
         count: str,
         clock: Callable[[], float],
@@ -93,7 +98,10 @@ class Planner:
         self._share = ShownShare(shown_within)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._noted_at = self._planned_at = self._read_at = 0.0
-        self._leads = coordinator.lead() or (Notes.load(coordinator.ledger) is None and coordinator.lead(take=True))
+        self._leads = coordinator.lead()
+        while not self._leads and Notes.load(coordinator.ledger) is None:  # whoever leads is about to write some
+            time.sleep(_GLANCE_SECONDS)
+            self._leads = coordinator.lead()
         self.notes = Notes.load(coordinator.ledger) or notes
         if self._leads:
             self._begin_where_the_ledger_stands()
@@ -116,6 +124,8 @@ class Planner:
             if not self._lead():
                 return self._read()
             now, standing = self.now(), self.coordinator.standing()
+            if standing.began != self._earlier.began:  # whoever led before has begun a new tick
+                self._recount()
             self._note_traffic(now, standing)
             self._note_shown(now, standing)
             exceeded = standing.requests >= self.coordinator.terms.horizon
@@ -132,11 +142,25 @@ class Planner:
 
     def change(self, decide: Callable[[Mapping[str, Promise]], Mapping[str, Promise]]) -> None:
         """Go on with other promises, decided on those that are there; what it raises changes nothing."""
-        self._lead(take=True)
-        promises = decide(self.notes.promises)
-        self.notes = replace(self.notes, promises=dict(promises), labels=tuple(self.coordinator.labels))
-        self._recount()
-        self._steer(self.now(), anew=False)
+        if not (self._lead() or self._lead(take=True)):
+            raise BackendUnavailableError("promises cannot be changed while the ledger is out of reach. Try again.")
+        before, promises = self.notes, decide(self.notes.promises)
+        self.notes = replace(before, promises=dict(promises), labels=tuple(self.coordinator.labels))
+        try:
+            self._recount()
+            now = self.now()
+            if now >= self.plan.span.end or self._window_began(now):
+                self._turn(now)
+            else:
+                self._steer(now, anew=False)
+                self.save()
+        except BaseException:
+            self.notes = before
+            raise
+
+    def note_labels(self, labels: Sequence[Label]) -> None:
+        """Write down the groups that are about to be counted."""
+        self.notes = replace(self.notes, labels=tuple(labels))
         self.save()
 
     def counted(self) -> NDArray[np.int64]:
@@ -159,7 +183,7 @@ class Planner:
         span = promise.window.at(self.now())
         if span is None:
             return 0
-        return self._sum(span, promise, [*self.coordinator.ledger.past(), self.coordinator.standing()])
+        return self._sum(span, promise, [*self._before(), self.coordinator.standing()])
 
     def caps(self) -> dict[Label, int]:
         """Return the most exposures of each group that one request can hold."""
@@ -191,20 +215,19 @@ class Planner:
         return True
 
     def _begin_where_the_ledger_stands(self) -> None:
-        now, standings = self.now(), [*self.coordinator.ledger.past(), self.coordinator.standing()]
+        standings = [*self.coordinator.ledger.past(), self.coordinator.standing()]
         self.notes = replace(self.notes, labels=tuple(self.coordinator.labels))
         self.notes = replace(self.notes, requests=sum(one.requests for one in standings))
-        outlooks = () if self.notes.plan is None else self.notes.plan.outlooks
-        # Windows may have ended while nobody was there.
-        ended = [one for one in outlooks if one.span.end <= now]
-        self._close(ended, {one.promise: self._sum(one.span, one.promise, standings) for one in ended})
-        self._steer(now, anew=True)
-        self.save()
+        self._turn(self.now())
 
     def _turn(self, now: datetime) -> None:
-        """End the tick, and begin the next."""
-        self._close([outlook for outlook in self.plan.outlooks if outlook.span.end <= now], self.exposures())
+        """End the tick, and begin the next; windows may have ended with it, or while nobody was there."""
+        outlooks = () if self.notes.plan is None else self.notes.plan.outlooks
+        ended = [one for one in outlooks if one.span.end <= now]
         self._steer(now, anew=True)
+        # Only now nobody adds to the tick before.
+        standings = [*self._before(), self.coordinator.standing()]
+        self._close(ended, {one.promise: self._sum(one.span, one.promise, standings) for one in ended})
         self.save()
 
     def _steer(self, now: datetime, *, anew: bool) -> None:
@@ -225,21 +248,41 @@ class Planner:
         self.coordinator.steer(more, plan.horizon, anew=self._earlier.began if anew else None)
         self.notes = replace(self.notes, plan=plan)
         self._planned_at = now.timestamp()
+        if anew:  # others may have added to the tick before until it ended
+            self._recount()
 
     def _recount(self, begins: datetime | None = None, ending: Standing | None = None) -> None:
         """Count again what came before the present tick, or before the one that begins now as another ends."""
-        past = list(self.coordinator.ledger.past()) + ([] if ending is None else [ending])
-        began = self.coordinator.standing().began if begins is None else begins.timestamp()
+        past, began = self._before(), self.coordinator.standing().began
+        if begins is not None and ending is not None:
+            past.append(ending)
+            # Another process may have begun the tick that ends, by a clock that is ahead.
+            began = max(begins.timestamp(), float(np.nextafter(began, np.inf)))
         now = self.now() if begins is None else begins
-        nothing = np.zeros(len(self.coordinator.labels), dtype=np.int64)
+        n = len(self.coordinator.labels)  # another process may just have added groups
+        nothing = np.zeros(n, dtype=np.int64)
         spans = {promise: promise.window.at(now) for promise in self.notes.promises.values()}
         self._earlier = Earlier(
             began,
-            sum((one.exposures for one in past), nothing),
-            sum((one.shown for one in past if one.shown is not None), nothing),
+            sum((one.exposures[:n] for one in past), nothing),
+            sum((one.shown[:n] for one in past if one.shown is not None), nothing),
             sum(one.requests for one in past),
             {promise: self._sum(span, promise, past) for promise, span in spans.items() if span},
         )
+
+    def _window_began(self, now: datetime) -> bool:
+        """Return whether a window has begun since the tick did, so that its exposures need a tick of their own."""
+        began = self.coordinator.standing().began
+        spans = [promise.window.at(now) for promise in self.notes.promises.values()]
+        return any(span.start.timestamp() > began for span in spans if span)
+
+    def _before(self) -> list[Standing]:
+        """Return the ticks before the present one, of which the ledger may not know yet."""
+        began, last = self.coordinator.standing().began, self.coordinator.ledger.standing()
+        past = list(self.coordinator.ledger.past())
+        if not past or past[-1].began != last.began:  # otherwise it ended between the two questions
+            past.append(last)
+        return [one for one in past if one.began < began]
 
     def _close(self, ended: Sequence[Outlook], exposures: Mapping[Promise, int]) -> None:
         """Write down how windows have ended."""

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from fairsync.service.histories import Histories
     from fairsync.service.keeper import Keeper
     from fairsync.service.settings import HttpSettings
+    from fairsync.serving import Found
 
+_WATCH_AFTER_SECONDS = 0.25
 _MSGPACK_ANSWER = {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -52,17 +54,8 @@ def make_retrieve(keeper: Keeper, gatherer: Gatherer, settings: HttpSettings, hi
             users = check_users(await run_in_threadpool(histories.vectors, asked.histories), keeper.catalog)
         else:
             raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
-        searching = gatherer.ask(users, asked.request_ids, asked.k)
-        watching = asyncio.ensure_future(_gone(receive))
-        watching.add_done_callback(lambda _: searching.cancel())
-        try:
+        with _Watch(gatherer.ask(users, asked.request_ids, asked.k), receive) as searching:
             found = await searching
-        except asyncio.CancelledError:
-            if watching.done():
-                raise ClientDisconnect from None
-            raise
-        finally:
-            watching.cancel()
         return Response(write_found(found, asked.request_ids, binary=binary), media_type=MSGPACK if binary else JSON)
 
     async def retrieve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,7 +115,29 @@ async def _body(receive: Receive) -> bytes:
             return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def _gone(receive: Receive) -> None:
-    """Return when the client has gone away."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+class _Watch:
+    """Cancels a search when the client has gone away. Looks only after a while: most answers are there before."""
+
+    def __init__(self, searching: asyncio.Future[Found], receive: Receive) -> None:
+        self._searching, self._receive = searching, receive
+        self._task: asyncio.Future[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._begin)
+
+    def __enter__(self) -> asyncio.Future[Found]:
+        return self._searching
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._timer.cancel()
+        if self._task is None:
+            return
+        if self._task.done() and kind is asyncio.CancelledError:
+            raise ClientDisconnect from None
+        self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.ensure_future(self._wait())
+        self._task.add_done_callback(lambda _: self._searching.cancel())
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -18,13 +20,15 @@ from fairsync.search import ExactIndex, ShardedIndex, make_index
 from fairsync.service.app import make_app
 from fairsync.service.keeper import Keeper
 from fairsync.service.logs import log, start_logs
+from fairsync.service.notes import Notes
 from fairsync.windows import Forecast, Promise, Window
 
 if TYPE_CHECKING:
-    import socket
+    from collections.abc import Callable
 
     from fairsync.catalog import Catalog
     from fairsync.ledger import Ledger
+    from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.search import Index
     from fairsync.service.records import PromiseRecord
     from fairsync.service.settings import LedgerSettings, SearchSettings, Settings
@@ -38,19 +42,35 @@ _KEEP_ALIVE_SECONDS = 75
 
 def make_keeper(settings: Settings) -> Keeper:
     """Open catalog and ledger, and return who keeps the promises."""
-    catalog = open_catalog(settings.catalog.path)
+    catalog: Catalog = open_catalog(settings.catalog.path)
     forecast = make_forecast(settings)
     promises = [promise_of(record, catalog) for record in settings.promises]
-    index = make_search(settings.search, catalog)
-    coordinator = make_coordinator(settings, catalog)
-    front = FrontEnd(catalog, coordinator, index)
+    if settings.ledger.kind == "redis":
+        coordinator: Coordinator | RedisCoordinator = _shared_coordinator(settings, catalog)
+    else:
+        promise, ledger = settings.promise, make_ledger(settings.ledger, catalog.n_groups)
+        catalog = fit_groups(catalog, ledger)
+        coordinator = Coordinator(
+            catalog, promise.k, 0, 1, promise.policy, promise.batch_size, ledger=ledger, rolls=False
+        )
+    front = FrontEnd(catalog, coordinator, make_search(settings.search, catalog))
     return Keeper(front, coordinator, promises, forecast, count=settings.promise.count)
 
 
-def make_coordinator(settings: Settings, catalog: Catalog) -> Coordinator:
-    """Return who makes prices; floors and horizon are the keeper's to set."""
-    promise, ledger = settings.promise, make_ledger(settings.ledger, catalog.n_groups)
-    return Coordinator(catalog, promise.k, 0, 1, promise.policy, promise.batch_size, ledger=ledger, rolls=False)
+def fit_groups(catalog: Catalog, ledger: Ledger) -> Catalog:
+    """Return the catalog with its groups in the order in which the ledger counts them.
+
+    Since the last start groups may have come, which follow the others, or gone, which stay without items: counts and
+    promises are theirs all the same.
+    """
+    notes = Notes.load(ledger)
+    if notes is None:
+        return catalog
+    labels = list(notes.labels)
+    fitted = catalog if catalog.labels == labels else catalog.under(labels)
+    if len(ledger.standing().exposures) < fitted.n_groups:
+        ledger.grow(fitted.n_groups)
+    return fitted
 
 
 def make_forecast(settings: Settings) -> Forecast:
@@ -59,13 +79,11 @@ def make_forecast(settings: Settings) -> Forecast:
 
 
 def make_ledger(settings: LedgerSettings, n_groups: int) -> Ledger:
-    """Open the ledger."""
+    """Open a ledger of this process alone."""
     if settings.kind == "memory":
         return MemoryLedger(n_groups)
-    if settings.kind == "sqlite":
-        assert settings.path is not None, "settings were checked"
-        return SqliteLedger(settings.path, n_groups)
-    raise InvalidInputError("ledger.kind 'redis' cannot be served yet: use 'sqlite'.")
+    assert settings.path is not None, "settings were checked"
+    return SqliteLedger(settings.path, n_groups)
 
 
 def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
@@ -112,9 +130,9 @@ def serve(settings: Settings) -> None:
         # uvicorn stops by these, and when it has stopped, raises them again: that must not end us before the rest.
         signal.signal(number, lambda *_: None)
     _Server(config).run()
-    ledger = keeper.coordinator.ledger
-    if isinstance(ledger, SqliteLedger):
-        ledger.close()
+    close: Callable[[], None] | None = getattr(keeper.coordinator.ledger, "close", None)  # there is none in memory
+    if close is not None:
+        close()
     log.info("stopped; prices and promises are kept")
 
 
@@ -126,6 +144,31 @@ class _Server(uvicorn.Server):
         for one in (line for server in getattr(self, "servers", []) for line in server.sockets):
             host, port = one.getsockname()[:2]
             log.info("listening", extra={"facts": {"host": host, "port": port}})
+
+
+def _shared_coordinator(settings: Settings, catalog: Catalog) -> RedisCoordinator:
+    try:
+        from fairsync.redis_coordinator import RedisCoordinator
+    except ImportError:
+        raise InvalidInputError(
+            "ledger.kind is 'redis', but its client is missing: pip install 'fairsync[redis]'."
+        ) from None
+    promise, ledger, http = settings.promise, settings.ledger, settings.http
+    assert ledger.url is not None, "settings were checked"
+    return RedisCoordinator(
+        ledger.url,
+        catalog,
+        promise.k,
+        policy=promise.policy,
+        batch_size=promise.batch_size,
+        name=ledger.name,
+        replica=f"{socket.gethostname()}:{http.port or os.getpid()}",
+        # Calls may have to wait for a replica that died, or for the server: for less than their own time.
+        lease_seconds=http.request_seconds / 2,
+        timeout=http.request_seconds / 2,
+        horizon=1,
+        rolls=False,
+    )
 
 
 def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:

@@ -1,0 +1,342 @@
+"""Several services, each a process of its own, keep promises together on one real server, whoever is killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.catalog_files import save_catalog
+from fairsync.errors import BackendUnavailableError
+from fairsync.front_end import FrontEnd
+from fairsync.ledger.redis import RedisLedger
+from fairsync.redis_coordinator import RedisCoordinator
+from fairsync.service.client import Client
+from fairsync.service.keeper import Keeper
+from fairsync.service.records import PastWindow, PromiseRecord, WindowRecord
+from fairsync.windows import Forecast, Promise, Window
+from ledger.valkey_server import ValkeyServer
+from service.test_run import RUN, free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from fairsync.ledger import Standing
+
+K, NAME, PER_SECOND = 3, "shop", 60
+CONFIG = f"""
+promises = [
+    {{group = "toys", floor = 100, window = {{every = "hour"}}}},
+    {{group = "wine", floor = 200, window = {{every = "day"}}}},
+]
+[catalog]
+path = "items"
+[promise]
+k = {K}
+batch_size = 16
+[traffic]
+per_second = {PER_SECOND}
+[ledger]
+kind = "redis"
+name = "{NAME}"
+"""
+
+
+def make_catalog() -> Catalog:
+    """Return items of which nobody would be shown wine, unless it was promised."""
+    vectors = np.random.default_rng(7).normal(size=(60, 8))
+    vectors[:, 0] += np.repeat([3.0, 2.0, -9.0], 20)
+    return Catalog(vectors.astype(np.float32), np.repeat(["books", "toys", "wine"], 20))
+
+
+def until(true: Callable[[], bool], seconds: float) -> float:
+    """Wait for something; return how long it took."""
+    started = time.monotonic()
+    while not true():
+        assert time.monotonic() < started + seconds, "it never came"
+        time.sleep(0.05)
+    return time.monotonic() - started
+
+
+class Fleet:
+    """Services that share a server, and clients that go from one to another until they are answered."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self.folder, self.ports = folder, [free_port() for _ in range(number)]
+        self.received: dict[str, list[str]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Fleet:
+        save_catalog(make_catalog(), self.folder / "items")
+        (self.folder / "service.toml").write_text(CONFIG)
+        self.server = self._stack.enter_context(ValkeyServer())
+        self.processes = {port: self._start(port) for port in self.ports}
+        self.clients = {
+            port: self._stack.enter_context(Client(f"http://127.0.0.1:{port}", attempts=1)) for port in self.ports
+        }
+        self.ledger = self._stack.enter_context(RedisLedger(self.server.url, 3, NAME, timeout=20))
+        for client in self.clients.values():
+            until(lambda: self._is_ready(client), 60)  # noqa: B023
+        return self
+
+    @staticmethod
+    def _is_ready(client: Client) -> bool:
+        try:
+            return client.ready()
+        except BackendUnavailableError:
+            return False
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        self._stack.close()
+
+    def _start(self, port: int) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            "FAIRSYNC_HTTP_PORT": str(port),
+            "FAIRSYNC_LEDGER_URL": self.server.url,
+            "OMP_NUM_THREADS": "1",
+        }
+        with (self.folder / f"log {port}").open("wb") as log:
+            command = [sys.executable, "-c", RUN, str(self.folder / "service.toml")]
+            return subprocess.Popen(command, stderr=log, env=environment)
+
+    def leader(self) -> int:
+        """Return the port of the one that leads; 0 if none does."""
+        with self.server.client() as client:
+            holder = client.get(f"{{{NAME}}}:lead")
+        return int(holder.split()[0].rsplit(b":")[-1]) if isinstance(holder, bytes) else 0
+
+    def ask(self, number: int) -> None:
+        """Send a call of two requests to one service, and to the next ones, until it is answered."""
+        names = [f"{number} {i}" for i in range(2)]
+        users = np.random.default_rng(number).normal(size=(2, 8))
+        users[:, 0] += 2.0
+        for turn in range(1000):
+            try:
+                found = self.clients[self.ports[(number + turn) % len(self.ports)]].retrieve(users, request_ids=names)
+            except BackendUnavailableError:
+                time.sleep(0.05)
+            else:
+                self.received.update(zip(names, found.groups.tolist(), strict=True))
+                return
+        raise AssertionError("no service answers")
+
+    def standings(self) -> list[Standing]:
+        return [*self.ledger.past(), self.ledger.standing()]
+
+    def check_counts(self) -> None:
+        """Compare what the ledger has with what clients have received."""
+        counts = Counter(label for groups in self.received.values() for label in groups)
+        counted = np.sum([one.exposures for one in self.standings()], axis=0)
+        assert dict(zip(["books", "toys", "wine"], counted.tolist(), strict=True)) == {
+            label: counts[label] for label in ("books", "toys", "wine")
+        }
+        assert sum(one.requests for one in self.standings()) == len(self.received)
+
+
+class Traffic:
+    """Clients that ask all the time, about as often as was said to be expected."""
+
+    def __init__(self, fleet: Fleet, first: int, threads: int = 6) -> None:
+        self._fleet, self._over, self.failures = fleet, threading.Event(), list[BaseException]()
+        self._threads = [threading.Thread(target=self._work, args=(first + mine, threads)) for mine in range(threads)]
+
+    def _work(self, number: int, threads: int) -> None:
+        started, calls = time.monotonic(), 0
+        while not self._over.is_set():
+            try:
+                self._fleet.ask(number + calls * threads)
+            except BaseException as error:
+                self.failures.append(error)
+                return
+            calls += 1
+            self._over.wait(max(started + calls * 2 * threads / PER_SECOND - time.monotonic(), 0))
+
+    def __enter__(self) -> Traffic:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(60)
+        assert not self.failures, self.failures
+
+
+def campaign(floor: int, seconds: float) -> PromiseRecord:
+    now = datetime.now(UTC)
+    window = WindowRecord(every="campaign", start=now, end=now + timedelta(seconds=seconds))
+    return PromiseRecord(group="wine", floor=floor, window=window)
+
+
+def outcome(client: Client, promise: str) -> PastWindow | None:
+    return next((one for one in client.past() if one.promise == promise), None)
+
+
+def test_windows_that_end_while_nobody_leads_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever leads dies in the last hour of a day, and the next one takes over in the day after."""
+    monkeypatch.setattr("fairsync.ledger.redis_lead.LEAD_SECONDS", 0.2)
+    monkeypatch.setattr("fairsync.redis_coordinator._ASKED_EVERY", 0.0)
+    catalog, rng, shown = make_catalog(), np.random.default_rng(0), Counter[Any]()
+    now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
+    promises = [Promise("wine", 200, Window.day("UTC")), Promise("toys", 5, Window.hour("UTC"))]
+    with ValkeyServer() as server, ExitStack() as stack:
+
+        def started() -> Keeper:
+            coordinator = stack.enter_context(RedisCoordinator(server.url, catalog, K, horizon=1, rolls=False))
+            front = FrontEnd(catalog, coordinator)
+            forecast = Forecast(rate=0.01)
+            return Keeper(front, coordinator, promises, forecast, clock=lambda: now[0])
+
+        first, second = started(), started()
+        for hour in range(24):
+            for keeper in (first, second):
+                keeper.look()
+                shown.update(keeper.retrieve(rng.normal(size=(18, 8))).groups.ravel().tolist())
+            assert second.promises()[0].exposures == shown["wine"], hour
+            now[0] += 3600
+        time.sleep(0.3)
+        second.look()
+        second.look()
+        day = next(one for one in second.past() if one.group == "wine")
+        assert (day.exposures, day.kept) == (shown["wine"], True)
+        assert sum(one.group == "toys" for one in second.past()) == 24
+        assert second.promises()[0].exposures == 0
+
+
+def test_a_promise_that_could_not_be_written_down_is_not_made() -> None:
+    catalog = make_catalog()
+    with ValkeyServer() as server:
+        coordinator = RedisCoordinator(server.url, catalog, K, horizon=1, rolls=False, timeout=0.3)
+        front = FrontEnd(catalog, coordinator)
+        keeper = Keeper(front, coordinator, [], Forecast(rate=10.0))
+        server.kill()
+        with pytest.raises(BackendUnavailableError, match="out of reach"):
+            keeper.set_promise(campaign(5, 60))
+        server.start()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(coordinator.ledger.lead, "keep", _cut_off)
+            with pytest.raises(BackendUnavailableError, match="cut off"):
+                keeper.set_promise(campaign(5, 60))
+        assert keeper.promises() == []
+        made = keeper.set_promise(campaign(6, 60))
+        assert [promise.id for promise in keeper.promises()] == [made.id]
+        coordinator.close()
+
+
+def _cut_off(name: str, value: bytes) -> None:
+    raise BackendUnavailableError("cut off")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with Fleet(tmp_path_factory.mktemp("two"), 2) as fleet:
+        yield fleet
+
+
+def test_a_request_is_answered_once_whoever_is_asked(two: Fleet) -> None:
+    """One after another, and all at once."""
+    one, other = two.clients.values()
+    users = np.random.default_rng(0).normal(size=(8, 8))
+    before = sum(standing.requests for standing in two.standings())
+    names = [f"first {i}" for i in range(8)]
+    found, again = (client.retrieve(users, request_ids=names) for client in (one, other))
+    assert found.ids.tolist() == again.ids.tolist()
+    names = [f"second {i}" for i in range(8)]
+    answers: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda client=client: answers.append(client.retrieve(users, request_ids=names)))
+        for client in (one, other) * 3
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 6
+    assert all(answer.ids.tolist() == answers[0].ids.tolist() for answer in answers)
+    assert sum(standing.requests for standing in two.standings()) - before == 16
+    two.received |= {
+        f"{turn} {i}": groups
+        for turn, answer in (("first", found), ("second", answers[0]))
+        for i, groups in enumerate(answer.groups.tolist())
+    }
+    two.check_counts()
+
+
+def test_a_promise_changed_at_one_is_seen_at_all(two: Fleet) -> None:
+    one, other = two.clients.values()
+    assert {promise.id for promise in one.promises()} == {promise.id for promise in other.promises()}
+    made = one.make_promise(campaign(50, 600))
+    changed = other.change_promise(made.id, campaign(70, 600))  # at once: whoever changes it knows of it first
+    assert changed.floor == 70
+    day = next(promise for promise in one.promises() if promise.window.every == "day")
+    one.change_promise(day.id, PromiseRecord(group="wine", floor=300, window=day.window))
+    for client in (one, other):
+        until(lambda: {70, 100, 300} == {promise.floor for promise in client.promises()}, 8)  # noqa: B023
+    other.delete_promise(made.id)
+    until(lambda: made.id not in {promise.id for promise in one.promises()}, 8)
+
+
+def test_the_server_is_killed_during_traffic(two: Fleet) -> None:
+    """Clients ask again, under the same ids: nothing is lost, nothing counts twice, and the promise is kept."""
+    one, other = two.clients.values()
+    made = one.make_promise(campaign(150, 8))
+    with Traffic(two, 10_000):
+        for _ in range(2):
+            time.sleep(1.5)
+            two.server.kill()
+            time.sleep(0.2)
+            two.server.start()
+        until(lambda: outcome(other, made.id) is not None, 20)
+    two.check_counts()
+    ended = outcome(other, made.id)
+    assert ended is not None
+    assert ended.kept, ended
+
+
+def test_a_leader_that_is_stopped_lets_another_lead_at_once(two: Fleet) -> None:
+    stopped = two.leader()
+    two.processes[stopped].terminate()
+    assert two.processes[stopped].wait(20) == 0
+    assert until(lambda: two.leader() not in (0, stopped), 8) < 4
+
+
+def test_the_leader_is_killed_and_the_window_goes_on(tmp_path: Path) -> None:
+    """Four services: another leads soon after, keeps the promise, and says so when the window is over."""
+    with Fleet(tmp_path, 4) as fleet:
+        made = fleet.clients[fleet.ports[0]].make_promise(campaign(300, 17))
+        killed = fleet.leader()
+        assert killed == fleet.ports[0], "whoever is given a promise leads"
+        alive = [client for port, client in fleet.clients.items() if port != killed]
+        with Traffic(fleet, 0):
+            time.sleep(4)
+            fleet.processes[killed].kill()
+            assert until(lambda: fleet.leader() not in (0, killed), 15) < 15
+            until(lambda: outcome(alive[0], made.id) is not None, 30)
+        fleet.check_counts()
+        # Of the clock alone it depends to which window the last request belongs, so the ledger has to know.
+        ended = outcome(alive[0], made.id)
+        assert ended is not None
+        assert ended.kept, ended
+        wine = sum(
+            int(one.exposures[2])
+            for one in fleet.ledger.past()
+            if ended.start.timestamp() <= one.began < ended.end.timestamp()
+        )
+        assert ended.exposures == wine
+        assert wine < 600, "it was the promise that brought them"
