@@ -41,9 +41,12 @@ $(BENCH_READY): $(READY)
 demo: $(LIGHT_READY)
 	$(BIN)/fairsync demo $(ARGS)
 
-# One thread for each worker: they fill the cores already, and threads that wait for each other are slower than one.
+# One thread for each worker: they fill the cores already, and threads that wait for each other are slower than one. One
+# worker more than cores: tests of clusters and servers mostly wait.
+WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2) + 1 )))
+
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
 
 check: $(READY)
 	$(BIN)/ruff check

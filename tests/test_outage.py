@@ -56,7 +56,7 @@ class Patchy:
     tightness=st.sampled_from([0.2, 0.6, 0.95]),
     outages=st.lists(st.tuples(st.integers(0, 59), st.integers(1, 30), st.sets(st.integers(0, 3))), max_size=3),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_floors_hold_as_far_as_they_can(
     seed: int, batch: int, tightness: float, outages: list[tuple[int, int, set[int]]]
 ) -> None:
@@ -92,7 +92,7 @@ def test_floors_hold_as_far_as_they_can(
 
 
 @given(seed=st.integers(0, 10**6), batch=st.sampled_from([1, 7]), down=st.sets(st.integers(0, 3), max_size=2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_a_lasting_outage_changes_nothing_that_is_possible_without_those_items(
     seed: int, batch: int, down: set[int]
 ) -> None:

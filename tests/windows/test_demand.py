@@ -16,13 +16,13 @@ def is_possible(demand: Demand) -> bool:
     return bool(alone.all() and (demand.slack() >= 0).all())
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(demands())
 def test_the_condition_is_that_of_a_linear_program(demand: Demand) -> None:
     assert is_possible(demand) == can_deliver(demand)
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(demands())
 def test_all_that_can_be_delivered_is(demand: Demand) -> None:
     got = deliverable(demand)
@@ -31,7 +31,7 @@ def test_all_that_can_be_delivered_is(demand: Demand) -> None:
     assert (got == demand.missing).all() == can_deliver(demand)
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(demands(tight=False), st.data())
 def test_a_possible_demand_stays_possible_whatever_is_wanted_besides(demand: Demand, data: st.DataObject) -> None:
     if not can_deliver(demand):
@@ -44,7 +44,7 @@ def test_a_possible_demand_stays_possible_whatever_is_wanted_besides(demand: Dem
         assert can_deliver(demand.after(given_))
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(demands(), st.integers(0, 6))
 def test_never_more_than_there_is_room_for(demand: Demand, requests: int) -> None:
     given_ = allot(demand, demand.missing, requests)
@@ -53,7 +53,7 @@ def test_never_more_than_there_is_room_for(demand: Demand, requests: int) -> Non
     assert given_.sum() <= requests * demand.k
 
 
-@settings(max_examples=120)
+@settings(max_examples=50)
 @given(demands(), st.lists(st.integers(0, 6), min_size=3, max_size=3))
 def test_later_windows_take_room_away(demand: Demand, hourly: list[int]) -> None:
     """Promises that recur in every block, beside those that were drawn."""

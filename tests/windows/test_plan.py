@@ -41,7 +41,7 @@ def situations(draw: st.DrawFn, recurring: bool) -> tuple[list[Promise], Hours, 
 
 
 @pytest.mark.parametrize("recurring", [False, True])
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_any_traffic_that_was_counted_on_delivers_all_that_it_could(recurring: bool, data: st.DataObject) -> None:
     promises, forecast, k, caps = data.draw(situations(recurring))
@@ -59,7 +59,7 @@ def test_any_traffic_that_was_counted_on_delivers_all_that_it_could(recurring: b
             assert exposures >= window[0].floor
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(st.data())
 def test_floors_always_fit_and_plans_can_be_written_down(data: st.DataObject) -> None:
     promises, forecast, k, caps = data.draw(situations(True))
