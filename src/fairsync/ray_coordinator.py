@@ -16,6 +16,7 @@ from fairsync.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.groups import Groups
 from fairsync.ledger import SqliteLedger
+from fairsync.search.ray.names import NAMESPACE, check_connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from fairsync.policies import Sample
     from fairsync.report import Report
 
-_NAMESPACE = "fairsync"
 _PROMISE, _GROWN = "promise", "promise to more groups"
 # A front end that has to wait asks again so often. Each waits in a thread of the actor: there are enough for all, and
 # those who bring something back have threads of their own, so that they never queue behind the ones who wait for them.
@@ -142,12 +142,12 @@ class RayCoordinator:
     """
 
     def __init__(self, name: str = "fairsync", timeout: float = 60.0) -> None:
-        _check_connected()
+        check_connected()
         if not timeout > 0:
             raise InvalidInputError(f"timeout must be a positive number of seconds, got {timeout}.")
         self.name, self.timeout = name, timeout
         try:
-            self._actor = ray.get_actor(_actor_name(name), namespace=_NAMESPACE)
+            self._actor = ray.get_actor(_actor_name(name), namespace=NAMESPACE)
         except ValueError:
             raise InvalidInputError(
                 f"there is no coordinator {name!r} on this cluster: start it with RayCoordinator.start(...)."
@@ -180,7 +180,7 @@ class RayCoordinator:
         settings
             As for :class:`fairsync.Coordinator`: k, floors, horizon, policy, batch_size, lease_seconds.
         """
-        _check_connected()
+        check_connected()
         groups = Groups(list(groups.labels), groups.group_sizes)
         if _exists(name):
             raise InvalidInputError(f"a coordinator {name!r} runs already: connect to it, or end it first.")
@@ -192,7 +192,7 @@ class RayCoordinator:
         make_actor: Any = ray.remote(concurrency_groups={"settling": _SETTLING_AT_ONCE})  # type: ignore[call-overload]
         host = make_actor(CoordinatorHost).options(
             name=_actor_name(name),
-            namespace=_NAMESPACE,
+            namespace=NAMESPACE,
             lifetime="detached",
             num_cpus=0,  # it hardly computes, and must not be kept waiting by those who do
             scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False),
@@ -212,10 +212,10 @@ class RayCoordinator:
     @staticmethod
     def end(name: str = "fairsync") -> bool:
         """End a coordinator; return whether there was one. Its ledger stays."""
-        _check_connected()
+        check_connected()
         if not _exists(name):
             return False
-        actor = ray.get_actor(_actor_name(name), namespace=_NAMESPACE)
+        actor = ray.get_actor(_actor_name(name), namespace=NAMESPACE)
         with _told(name):
             ray.get(actor.close.remote(), timeout=10.0)
         ray.kill(actor)
@@ -280,7 +280,7 @@ def _actor_name(name: str) -> str:
 
 def _exists(name: str) -> bool:
     try:
-        ray.get_actor(_actor_name(name), namespace=_NAMESPACE)
+        ray.get_actor(_actor_name(name), namespace=NAMESPACE)
     except ValueError:
         return False
     return True
@@ -301,8 +301,3 @@ def _told(name: str) -> Iterator[None]:
         raise BackendUnavailableError(
             f"The coordinator {name!r} does not answer ({reason}). It starts again by itself where it can: ask again."
         ) from error
-
-
-def _check_connected() -> None:
-    if not ray.is_initialized():
-        raise InvalidInputError("Ray is not connected: call ray.init(address='auto') on a node of the cluster first.")

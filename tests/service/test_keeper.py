@@ -216,6 +216,14 @@ def test_promises_are_checked_before_they_are_made() -> None:
         world.keeper.pace("none")
     with pytest.raises(InvalidInputError, match="start and an end"):
         world.keeper.preview(good.model_copy(update={"window": WindowRecord(every="campaign")}))
+    naive, aware = datetime(2026, 3, 2), datetime(2026, 3, 4, tzinfo=UTC)
+    for start, end, message in (
+        (naive, aware, "zone|offset|aware"),
+        (aware, aware + timedelta(days=500), "400 days"),
+    ):
+        campaign = WindowRecord(every="campaign", start=start, end=end)
+        with pytest.raises(InvalidInputError, match=message):
+            world.keeper.preview(good.model_copy(update={"window": campaign}))
     world.keeper.delete_promise(name)
     assert [one.group for one in world.keeper.promises()] == ["green"]
     world.pass_hours(21)

@@ -13,7 +13,8 @@ from fairsync.inputs import check_k
 from fairsync.policies import make_policy
 from fairsync.service.auth import Tokens
 from fairsync.service.histories import load_histories
-from fairsync.service.run import make_forecast, promise_of
+from fairsync.service.promises import promise_of
+from fairsync.service.run import make_forecast
 from fairsync.windows import check_promise
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ from fairsync.errors import (
     FairSyncError,
     InfeasibleFloorsError,
     InvalidInputError,
-    UnknownGroupError,
     UnknownPromiseError,
 )
 from fairsync.service.clock import SteadyClock
 from fairsync.service.notes import Notes
 from fairsync.service.planner import Planner
 from fairsync.service.preview import Recent
+from fairsync.service.promises import promise_of
 from fairsync.service.records import Preview, ShownResult
 from fairsync.service.views import Paces, make_overview, make_view
 from fairsync.serving import Found
-from fairsync.windows import Promise, Window, check_promise
+from fairsync.windows import check_promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fairsync.groups import Label
     from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.service.records import Overview, Pace, PastWindow, PromiseRecord, PromiseView, ShownReport
-    from fairsync.windows import Forecast, Verdict
+    from fairsync.windows import Forecast, Promise, Verdict
 
 _log = logging.getLogger(__name__)
 # How fast the share of degraded answers is forgotten, per answer.
@@ -48,7 +48,6 @@ _FORGETTING = 0.01
 _PASSED = timedelta(minutes=5)
 # Between two plans, however many requests come.
 _SOON = timedelta(seconds=0.25)
-_LONGEST_CAMPAIGN = timedelta(days=400)
 
 
 class Keeper:
@@ -158,7 +157,7 @@ class Keeper:
 
     def preview(self, given: PromiseRecord, replacing: str | None = None) -> Preview:
         """Return what would come of a promise, without making it."""
-        promise = self._promise_of(given)
+        promise = promise_of(given, self.coordinator.groups)
         with self.planner.lock:
             others = _others(self.planner.notes.promises, replacing)
             verdict = self._verdict(promise, others)
@@ -175,7 +174,7 @@ class Keeper:
 
     def set_promise(self, given: PromiseRecord, name: str | None = None) -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot carry it."""
-        promise, made = self._promise_of(given), name or uuid.uuid4().hex[:12]
+        promise, made = promise_of(given, self.coordinator.groups), name or uuid.uuid4().hex[:12]
 
         def decide(promises: Mapping[str, Promise]) -> Mapping[str, Promise]:
             others = _others(promises, name)
@@ -249,18 +248,6 @@ class Keeper:
         exposures = {**planner.exposures(), promise: planner.exposures_of(promise)}
         forecast, now = planner.notes.forecast, planner.now()
         return check_promise(promise, others.values(), exposures, forecast, now, self.k, planner.caps())
-
-    def _promise_of(self, given: PromiseRecord) -> Promise:
-        if given.group not in self.coordinator.labels:
-            raise UnknownGroupError([given.group], self.coordinator.labels)
-        window = given.window
-        if window.every != "campaign":
-            return Promise(given.group, given.floor, Window(window.every, window.zone, window.start, window.end))
-        if window.start is None or window.end is None:
-            raise InvalidInputError("a campaign needs a start and an end.")
-        if window.end - window.start > _LONGEST_CAMPAIGN:
-            raise InvalidInputError(f"a campaign lasts {_LONGEST_CAMPAIGN.days} days at most: make several.")
-        return Promise(given.group, given.floor, Window.campaign(window.start, window.end, window.zone))
 
     def _rates(self, promises: Sequence[Promise]) -> dict[Label, float]:
         """Return the exposures per request that promises ask for in the long run."""

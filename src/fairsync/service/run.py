@@ -21,7 +21,8 @@ from fairsync.service.app import make_app
 from fairsync.service.keeper import Keeper
 from fairsync.service.logs import log, start_logs
 from fairsync.service.notes import Notes
-from fairsync.windows import Forecast, Promise, Window
+from fairsync.service.promises import promise_of
+from fairsync.windows import Forecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from fairsync.ledger import Ledger
     from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.search import Index
-    from fairsync.service.records import PromiseRecord
     from fairsync.service.settings import LedgerSettings, SearchSettings, Settings
 
 # The thread that searches and the one that talks to clients hand the interpreter to each other: waiting Python's usual
@@ -95,13 +95,6 @@ def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
     if settings.index == "exact":
         return ExactIndex(catalog, settings.threads)
     return make_index(settings.index, catalog)
-
-
-def promise_of(record: PromiseRecord, catalog: Catalog) -> Promise:
-    """Return a promise of the settings, for a group that the catalog has."""
-    catalog.code_of(record.group)
-    window = record.window
-    return Promise(record.group, record.floor, Window(window.every, window.zone, window.start, window.end))
 
 
 def serve(settings: Settings) -> None:

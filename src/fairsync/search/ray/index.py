@@ -19,7 +19,7 @@ from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search.base import Hits, check_prices
 from fairsync.search.ray.ask import Patience, Round
 from fairsync.search.ray.messages import Query
-from fairsync.search.ray.names import Label, check_name, find
+from fairsync.search.ray.names import Label, check_connected, check_name, find
 from fairsync.search.ray.replicas import Health, Replica, Replicas
 from fairsync.search.ray.shard import make_source
 from fairsync.search.ray.start import Needs, end_named, start, wait_until_loaded
@@ -99,7 +99,7 @@ class RayIndex:
                 raise InvalidInputError(f"{what} must be more than 0, got {amount}.")
         _check_waiting(deadline, hedge)
         placed = None if placement is None else check_placement(placement, len(catalog), shards)
-        _check_connected()
+        check_connected()
         label = None
         if name is not None:
             _check_lasting(name, catalog, placement)
@@ -132,7 +132,7 @@ class RayIndex:
             As for the class; they are each front end's own.
         """
         _check_waiting(deadline, hedge)
-        _check_connected()
+        check_connected()
         found = find(name)
         if found is None:
             raise InvalidInputError(
@@ -170,7 +170,7 @@ class RayIndex:
     @staticmethod
     def end(name: str) -> bool:
         """End the shards of a named index, whoever started them; return whether there were any."""
-        _check_connected()
+        check_connected()
         return end_named(name)
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
@@ -287,8 +287,3 @@ def _check_waiting(deadline: float, hedge: float | None) -> None:
         raise InvalidInputError(f"deadline must be a positive number of seconds, got {deadline}.")
     if hedge is not None and not 0 < hedge < deadline:
         raise InvalidInputError(f"hedge must be between 0 and the deadline of {deadline:g} s, got {hedge}.")
-
-
-def _check_connected() -> None:
-    if not ray.is_initialized():
-        raise InvalidInputError("Ray is not connected: call ray.init(address='auto') on a node of the cluster first.")

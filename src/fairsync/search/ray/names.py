@@ -68,3 +68,9 @@ def find(name: str) -> tuple[Label, dict[tuple[int, int], Any]] | None:
         label, shard, number = Label.read(actor_name)
         replicas[shard, number] = actor
     return None if label is None else (label, replicas)
+
+
+def check_connected() -> None:
+    """Say what to do first, where Ray is not connected."""
+    if not ray.is_initialized():
+        raise InvalidInputError("Ray is not connected: call ray.init(address='auto') on a node of the cluster first.")
