@@ -258,7 +258,7 @@ def test_fits_every_width_between_phone_and_desk(page: Page) -> None:
     page.row("Toys").locator("svg.pace").wait_for()
     for width in (320, 480, 760, 761, 880, 881, 1024, 1180, 1181):
         page.tab.set_viewport_size({"width": width, "height": 800})
-        page.tab.wait_for_function(f"document.querySelector('svg.pace').clientWidth < {width}")
+        page.tab.wait_for_function(f"document.querySelector('svg.pace')?.clientWidth < {width}")
         assert not _scrolls_sideways(page), width
 
 
