@@ -218,10 +218,13 @@ def measure_throughput(folder: Path, users: np.ndarray, cores: str, rounds: int,
             service_cpu.append(1e3 * (one.cpu_seconds() - before) / told["requests"])
             generator.append(told["own_cpu_seconds"] / seconds)
             os.sched_setaffinity(0, serving)
-            start, before, n = time.perf_counter(), time.process_time(), 0
-            while time.perf_counter() < start + seconds:
+            start, before, n, looks = time.perf_counter(), time.process_time(), 0, 0
+            while (now := time.perf_counter()) < start + seconds:
+                if now > start + looks:  # the prices of a plan that is looked at every second, as the service does
+                    keeper.look()
+                    looks += 1
                 at = n % (len(users) - BATCH)
-                keeper.front.retrieve(users[at : at + BATCH])
+                keeper.retrieve(users[at : at + BATCH])
                 n += BATCH
             library.append(n / (time.perf_counter() - start))
             library_cpu.append(1e3 * (time.process_time() - before) / n)
@@ -230,23 +233,20 @@ def measure_throughput(folder: Path, users: np.ndarray, cores: str, rounds: int,
     return Throughput(cores, max(library), max(service), *cpu)
 
 
-def soak(folder: Path, minutes: float, capacity: float, screen: Console) -> Soak:
-    every, rate = sorted(os.sched_getaffinity(0)), 0.8 * capacity
-    config, memory = write_settings(folder, "sqlite", None), []
-    with (
-        running(config, every) as one,
-        subprocess.Popen(
-            make_load(folder, one.port, every, 60 * minutes, rate, ids=True),
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=_HERE,
-        ) as process,
-    ):
-        while process.poll() is None:
-            time.sleep(min(1.0, 6 * minutes))
-            memory.append(one.memory_mb())
-        assert process.stdout is not None
-        told = json.loads(process.stdout.read())
+def soak(folder: Path, minutes: float, seconds: float, screen: Console) -> Soak:
+    """Load a service whose ledger is a file, with requests that have ids: first as hard as it goes, then at 80 %."""
+    every, memory = sorted(os.sched_getaffinity(0)), []
+    with running(write_settings(folder, "sqlite", None), every) as one:
+        load = make_load(folder, one.port, every, seconds, ids=True)
+        hard = json.loads(subprocess.run(load, check=True, capture_output=True, text=True, cwd=_HERE).stdout)
+        screen.print(f"as hard as it goes, requests with ids, ledger in a file: {hard['per_second']:.0f} per second")
+        load = make_load(folder, one.port, every, 60 * minutes, 0.8 * hard["per_second"], ids=True)
+        with subprocess.Popen(load, stdout=subprocess.PIPE, text=True, cwd=_HERE) as process:
+            while process.poll() is None:
+                time.sleep(min(1.0, 6 * minutes))
+                memory.append(one.memory_mb())
+            assert process.stdout is not None
+            told = json.loads(process.stdout.read())
     screen.print(f"memory over time: {', '.join(f'{mb:.0f}' for mb in memory[:: max(len(memory) // 20, 1)])} MB")
     return Soak(minutes, told["per_second"], told["requests"], sum(told["errors"].values()), told["p99_ms"], memory)
 
@@ -270,11 +270,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         np.save(folder / "users.npy", data.users)
         if args.only in (None, "latency"):
             latency = [measure_latency(folder, ledger, data.users, rounds) for ledger in ("memory", "sqlite")]
-        if args.only in (None, "throughput", "soak"):
-            ways = ["together"] if args.only == "soak" else ["apart", "together"]
+        if args.only in (None, "throughput"):
+            ways = ["apart", "together"]
             throughput = [measure_throughput(folder, data.users, cores, turns, seconds) for cores in ways]
         if args.minutes:
-            soaked = soak(folder, args.minutes, throughput[-1].service, screen)
+            soaked = soak(folder, args.minutes, 2 * seconds, screen)
     tables, claims = make_tables(latency, throughput, soaked), [] if args.quick else make_claims(latency, throughput)
     if soaked is not None:
         claims.append(Claim("errors under long load", soaked.errors, 0))

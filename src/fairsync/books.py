@@ -64,6 +64,22 @@ def changed_terms(
     return replace(made, rolls=terms.rolls)
 
 
+def room_in_batch(terms: Terms, begun: int) -> int:
+    """Return how many requests may be leased at once, after those that the batch under way has had.
+
+    Where requests are counted to the horizon's end, prices change after every B requests exactly. Where the clock ends
+    it, requests come in no order that could be repeated, and prices may as well change with the lease that fills the
+    batch: cutting a search in two at that place would cost more than it is worth.
+
+    Examples
+    --------
+    >>> terms = Terms(np.zeros(1), np.ones(1), k=1, horizon=100, batch_size=16)
+    >>> room_in_batch(terms, 10), room_in_batch(replace(terms, rolls=False), 10)
+    (6, 16)
+    """
+    return terms.batch_size - begun % terms.batch_size if terms.rolls else terms.batch_size
+
+
 def check_standing(terms: Terms, policy: Policy, standing: Standing, *, is_over: bool = True) -> None:
     """Refuse a ledger of another catalog, and floors that can no longer be met in the horizon under way.
 
@@ -247,7 +263,7 @@ class Books:
         """
         given = self.accounts.given
         books = self._turned(terms, policy, quiet=not given)
-        room = terms.batch_size - (books.pricing.requests + given) % terms.batch_size
+        room = room_in_batch(terms, books.pricing.requests + given)
         granted = books.accounts.grant(terms, min(n, room), keeps_floors=policy.keeps_floors)
         if granted is None:
             return None

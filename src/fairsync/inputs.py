@@ -41,14 +41,14 @@ def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floati
         array = array[:, None, :]
     if array.shape[1] == 0:
         raise InvalidInputError("users have no interest vectors: each request needs at least one.")
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest <= LARGEST_VALUE:  # not true of NaN either
+        return array
     bad = np.flatnonzero(~np.isfinite(array).all(axis=(1, 2)))
     if len(bad):
         more = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
         raise InvalidInputError(f"the vector of request {bad[0]}{more} has a NaN or an infinite value.")
-    largest = float(np.abs(array).max(initial=0.0))
-    if largest > LARGEST_VALUE:
-        raise InvalidInputError(f"users hold a value of {largest:g}; scale them below {LARGEST_VALUE:g}.")
-    return array
+    raise InvalidInputError(f"users hold a value of {largest:g}; scale them below {LARGEST_VALUE:g}.")
 
 
 def check_positive(value: object, what: str) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from fairsync.books import Lease, Pricing, check_standing
+from fairsync.books import Lease, Pricing, check_standing, room_in_batch
 from fairsync.errors import InvalidInputError
 from fairsync.floors import group_caps
 from fairsync.shared_accounts import TERMS, Promise, Shared
@@ -245,7 +245,7 @@ class SharedBooks:
         after = after.turned(self.terms)
         begun = 0 if self._is_due(after.horizon) else self.pricing.requests
         mine = sum(size for number, size in after.accounts.out.items() if number in self._mine)
-        room = self.terms.batch_size - (begun + mine) % self.terms.batch_size
+        room = room_in_batch(self.terms, begun + mine)
         accounts = replace(after.accounts, issued=after.accounts.issued + secrets.randbelow(_GAP))
         granted = accounts.grant(self.terms, min(n, room), keeps_floors=self.policy.keeps_floors)
         if granted is None:

@@ -21,7 +21,7 @@ from fairsync.service.histories import load_histories
 from fairsync.service.logs import log
 from fairsync.service.metrics import Metrics
 from fairsync.service.openapi import complete
-from fairsync.service.problems import Problem, invalid
+from fairsync.service.problems import Problem, invalid, problem_of
 from fairsync.service.routes_hot import add_hot_routes, make_retrieve
 from fairsync.service.routes_keep import add_keep_routes
 from fairsync.service.routes_state import add_state_routes
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 1.0
 
 
-def make_app(keeper: Keeper, settings: Settings) -> FastAPI:
-    """Return the service as an ASGI application.
+def make_app(keeper: Keeper, settings: Settings) -> Gate:
+    """Return the service as an ASGI application: the gate, and all routes behind it.
 
     When it is shut down, what is in flight is answered, and then the keeper closed.
 
@@ -74,7 +74,7 @@ def make_app(keeper: Keeper, settings: Settings) -> FastAPI:
     )
     histories = load_histories(settings, keeper.catalog.dim)
     direct = {("POST", "/v1/retrieve"): make_retrieve(keeper, gatherer, settings.http, histories)}
-    app.add_middleware(Gate, tokens=tokens, settings=settings.http, metrics=metrics, direct=direct)
+    app.add_exception_handler(Exception, _fail)
     app.add_exception_handler(RequestValidationError, _refuse)
     app.add_exception_handler(HTTPException, _refuse_http)
     add_hot_routes(app, keeper, settings.http, with_histories=histories is not None)
@@ -82,7 +82,7 @@ def make_app(keeper: Keeper, settings: Settings) -> FastAPI:
     add_state_routes(app, keeper, metrics)
     mount_dashboard(app)
     app.openapi = lambda: complete(app, with_tokens=tokens.are_needed)  # type: ignore[method-assign]
-    return app
+    return Gate(app, tokens, settings.http, metrics, direct)
 
 
 async def _watch(keeper: Keeper) -> None:
@@ -93,6 +93,11 @@ async def _watch(keeper: Keeper) -> None:
             await run_in_threadpool(keeper.look)
         except Exception:
             log.exception("looking at clock and traffic failed; trying again")
+
+
+async def _fail(_: Request, error: Exception) -> Response:
+    """Say what went wrong; the error goes on to the gate, which writes it down."""
+    return problem_of(error).to_response()
 
 
 async def _refuse(_: Request, error: Any) -> Response:

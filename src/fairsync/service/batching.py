@@ -1,15 +1,16 @@
 """Concurrent calls gathered into batches: whatever waits when the search is free is searched together.
 
-One thread searches, so that no call waits for a timer: alone it is searched at once, and under load batches grow by
-themselves to what came during the last search.
+A call that comes alone is searched at once. After a batch, clients who ask again as soon as they are answered would
+fall into two halves, of which one is searched while the other is answered; so the next search waits for as many calls
+as there were, as long as they keep coming.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
+import time
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+# Searches that take less are not worth waiting for each other.
+_WORTH_WAITING = 0.010
+# How often it is looked whether calls still come, and how often in a row nobody may have come.
+_LOOK_SECONDS = 0.001
+_EMPTY_LOOKS = 1
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,7 @@ class Call:
 
 
 class Gatherer:
-    """Searches for calls, many at once.
+    """Searches for calls, many at once. To be used from one event loop.
 
     Parameters
     ----------
@@ -74,9 +81,9 @@ class Gatherer:
     ...     calls = [gatherer.ask(np.zeros((n, 1, 4)), [None] * n, 3) for n in (1, 2)]
     ...     found = await asyncio.gather(*calls)
     ...     await gatherer.close()
-    ...     return [one.ids.shape for one in found]
+    ...     return [(one.ids.shape, int(one.ids[0, 0])) for one in found]
     >>> asyncio.run(two_calls())
-    [(1, 3), (2, 3)]
+    [((1, 3), 3), ((2, 3), 3)]
     """
 
     def __init__(
@@ -89,9 +96,12 @@ class Gatherer:
         self._search, self._watch = search, watch
         self.max_batch, self.max_waiting = max_batch, max_waiting
         self.waiting = 0
-        self._calls: queue.SimpleQueue[Call | None] = queue.SimpleQueue()
+        self._queue: deque[Call] = deque()
+        self._thread = ThreadPoolExecutor(1, "search")
         self._closed = False
-        self._thread: threading.Thread | None = None
+        # A search is under way, or about to be: whoever comes is searched with it, or after it.
+        self._busy = False
+        self._expected = 0
 
     def ask(self, users: NDArray[Any], request_ids: Sequence[str | None], k: int | None) -> asyncio.Future[Found]:
         """Return the candidates of these requests, to be awaited; cancelling it takes them out of the queue."""
@@ -102,45 +112,67 @@ class Gatherer:
         if self.waiting and self.waiting + n > self.max_waiting:
             raise busy("overloaded", f"{self.waiting} requests are waiting already.")
         loop = asyncio.get_running_loop()
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._work, args=(loop,), name="search", daemon=True)
-            self._thread.start()
         call = Call(users, request_ids, k, loop.create_future())
         self.waiting += n
         call.answer.add_done_callback(lambda _: self._leave(n))
-        self._calls.put(call)
+        self._queue.append(call)
+        if not self._busy:
+            self._busy = True
+            loop.call_soon(self._start, loop)  # calls that were read together are searched together
         return call.answer
 
     async def close(self) -> None:
         """Answer what waits, and end."""
         self._closed = True
-        if self._thread is not None:
-            self._calls.put(None)
-            await asyncio.to_thread(self._thread.join)
+        while self._busy:
+            await asyncio.sleep(0.001)
+        self._thread.shutdown()
 
     def _leave(self, n: int) -> None:
         self.waiting -= n
 
-    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Search until the end is called; runs in the thread."""
-        waiting: deque[Call] = deque()
-        open_ = True
-        while open_ or waiting:
-            if not waiting:
-                first = self._calls.get()
-                open_ = first is not None
-                if first is not None:
-                    waiting.append(first)
-            while not self._calls.empty():
-                call = self._calls.get()
-                if call is None:
-                    open_ = False
-                else:
-                    waiting.append(call)
-            batch = take(waiting, self.max_batch)
-            if batch:
-                self._watch(sum(len(call.users) for call in batch))
-                loop.call_soon_threadsafe(_deliver, batch, self._answers(batch))
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have the next batch searched."""
+        batch = take(self._queue, self.max_batch)
+        self._busy = bool(batch)
+        if batch:
+            self._watch(sum(len(call.users) for call in batch))
+            self._thread.submit(self._work, batch, loop)
+
+    def _work(self, batch: list[Call], loop: asyncio.AbstractEventLoop) -> None:
+        """Search; runs in the thread."""
+        began = time.perf_counter()
+        answers = self._answers(batch)
+        loop.call_soon_threadsafe(self._deliver, batch, answers, time.perf_counter() - began, loop)
+
+    def _deliver(
+        self,
+        batch: Sequence[Call],
+        answers: Sequence[Found | Exception],
+        seconds: float,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        expected = min(len(batch) + len(self._queue), self.max_batch)
+        for call, answer in zip(batch, answers, strict=True):
+            if call.answer.done():
+                continue
+            if isinstance(answer, Exception):
+                call.answer.set_exception(answer)
+            else:
+                call.answer.set_result(answer)
+        if expected > 1 and seconds > _WORTH_WAITING and not self._closed:
+            loop.call_later(_LOOK_SECONDS, self._look, expected, len(self._queue), 0, loop.time() + seconds, loop)
+        else:
+            self._start(loop)
+
+    def _look(self, expected: int, seen: int, empty: int, end: float, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the next search when all are back, when nobody comes any more, or when it takes too long."""
+        came = len(self._queue)
+        empty = 0 if came > seen else empty + 1
+        if came >= expected or empty > _EMPTY_LOOKS or loop.time() > end or self._closed:
+            self._start(loop)
+        else:
+            loop.call_later(_LOOK_SECONDS, self._look, expected, came, empty, end, loop)
 
     def _answers(self, batch: Sequence[Call]) -> list[Found | Exception]:
         try:
@@ -186,13 +218,3 @@ def split(found: Found, sizes: Sequence[int]) -> list[Found | Exception]:
         parts.append(Found(found.ids[at], found.groups[at], found.relevance[at], found.searched[at]))
         start += size
     return parts
-
-
-def _deliver(batch: Sequence[Call], answers: Sequence[Found | Exception]) -> None:
-    for call, answer in zip(batch, answers, strict=True):
-        if call.answer.done():
-            continue
-        if isinstance(answer, Exception):
-            call.answer.set_exception(answer)
-        else:
-            call.answer.set_result(answer)

@@ -18,6 +18,7 @@ from fairsync.service.settings import is_loopback
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from fastapi import FastAPI
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from fairsync.service.auth import Tokens
@@ -34,7 +35,7 @@ _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 
 
 class Gate:
-    """ASGI middleware around the whole service.
+    """The service as an ASGI application: around all routes, and outside of what FastAPI puts around them.
 
     Parameters
     ----------
@@ -54,21 +55,21 @@ class Gate:
 
     def __init__(
         self,
-        app: ASGIApp,
+        app: FastAPI,
         tokens: Tokens,
         settings: HttpSettings,
         metrics: Metrics,
         direct: Mapping[tuple[str, str], ASGIApp],
     ) -> None:
-        self._app, self._tokens, self._settings, self._metrics = app, tokens, settings, metrics
+        self.app, self._tokens, self._settings, self._metrics = app, tokens, settings, metrics
         self._direct = direct
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a call through, or answer it here."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
-        app = self._direct.get((scope["method"], scope["path"]), self._app)
+        app = self._direct.get((scope["method"], scope["path"]), self.app)
         passage = _Passage(scope, receive, send, self._settings.max_body_bytes)
         failure: Exception | None = None
         try:

@@ -37,6 +37,11 @@ class JsonLines(logging.Formatter):
 
 def start_logs(level: int = logging.INFO) -> None:
     """Send all logs to stderr as lines of JSON."""
+    # Nobody reads which thread, process, task and line of source a record came from, and finding out takes time.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # as Python's logging HOWTO has it
+    if hasattr(logging, "logAsyncioTasks"):  # since Python 3.12
+        logging.logAsyncioTasks = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
