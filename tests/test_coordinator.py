@@ -9,18 +9,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairsync.accounts import requests_needed
 from fairsync.catalog import Catalog
 from fairsync.changes import put_items
 from fairsync.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.front_end import FrontEnd
+from fairsync.guard import is_safe
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger
-from fairsync.policies import POLICIES
+from fairsync.policies import POLICIES, Terms
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
 from fairsync.serving import Served, serve
 from worlds import World, make_world
+
+
+@given(
+    missing=st.lists(st.integers(0, 30), min_size=1, max_size=4),
+    caps=st.lists(st.integers(0, 5), min_size=4, max_size=4),
+    k=st.integers(1, 5),
+)
+def test_requests_that_are_needed_are_the_fewest_that_suffice(missing: list[int], caps: list[int], k: int) -> None:
+    due, terms = np.array(missing), Terms(np.array(missing), np.minimum(caps[: len(missing)], k), k, 1, 1)
+    enough = [left for left in range(200) if is_safe(due, left, terms)]
+    needed = requests_needed(due, terms)
+    assert needed == enough[0] if enough else needed > 10**9
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -54,7 +68,7 @@ def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -
         shown.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
 
     while coordinator.report().requests < world.horizon:
-        books = coordinator._books
+        books = coordinator._books.present
         granted = books.lease(coordinator.terms, coordinator.policy, int(rng.integers(1, 2 * batch + 1)))
         if granted is not None and len(out) < front_ends and (not out or rng.random() < 0.6):
             lease = coordinator.lease(granted[1].requests)

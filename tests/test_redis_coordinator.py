@@ -26,11 +26,13 @@ from fairsync.front_end import FrontEnd
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry
 from fairsync.ledger.redis import RedisLedger
+from fairsync.ledger.redis_lines import pack
 from fairsync.policies import POLICIES
 from fairsync.redis_coordinator import RedisCoordinator
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
 from fairsync.serving import Served, serve
+from fairsync.shared_accounts import Shared
 from ledger.valkey_server import ValkeyServer
 from worlds import World, make_world
 
@@ -79,10 +81,11 @@ def test_one_replica_is_a_retriever(start: Callable[..., RedisCoordinator], poli
     number=st.sampled_from([1, 2, 4]),
     tightness=st.sampled_from([0.1, 0.5, 0.9, 1.0]),
     even=st.booleans(),
+    most_lines=st.sampled_from([0, 1, 5, 64]),
 )
 @settings(max_examples=25, deadline=None)
 def test_floors_hold_in_any_order_of_events(
-    server: ValkeyServer, seed: int, batch: int, number: int, tightness: float, even: bool
+    server: ValkeyServer, seed: int, batch: int, number: int, tightness: float, even: bool, most_lines: int
 ) -> None:
     """Leases go out, come back, get lost and come back late, to any replica, while replicas die and others follow."""
     world, rng = make_world(seed, horizon=40, tightness=tightness, even=even), np.random.default_rng(seed)
@@ -90,7 +93,8 @@ def test_floors_hold_in_any_order_of_events(
     out: dict[int, Served] = {}
     late: dict[int, Served] = {}
     shown: Counter[Any] = Counter()
-    with ExitStack() as stack:
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("fairsync.shared_books._MOST_LINES", most_lines)
 
         def started() -> RedisCoordinator:
             made = RedisCoordinator(
@@ -130,8 +134,27 @@ def test_floors_hold_in_any_order_of_events(
             if late and rng.random() < 0.3:
                 settle(*late.popitem())
         report = one().report()
+        for replica in running:
+            check_books(replica)
     assert report.exposures == labelled(world, shown)
     assert report.esp == 1, report.missing
+
+
+def check_books(replica: RedisCoordinator) -> None:
+    """Compare what a replica has added up line by line with the record as it is."""
+    replica.report()
+    seen = replica.ledger.store.read()
+    assert seen is not None
+    added, read = replica._books.shared, Shared.of(seen)
+    assert pack(added.accounts.standing) == pack(read.accounts.standing)
+    assert (added.version, added.lines, added.horizon, added.left) == (
+        read.version,
+        read.lines,
+        read.horizon,
+        read.left,
+    )
+    assert added.accounts.out == read.accounts.out
+    assert read.left == read.accounts.left(replica.terms)
 
 
 def serve_side_by_side(world: World, coordinators: list[RedisCoordinator], calls: int) -> Counter[Any]:
@@ -235,6 +258,95 @@ def test_replicas_are_processes_that_are_killed(server: ValkeyServer, tmp_path: 
     assert sum(missing) in {world.k * requests for requests in range(ended + 1)}
 
 
+class Spy:
+    """Counts what is asked of the server, and does something before one of the questions."""
+
+    def __init__(self, replica: RedisCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.actions: list[str] = []
+        self.before: dict[str, Callable[[], object]] = {}
+        self._ask = replica.ledger.store._swap
+        monkeypatch.setattr(replica.ledger.store, "_swap", self)
+
+    def __call__(self, keys: Any, arguments: Any, client: Any) -> Any:
+        action = arguments[2]
+        self.actions.append(action)
+        self.before.pop(action, lambda: None)()
+        return self._ask(keys, arguments, client)
+
+
+def test_replicas_do_not_get_in_the_way_of_each_other(
+    start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each lease and each settling is one question to the server, whatever the others have done since the last."""
+    replicas = [start(TWO, 1, {"a": 5}, 1000, batch_size=4) for _ in range(4)]
+    spies = [Spy(replica, monkeypatch) for replica in replicas]
+    for _ in range(7):  # 56 lines: fewer than are added up
+        leases = [replica.lease(2) for replica in replicas]
+        for replica, lease in zip(replicas, leases, strict=True):
+            replica.settle(lease.number, Entry(np.array([1, 1]), 2, 1.0, 0.0), None)
+    # The first to ask has not heard yet that others have joined since.
+    assert [sorted(set(spy.actions)) for spy in spies] == [["add"]] * 4
+    assert [len(spy.actions) for spy in spies] == [15, 15, 15, 14]
+    for replica in replicas:
+        check_books(replica)
+    assert replicas[0].report().exposures == {"a": 28, "b": 28}
+
+
+def test_a_plan_is_not_held_up_by_requests(
+    start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others lease and settle between two looks of whoever steers: it is one swap all the same, and all counts."""
+    mine, other = (start(TWO, 1, rolls=False) for _ in range(2))
+    mine.steer({"a": 2}, 20, anew=100.0)
+    out, spy = other.lease(3), Spy(mine, monkeypatch)
+
+    def serve_some() -> None:
+        other.settle(out.number, Entry(np.array([1, 2]), 3, 1.0, 0.0), None)
+        other.lease(4)
+
+    spy.before["swap"] = serve_some
+    mine.steer({"a": 7}, 10, anew=200.0)
+    assert spy.actions == ["look", "swap"]
+    report = other.report()
+    assert (report.exposures, report.requests, report.floors["a"]) == ({"a": 1, "b": 2}, 3, 7)
+    assert [one.requests for one in mine.ledger.past()] == [0, 0]
+    # Three were out when it planned, and are settled; four are out since.
+    assert (other._books.shared.left, other.terms.horizon) == (13 - 3 - 4, 13)
+    for replica in (mine, other):
+        check_books(replica)
+
+
+def test_a_promise_is_not_made_beside_a_lease_that_could_break_it(
+    start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease goes out after it was looked whether the promise can be kept."""
+    mine, other = (start(TWO, 1, 0, 10, batch_size=5, lease_seconds=0.3) for _ in range(2))
+    spy = Spy(mine, monkeypatch)
+    spy.before["swap"] = lambda: other.lease(5)
+    mine.promise({"a": 6})
+    assert spy.actions.count("swap") == 2, "the second when the lease had expired"
+    spy.before["swap"] = lambda: other.lease(4)
+    mine.promise({"a": 5})
+    assert spy.actions.count("swap") == 3, "what is left suffices"
+
+
+def test_a_lease_is_not_lost_that_was_settled_meanwhile(
+    start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, mine = (start(TWO, 1, 0, 100, batch_size=5, lease_seconds=0.1) for _ in range(2))
+    late, spy = slow.lease(5), Spy(mine, monkeypatch)
+    mine.report()
+    time.sleep(0.2)
+    five = Entry(np.array([5, 0]), 5, 1.0, 0.0)
+    spy.before["swap"] = lambda: slow.settle(late.number, five, None)
+    lease = mine.lease(5)
+    slow.settle(late.number, five, None)
+    mine.settle(late.number, five, None)
+    mine.settle(lease.number, five, None)
+    assert (mine.report().requests, mine.report().exposures["a"]) == (10, 10)
+    check_books(mine)
+
+
 def test_a_dead_replica_is_not_waited_for(start: Callable[..., RedisCoordinator]) -> None:
     """Everything is promised, so that leases must go one by one; one replica dies with its lease."""
     dead, alive = (
@@ -297,6 +409,8 @@ def test_an_answer_of_the_server_gets_lost(
     report = other.report()
     assert report.exposures == {"a": 1, "b": int(others_were_faster)}
     assert report.requests == 1 + others_were_faster
+    for replica in (mine, other):
+        check_books(replica)
 
 
 def test_a_promise_reaches_all(start: Callable[..., RedisCoordinator]) -> None:

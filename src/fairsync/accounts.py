@@ -36,6 +36,24 @@ if TYPE_CHECKING:
 
 # An answer to a lease that was lost longer ago than so many others is taken for a repetition.
 _MOST_LOST = 10_000
+# More requests than ever come.
+_NEVER = 1 << 53
+
+
+def requests_needed(missing: NDArray[np.int64], terms: Terms) -> int:
+    """Return how many requests the missing exposures take, at least: the least R that fulfils the condition above.
+
+    Examples
+    --------
+    >>> from fairsync.policies import Terms
+    >>> requests_needed(np.array([4, 2]), Terms(np.array([9, 9]), np.array([2, 1]), k=2, horizon=9, batch_size=1))
+    3
+    """
+    due = missing > 0
+    if (terms.caps[due] == 0).any():
+        return _NEVER
+    each = -(-missing[due] // terms.caps[due])
+    return max(int(each.max(initial=0)), -(-int(missing.sum()) // terms.k))
 
 
 @dataclass(frozen=True)
@@ -95,6 +113,10 @@ class Accounts:
         """Requests that are out."""
         return sum(self.out.values())
 
+    def left(self, terms: Terms) -> int:
+        """Return how many requests of the horizon are neither settled nor out; below 0 if more came than expected."""
+        return terms.horizon - self.standing.requests - self.given
+
     def is_over(self, terms: Terms) -> bool:
         """Return whether every request of the horizon is settled."""
         return terms.rolls and self.standing.requests >= terms.horizon
@@ -103,17 +125,20 @@ class Accounts:
         """Return the accounts at the start of a new horizon. What is still out will count there."""
         return replace(self, standing=Standing.nothing(len(self.standing.exposures), began), opens_horizon=True)
 
+    def grown(self, n_groups: int) -> Accounts:
+        """Return the same with more groups."""
+        return replace(self, standing=self.standing.grown(n_groups))
+
     def grant(self, terms: Terms, n: int, *, keeps_floors: bool) -> tuple[Accounts, Grant] | None:
         """Hand out up to n requests, never beyond the horizon; None if that has to wait for leases that are out."""
-        given = self.given
-        left = terms.horizon - self.standing.requests - given
+        left = self.left(terms)
         if not terms.rolls:
             left = max(left, n)  # more came than expected, and they are served too
         if left <= 0:
             return None  # the next horizon begins when this one is settled
         size = min(n, left)
         missing = np.maximum(terms.floors - self.standing.exposures, 0)
-        if given and keeps_floors and not guard.is_safe(missing, left - size, terms):
+        if self.out and keeps_floors and not guard.is_safe(missing, left - size, terms):
             return None
         number = self.issued + 1
         return replace(self, out={**self.out, number: size}, issued=number), Grant(number, size, missing, left)

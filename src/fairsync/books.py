@@ -12,6 +12,7 @@ from fairsync import guard
 from fairsync.accounts import Accounts
 from fairsync.errors import InvalidInputError
 from fairsync.floors import check_feasible, group_caps, resolve_floors
+from fairsync.groups import Groups
 from fairsync.inputs import check_k, check_positive
 from fairsync.policies import Feedback, Sample, Terms
 
@@ -62,6 +63,42 @@ def changed_terms(
         floors = dict(zip(labels, terms.floors.tolist(), strict=True))
     made = make_terms(groups, terms.k, floors, terms.horizon if horizon is None else horizon, terms.batch_size)
     return replace(made, rolls=terms.rolls)
+
+
+def steered_terms(terms: Terms, accounts: Accounts, groups: Grouped, more: NDArray[np.int64], requests: int) -> Terms:
+    """Return what to aim at: so many exposures more, as far as so many requests more can hold them.
+
+    Parameters
+    ----------
+    terms, accounts
+        What was aimed at so far, and what came of it; the accounts have as many groups as there are now.
+    groups, more, requests
+        To whom how much is due, and the requests that can be counted on.
+
+    Examples
+    --------
+    >>> from fairsync.groups import Groups
+    >>> from fairsync.ledger import Standing
+    >>> accounts = Accounts.open(Standing(np.array([7, 4]), requests=10))
+    >>> terms = Terms(np.zeros(2), np.ones(2), k=2, horizon=1, batch_size=16, rolls=False)
+    >>> aim = steered_terms(terms, accounts, Groups(["a", "b"], np.array([1, 9])), np.array([50, 3]), requests=20)
+    >>> aim.floors.tolist(), aim.horizon
+    ([27, 7], 30)
+    """
+    caps, standing = group_caps(groups, terms.k), accounts.standing
+    floors = standing.exposures + np.minimum(more, requests * caps)
+    horizon = standing.requests + accounts.given + requests
+    return replace(terms, floors=floors, caps=caps, horizon=horizon, rolls=False)
+
+
+def following(groups: Grouped, known: Groups, k: int) -> Groups:
+    """Return the groups of a catalog, if they begin with those that are known."""
+    if list(groups.labels)[: len(known.labels)] != known.labels:
+        raise InvalidInputError(
+            "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
+        )
+    check_k(k, groups)
+    return Groups(list(groups.labels), groups.group_sizes)
 
 
 def room_in_batch(terms: Terms, begun: int) -> int:
@@ -319,7 +356,7 @@ class Books:
             if not guard.is_safe(missing, terms.horizon - standing.requests - given, terms):
                 return None
         state = policy.resume(self.pricing.state, terms) if restart is None else restart(terms)
-        return Books(replace(self.accounts, standing=standing), self.pricing.with_state(policy, state))
+        return Books(self.accounts.grown(len(terms.floors)), self.pricing.with_state(policy, state))
 
     def _turned(self, terms: Terms, policy: Policy, *, quiet: bool) -> Books:
         """Open a new horizon, or a new batch, if the last one is over."""

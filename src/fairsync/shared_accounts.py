@@ -1,47 +1,54 @@
 """Accounts that several coordinators share through a record on a server.
 
-The rules are those of :mod:`fairsync.accounts`, and so is the proof: every coordinator works out the next accounts with
-the same code, and the server takes them only if nobody else's came first.
+The rules are those of :mod:`fairsync.accounts`, and so is the proof. Every coordinator works out with the same code
+what is to change, from the accounts as it knows them, and the server carries it out if it is right also beside what
+others did meanwhile. For that the server knows one number, how many requests are left. A lease says how many have to
+be left after it: as many as the missing exposures take. It may know of fewer exposures than there are by now, never of
+more, so it may ask for too many requests to be left, never for too few.
 """
 
 from __future__ import annotations
 
-import json
+import secrets
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.accounts import Accounts
-from fairsync.floors import group_caps
-from fairsync.groups import Groups
-from fairsync.ledger.redis import pack, unpack
-from fairsync.ledger.redis_store import Change
-from fairsync.policies import Terms
+from fairsync.accounts import Accounts, requests_needed
+from fairsync.ledger.redis_changes import Change
+from fairsync.ledger.redis_lines import Line, add_up, pack, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from fairsync.ledger.redis_store import Command, RedisStore, Seen
+    from fairsync.accounts import Grant
+    from fairsync.ledger.redis_changes import Command, Seen
+    from fairsync.ledger.redis_store import RedisStore
+    from fairsync.policies import Terms
 
-# Above all numbers that a coordinator alone gives its leases: those may be settled here as well, if it has died.
+# Numbers of leases are drawn at random, above all those that a coordinator alone gives to its own: these may be settled
+# here as well, if it has died. So no number is ever given twice, also if the server has forgotten some.
 _FIRST = 1 << 62
 _LEASE = "lease "
-TERMS = "terms"
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What coordinators share, as it was at one version.
+    """What coordinators share, as it was when one of them last heard of it.
 
     Attributes
     ----------
     version : str
         Of the record.
+    lines : int
+        How many lines of this version are in these accounts.
     horizon : int
         How many horizons there were before.
     terms : int
         How often the promise has changed; 0 if there is none yet.
+    left : int
+        Requests of the horizon that are neither settled nor out, as the record has it.
     accounts : Accounts
         Where things stand. Of lost leases they name only the one that was asked about.
     deadlines : dict
@@ -49,8 +56,10 @@ class Shared:
     """
 
     version: str
+    lines: int
     horizon: int
     terms: int
+    left: int
     accounts: Accounts
     deadlines: Mapping[int, float]
 
@@ -63,10 +72,27 @@ class Shared:
                 number = int(name.removeprefix(_LEASE))
                 size, deadline = value.split()
                 out[number], deadlines[number] = int(size), float(deadline)
-        issued = int(fields.get("issued", _FIRST))
         lost = (asked,) if asked is not None and seen.lost else ()
-        accounts = Accounts(unpack(fields["standing"]), out=out, lost=lost, first=_FIRST, issued=issued)
-        return cls(seen.version, int(fields["horizon"]), int(fields.get("terms", 0)), accounts, deadlines)
+        # Fields are always up to date; only what was settled is in the lines.
+        standing = add_up(unpack(fields["standing"]), seen.lines)
+        accounts = Accounts(standing, out=out, lost=lost, first=_FIRST, issued=2 * _FIRST)
+        horizon, terms, left = (int(fields.get(name, 0)) for name in ("horizon", "terms", "left"))
+        return cls(seen.version, len(seen.lines), horizon, terms, left, accounts, deadlines)
+
+    def after(self, lines: Iterable[Line], lost: tuple[int, ...] = ()) -> Shared:
+        """Return the same after some more lines; of lost leases it names these."""
+        added = list(lines)
+        out, deadlines, left = dict(self.accounts.out), dict(self.deadlines), self.left
+        for line in added:
+            if line.size:
+                out[line.lease], deadlines[line.lease] = line.size, line.deadline
+                left -= line.size
+            elif line.lease:
+                deadlines.pop(line.lease, None)
+                left += out.pop(line.lease) - (0 if line.entry is None else line.entry.requests)
+        standing = add_up(self.accounts.standing, added)
+        accounts = replace(self.accounts, standing=standing, out=out, lost=lost)
+        return replace(self, lines=self.lines + len(added), left=left, accounts=accounts, deadlines=deadlines)
 
     def has_made(self, number: int) -> bool:
         """Return whether a lease is of these accounts, and not of a coordinator before them."""
@@ -74,11 +100,14 @@ class Shared:
 
     def without_late(self, now: float) -> Shared:
         """Return the same without the leases whose time is over."""
+        return self.without([number for number, deadline in self.deadlines.items() if deadline <= now])
+
+    def without(self, numbers: Iterable[int]) -> Shared:
+        """Return the same with these leases taken back."""
         accounts = self.accounts
-        for number, deadline in self.deadlines.items():
-            if deadline <= now:
-                accounts = accounts.give_back(number)
-        return replace(self, accounts=accounts)
+        for number in numbers:
+            accounts = accounts.give_back(number)
+        return self if accounts is self.accounts else replace(self, accounts=accounts)
 
     def turned(self, terms: Terms) -> Shared:
         """Return the same at the start of the next horizon, if this one is over and nothing is out."""
@@ -91,112 +120,65 @@ class Shared:
 
     def grown(self, n_groups: int) -> Shared:
         """Return the same with more groups."""
-        standing = self.accounts.standing
-        if len(standing.exposures) >= n_groups:
-            return self
-        return replace(self, accounts=replace(self.accounts, standing=standing.grown(n_groups)))
+        known = len(self.accounts.standing.exposures)
+        return self if known >= n_groups else replace(self, accounts=self.accounts.grown(n_groups))
+
+    def squared(self, terms: Terms) -> Shared:
+        """Return the same with as many requests left as the accounts say."""
+        return replace(self, left=self.accounts.left(terms))
+
+    def grant(self, terms: Terms, n: int, *, keeps_floors: bool) -> Grant | None:
+        """Return up to n requests that may be handed out; None if that has to wait for leases that are out."""
+        accounts = replace(self.accounts, issued=_FIRST + secrets.randbits(62))
+        granted = accounts.grant(terms, n, keeps_floors=keeps_floors)
+        return None if granted is None else granted[1]
+
+    def least(self, terms: Terms, *, keeps_floors: bool) -> int | None:
+        """Return how many requests have to be left for these accounts to be right; None if that does not matter.
+
+        Where floors could not be met beside other leases, that is as many as there are: nobody may have had another.
+        """
+        missing = np.maximum(terms.floors - self.accounts.standing.exposures, 0)
+        needed = requests_needed(missing, terms) if keeps_floors else 0
+        return min(needed, self.left) if needed or terms.rolls else None
 
     def change_to(self, after: Shared, store: RedisStore) -> Change:
-        """Return what makes these accounts those."""
-        put: dict[str, bytes | str | int] = {"issued": after.accounts.issued}
+        """Return what makes another version of these accounts, with all lines that are in them."""
+        put: dict[str, bytes | str | int] = {"standing": pack(after.accounts.standing)}
         commands: list[Command] = []
         before_out, after_out = self.accounts.out, after.accounts.out
-        if after.accounts.standing is not self.accounts.standing:
-            put["standing"] = pack(after.accounts.standing)
         if after.horizon != self.horizon:
             put["horizon"] = after.horizon
             commands.append(["RPUSH", store.key("past"), pack(self.accounts.standing)])
         if after.terms != self.terms:
             put["terms"] = after.terms
-        for number in after_out.keys() - before_out.keys():
-            put[f"{_LEASE}{number}"] = f"{after_out[number]} {after.deadlines[number]:.3f}"
         for number in set(after.accounts.lost) - set(self.accounts.lost):
             commands += store.lose(number)
         for number in set(self.accounts.lost) - set(after.accounts.lost):
             commands += store.find(number)
-        return Change(put, [f"{_LEASE}{number}" for number in before_out.keys() - after_out.keys()], commands)
-
-    def written(self, version: str) -> Shared:
-        """Return the same as it now stands in the record."""
-        deadlines = {number: self.deadlines[number] for number in self.accounts.out}
-        return replace(self, version=version, accounts=replace(self.accounts, lost=()), deadlines=deadlines)
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What was promised, and to whom: the settings in which all who share accounts must agree.
-
-    Attributes
-    ----------
-    number : int
-        How often it has changed.
-    groups : Groups
-        To whom.
-    floors, k, horizon, rolls
-        What; see :class:`fairsync.policies.Terms`.
-    guarded : bool
-        Whether the guard sees to the floors. One coordinator without it would break the promise of all.
-    """
-
-    number: int
-    groups: Groups
-    floors: tuple[int, ...]
-    k: int
-    horizon: int
-    rolls: bool
-    guarded: bool
-
-    @classmethod
-    def of(cls, number: int, groups: Groups, terms: Terms, guarded: bool) -> Promise:
-        """Return the promise of these terms."""
-        return cls(number, groups, tuple(terms.floors.tolist()), terms.k, terms.horizon, terms.rolls, guarded)
-
-    @classmethod
-    def load(cls, packed: bytes) -> Promise:
-        """Return the promise that was made into these bytes."""
-        document = json.loads(packed)
-        groups = Groups(document.pop("labels"), np.array(document.pop("sizes"), dtype=np.int64))
-        return cls(groups=groups, floors=tuple(document.pop("floors")), **document)
-
-    def dump(self) -> bytes:
-        """Return it as bytes."""
-        return json.dumps({"number": self.number, **self._facts()}).encode()
-
-    def difference(self, other: Promise) -> str:
-        """Say in what another promise differs; nothing if it does not.
-
-        Examples
-        --------
-        >>> groups = Groups(["a"], np.array([5]))
-        >>> Promise(1, groups, (7,), 2, 10, True, True).difference(Promise(4, groups, (7,), 2, 20, True, True))
-        'horizon (10 here, 20 there)'
-        """
-        mine, theirs = self._facts(), other._facts()
-        # Items may come and go, as long as no request could hold more or fewer of a group than before.
-        mine["sizes"], theirs["sizes"] = (group_caps(one.groups, one.k).tolist() for one in (self, other))
-        if not (self.rolls or other.rolls):
-            for name in ("sizes", "floors", "horizon"):  # whoever leads sets them all the time
-                del mine[name]
-            both = min(len(self.groups.labels), len(other.groups.labels))  # groups may have come
-            mine["labels"], theirs["labels"] = mine["labels"][:both], theirs["labels"][:both]
-        return ", ".join(
-            f"{name} ({value} here, {theirs[name]} there)" if isinstance(value, int) else name
-            for name, value in mine.items()
-            if value != theirs[name]
-        )
-
-    def terms(self, batch_size: int) -> Terms:
-        """Return what a replica with batches of its own goes by."""
-        floors, caps = np.array(self.floors, dtype=np.int64), group_caps(self.groups, self.k)
-        return Terms(floors, caps, self.k, self.horizon, batch_size, self.rolls)
-
-    def _facts(self) -> dict[str, Any]:
-        return {
-            "labels": self.groups.labels,
-            "sizes": self.groups.group_sizes.tolist(),
-            "floors": list(self.floors),
-            "k": self.k,
-            "horizon": self.horizon,
-            "rolls": self.rolls,
-            "guarded": self.guarded,
+        new = {
+            _field(number): _value(after_out[number], after.deadlines[number])
+            for number in after_out.keys() - before_out.keys()
         }
+        drop = [_field(number) for number in before_out.keys() - after_out.keys()]
+        return Change(put, new, drop, after.left - self.left, commands=commands)
+
+    def written(self, version: str, lines: Iterable[Line]) -> Shared:
+        """Return the same as it now stands in the record, with lines that have stayed there."""
+        deadlines = {number: self.deadlines[number] for number in self.accounts.out}
+        return replace(self, version=version, lines=0, deadlines=deadlines).after(lines)
+
+
+def addition(line: Line, left: int) -> Change:
+    """Return what a line does to the fields of the record, with so many requests more left."""
+    if line.size:
+        return Change(new={_field(line.lease): _value(line.size, line.deadline)}, left=left)
+    return Change(drop=[_field(line.lease)] if line.lease else [], left=left)
+
+
+def _field(number: int) -> str:
+    return f"{_LEASE}{number}"
+
+
+def _value(size: int, deadline: float) -> str:
+    return f"{size} {deadline:.3f}"

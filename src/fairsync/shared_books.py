@@ -4,39 +4,64 @@ from __future__ import annotations
 
 import itertools
 import random
-import secrets
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from fairsync.books import Lease, Pricing, check_standing, room_in_batch
+from fairsync.books import Books, Lease, Pricing, check_standing, following, room_in_batch, steered_terms
 from fairsync.errors import InvalidInputError
-from fairsync.floors import group_caps
-from fairsync.shared_accounts import TERMS, Promise, Shared
+from fairsync.groups import Groups
+from fairsync.ledger.redis_lines import Line
+from fairsync.shared_accounts import Shared, addition
+from fairsync.shared_promise import TERMS, Promise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from fairsync.accounts import Grant
-    from fairsync.groups import Groups
-    from fairsync.ledger import Entry
+    from fairsync.groups import Grouped
+    from fairsync.ledger import Entry, Standing
     from fairsync.ledger.redis import RedisLedger
-    from fairsync.ledger.redis_store import Command, Seen
+    from fairsync.ledger.redis_changes import Command, Seen, Swap
     from fairsync.policies import Policy, Sample, Terms
 
 T = TypeVar("T")
-# Numbers of leases leave gaps, so that one that a server has forgotten is hardly ever taken for a later one.
-_GAP = 1 << 20
 # Whoever lost a race tries again at once, and after so many a little later.
 _SOON, _PAUSE = 4, 0.002
+# Whoever waits for leases of others looks again so often.
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 0.02
+# Of so many lines the record is written anew, so that whoever reads it has no more to add up.
+_MOST_LINES = 64
+
+
+@dataclass(frozen=True)
+class Step(Generic[T]):
+    """What is to be changed.
+
+    Attributes
+    ----------
+    after : Shared
+        The accounts as they should be.
+    result
+        For whoever asked.
+    line : Line or None
+        Which says it all; None if the record has to be written anew.
+    least : int or None
+        How many requests have to be left afterwards.
+    """
+
+    after: Shared
+    result: T
+    line: Line | None = None
+    least: int | None = None
 
 
 class SharedBooks:
-    """What :class:`fairsync.books.Books` are to one coordinator, these are to one of several. One thread at a time.
+    """What :class:`fairsync.own_books.OwnBooks` are to one coordinator, these are to one of several.
 
     Parameters
     ----------
@@ -44,27 +69,46 @@ class SharedBooks:
         Where accounts are shared.
     groups, terms, policy
         What this replica would promise, to whom, and how it makes prices.
+    lease_seconds
+        For which a lease is out.
     """
 
-    def __init__(self, ledger: RedisLedger, groups: Groups, terms: Terms, policy: Policy) -> None:
+    def __init__(self, ledger: RedisLedger, groups: Groups, terms: Terms, policy: Policy, lease_seconds: float) -> None:
         self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
-        self.shared = Shared.of(ledger.look())
+        self.lease_seconds = lease_seconds
+        seen = ledger.store.read()
+        assert seen is not None
+        self.shared = Shared.of(seen)
         self.pricing = Pricing.of(policy, policy.start(terms))
         self._priced_horizon = self.shared.horizon
-        self._mine: set[int] = set()  # leases that this replica has out
+        # Leases that this replica has out, and those it asked for without hearing what became of them.
+        self._mine: set[int] = set()
+        self._tried: set[int] = set()
+
+    @property
+    def present(self) -> Books:
+        """Accounts and prices together."""
+        return Books(self.shared.accounts, self.pricing)
 
     def look(self) -> None:
         """Go by the record as it is now."""
-        self._see(self.ledger.store.read(self.shared.version))
+        self._see(self.ledger.store.read(self.shared.version, self.shared.lines))
 
-    def lease(self, n: int, seconds: float, tried: set[int]) -> Lease | None:
-        """Hand out up to n requests for so many seconds; None if that has to wait for leases that are out.
+    def past(self) -> Sequence[Standing]:
+        """Return how the horizons before have ended."""
+        # A horizon that ended between the two questions is not past yet.
+        return self.ledger.past()[: self.shared.horizon]
 
-        Numbers that were tried are noted in the set: if it raises, or did so before, they may be out.
-        """
-        grant = self._change(lambda shared: self._granted(shared, n, seconds, tried))
+    def pause(self, tries: int) -> float:
+        """Return after how many seconds it is worth to look again."""
+        return min(_SHORTEST_WAIT * 2.0 ** min(tries, 9), _LONGEST_WAIT) * random.uniform(0.5, 1.0)
+
+    def lease(self, n: int) -> Lease | None:
+        """Hand out up to n requests; None if that has to wait for leases that are out."""
+        grant = self._change(lambda shared: self._granted(shared, n))
         if grant is None:
             return None
+        self._tried.clear()
         if self._is_due(self.shared.horizon):
             self.pricing = self.pricing.stepped(self.policy, self.terms, self.shared.accounts.standing)
             self._priced_horizon = self.shared.horizon
@@ -76,9 +120,13 @@ class SharedBooks:
         if number not in self.shared.accounts.out:
             self._see(self.ledger.store.read(asked=number), number)
 
-        def settled(shared: Shared) -> tuple[Shared, Entry] | None:
+        def settled(shared: Shared) -> Step[Entry] | None:
             done = shared.accounts.settle(number, entry)
-            return None if done is None else (replace(shared, accounts=done[0]), done[1])
+            if done is None:
+                return None
+            if number in shared.accounts.out:
+                return _added(shared, Line(number, entry=done[1]), done[1])
+            return Step(replace(shared, accounts=done[0]), done[1])
 
         written = self._change(settled, number, answers=answers)
         self._mine.discard(number)
@@ -89,28 +137,28 @@ class SharedBooks:
 
     def note(self, entry: Entry, receipt: str) -> bool:
         """Write down something that belongs to no lease; return False if that was done under this receipt."""
-
-        def noted(shared: Shared) -> tuple[Shared, bool]:
-            return replace(shared, accounts=shared.accounts.note(entry.grown(len(self.groups.labels)))[0]), True
-
-        return self._change(noted, receipt=receipt) is not None
+        return self._change(lambda shared: _added(shared, Line(entry=entry), True), receipt=receipt) is not None
 
     def give_back(self, number: int) -> None:
         """Take a lease back that will hardly be answered."""
 
-        def given_back(shared: Shared) -> tuple[Shared, bool] | None:
-            if number not in shared.accounts.out:
-                return None
-            return replace(shared, accounts=shared.accounts.give_back(number)), True
+        def given_back(shared: Shared) -> Step[bool] | None:
+            return Step(shared.without([number]), True) if number in shared.accounts.out else None
 
         self._change(given_back)
         self._mine.discard(number)
 
+    def following(self, groups: Grouped) -> Groups:
+        """Return the groups of a catalog, if they begin with those that are known, and those it does not have yet."""
+        known, n = self.groups, len(groups.labels)
+        sizes = np.concatenate([groups.group_sizes, known.group_sizes[n:]])
+        return following(Groups([*groups.labels, *known.labels[n:]], sizes), known, self.terms.k)
+
     def standing_promise(self) -> Promise:
         """Return the promise that stands in the record."""
-        packed = self.ledger.kept(TERMS)
-        assert packed is not None
-        return Promise.load(packed)
+        promise = Promise.on(self.ledger.store)
+        assert promise is not None
+        return promise
 
     def promise(self, groups: Groups, terms: Terms, *, patient: bool) -> bool:
         """Write a promise down for all, if it can be kept; False if that is to be tried again as things stand then.
@@ -135,7 +183,7 @@ class SharedBooks:
                 raise
             self.look()
             return False
-        return self._agree(before, after, groups, terms)
+        return self._agree(after, groups, terms, can_be_kept=True)
 
     def steer(self, groups: Groups, more: NDArray[np.int64], requests: int, anew: float | None = None) -> bool:
         """Have all aim at so many exposures more; False if that is to be tried again as things stand then.
@@ -147,18 +195,15 @@ class SharedBooks:
         anew
             When a new horizon begins with this. If one has begun since then, nothing is to be done.
         """
-        before = self.shared
-        if anew is not None and anew <= before.accounts.standing.began:
+        after = self.shared
+        if anew is not None and anew <= after.accounts.standing.began:
             return True
-        after = before.without_late(self.ledger.store.now())
+        after = after.without_late(self.ledger.store.now())
         if anew is not None:
             after = after.anew(anew)
         after = after.grown(len(groups.labels))
-        standing, caps = after.accounts.standing, group_caps(groups, self.terms.k)
-        floors = standing.exposures + np.minimum(more, requests * caps)
-        horizon = standing.requests + after.accounts.given + requests
-        terms = replace(self.terms, floors=floors, caps=caps, horizon=horizon, rolls=False)
-        return self._agree(before, after, groups, terms, self.ledger.lead.token)
+        terms = steered_terms(self.terms, after.accounts, groups, more, requests)
+        return self._agree(after, groups, terms, leader=self.ledger.lead.token)
 
     def adopt(self, promise: Promise) -> None:
         """Go by a promise that stands in the record."""
@@ -171,25 +216,35 @@ class SharedBooks:
         if promise.rolls or len(promise.floors) > len(self.pricing.prices):
             self.pricing = self.pricing.with_state(self.policy, self.policy.resume(self.pricing.state, self.terms))
 
-    def _agree(self, before: Shared, after: Shared, groups: Groups, terms: Terms, leader: str = "") -> bool:
+    def square(self) -> None:
+        """Have the record say how many requests are left, whoever wrote to it before."""
+        self._change(lambda shared: Step(shared, True))
+
+    def _agree(
+        self, after: Shared, groups: Groups, terms: Terms, *, can_be_kept: bool = False, leader: str = ""
+    ) -> bool:
         """Write down accounts and a promise together; False if another change came first."""
-        store = self.ledger.store
-        made = Promise.of(before.terms + 1, groups, terms, self.policy.keeps_floors)
-        after = replace(after, terms=made.number)
+        store, before, guarded = self.ledger.store, self.shared, self.policy.keeps_floors
+        made = Promise.of(before.terms + 1, groups, terms, guarded)
+        after = replace(after, terms=made.number).squared(terms)
+        least = after.least(terms, keeps_floors=guarded) if can_be_kept else None
         change = before.change_to(after, store)
         document: Command = ["HSET", store.key("kept"), TERMS, made.dump()]
-        change = replace(change, commands=[*change.commands, document], leader=leader)
-        swap = store.swap(before.version, change)
+        change = replace(change, commands=[*change.commands, document], least=least, leader=leader)
+        swap = store.swap(before.version, change, lines=before.lines)
         if swap.newer is not None:
             self._see(swap.newer)
             return False
-        self.shared = after.written(swap.version)
+        self.shared = after.written(swap.version, swap.lines)
         self.adopt(made)
         return True
 
     def _see(self, seen: Seen | None, asked: int | None = None) -> None:
-        """Go by the record as it was seen, also if another replica has promised something else."""
+        """Go by what is new in the record, also if another replica has promised something else."""
         if seen is None:
+            return
+        if not seen.fields:
+            self.shared = self.shared.after(seen.lines, (asked,) if asked is not None and seen.lost else ())
             return
         shared = Shared.of(seen, asked)
         if shared.terms != self.shared.terms:
@@ -203,7 +258,7 @@ class SharedBooks:
 
     def _change(
         self,
-        decide: Callable[[Shared], tuple[Shared, T] | None],
+        decide: Callable[[Shared], Step[T] | None],
         asked: int | None = None,
         receipt: str = "",
         answers: Mapping[str, bytes] | None = None,
@@ -211,22 +266,18 @@ class SharedBooks:
         """Make a change, deciding anew whenever another came first; None if, as things stand now, there is none."""
         store, looked = self.ledger.store, False
         for tries in itertools.count():
-            before = self.shared
-            decided = decide(before)
-            if decided is None:
+            step = decide(self.shared)
+            if step is None:
                 if looked:
                     break
-                self._see(store.read(before.version if asked is None else "", asked), asked)
+                self._see(store.read(self.shared.version, self.shared.lines, asked), asked)
                 looked = True
                 continue
-            after, result = decided
             if asked is not None:  # of its own leases the record knows which are settled
-                receipt = "" if before.has_made(asked) else f"lease {asked}"
-            change = replace(before.change_to(after, store), answers=answers or {})
-            swap = store.swap(before.version, change, receipt, asked)
+                receipt = "" if self.shared.has_made(asked) else f"lease {asked}"
+            swap = self._write(step, receipt, asked, answers or {})
             if swap.version:
-                self.shared = after.written(swap.version)
-                return result
+                return step.result
             if swap.newer is None:
                 break
             newer: Seen | None = swap.newer
@@ -237,23 +288,42 @@ class SharedBooks:
             looked = True
         return None
 
-    def _granted(self, shared: Shared, n: int, seconds: float, tried: set[int]) -> tuple[Shared, Grant] | None:
+    def _write(self, step: Step[T], receipt: str, asked: int | None, answers: Mapping[str, bytes]) -> Swap:
+        """Add a line to the record, or write it anew."""
+        store, before, after = self.ledger.store, self.shared, step.after
+        if step.line is not None and before.lines < _MOST_LINES:
+            change = replace(addition(step.line, after.left - before.left), least=step.least, answers=answers)
+            swap = store.add(before.version, step.line, change, receipt, asked, lines=before.lines)
+            if swap.version:
+                self.shared = after if len(swap.lines) == 1 else before.after(swap.lines)
+            return swap
+        after = after.squared(self.terms)
+        change = replace(before.change_to(after, store), least=step.least, answers=answers)
+        swap = store.swap(before.version, change, receipt, asked, lines=before.lines)
+        if swap.version:
+            self.shared = after.written(swap.version, swap.lines)
+        return swap
+
+    def _granted(self, shared: Shared, n: int) -> Step[Grant] | None:
         now = self.ledger.store.now()
-        after = shared.without_late(now)
-        for number in tried & shared.accounts.out.keys():  # it was granted, and the answer got lost
-            after = replace(after, accounts=after.accounts.give_back(number))
-        after = after.turned(self.terms)
-        begun = 0 if self._is_due(after.horizon) else self.pricing.requests
-        mine = sum(size for number, size in after.accounts.out.items() if number in self._mine)
-        room = room_in_batch(self.terms, begun + mine)
-        accounts = replace(after.accounts, issued=after.accounts.issued + secrets.randbelow(_GAP))
-        granted = accounts.grant(self.terms, min(n, room), keeps_floors=self.policy.keeps_floors)
-        if granted is None:
+        # What was granted, and nobody heard of it, is taken back.
+        ready = shared.without_late(now).without(self._tried & shared.accounts.out.keys()).turned(self.terms)
+        begun = 0 if self._is_due(ready.horizon) else self.pricing.requests
+        mine = sum(size for number, size in ready.accounts.out.items() if number in self._mine)
+        room, guarded = room_in_batch(self.terms, begun + mine), self.policy.keeps_floors
+        grant = ready.grant(self.terms, min(n, room), keeps_floors=guarded)
+        if grant is None:
             return None
-        accounts, grant = granted
-        tried.add(grant.number)
-        return replace(after, accounts=accounts, deadlines={**after.deadlines, grant.number: now + seconds}), grant
+        self._tried.add(grant.number)
+        step = _added(ready, Line(grant.number, grant.requests, now + self.lease_seconds), grant)
+        if ready is not shared:  # more than a line can say
+            step = replace(step, after=step.after.squared(self.terms), line=None)
+        return replace(step, least=step.after.least(self.terms, keeps_floors=guarded))
 
     def _is_due(self, horizon: int) -> bool:
         """Return whether prices change before the next lease: the batch is over, or the horizon is another one."""
         return horizon != self._priced_horizon or self.pricing.requests >= self.terms.batch_size
+
+
+def _added(shared: Shared, line: Line, result: T) -> Step[T]:
+    return Step(shared.after([line], shared.accounts.lost), result, line)

@@ -21,6 +21,7 @@ from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInput
 from fairsync.ledger import Entry, redis_store
 from fairsync.ledger.base import ANSWERS_KEPT
 from fairsync.ledger.redis import RedisLedger
+from fairsync.ledger.redis_changes import Change
 from ledger.valkey_server import ValkeyServer
 
 ENTRY = Entry(np.array([1, 2]), 1, 0.5, 0.25, forced=1)
@@ -249,7 +250,7 @@ def test_a_change_may_be_large(server: ValkeyServer, name: str) -> None:
     with RedisLedger(server.url, 2, name) as ledger, server.client() as client:
         leases = [f"lease {number}" for number in range(20_000)]
         client.hset(ledger.store.key(), mapping=dict.fromkeys(leases, "1 0"))
-        assert ledger.store.swap(ledger.look().version, redis_store.Change(drop=leases)).version
+        assert ledger.store.swap(ledger.look().version, Change(drop=leases)).version
         assert client.hlen(ledger.store.key()) == 4
 
 

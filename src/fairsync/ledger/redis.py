@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.ledger.base import Entry, Standing
+from fairsync.ledger.redis_changes import Change, Command, Seen
 from fairsync.ledger.redis_lead import Lead
-from fairsync.ledger.redis_store import Change, Command, RedisStore, Seen
+from fairsync.ledger.redis_lines import add_up, pack, unpack
+from fairsync.ledger.redis_store import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _FORMAT = 1
-_HEAD = struct.Struct("<qddqdq")
 
 
 class RedisLedger:
@@ -47,6 +45,7 @@ class RedisLedger:
         self.store = RedisStore(url, name, timeout)
         self.lead = Lead(self.store, replica)
         try:
+            self.store.warn_if_it_forgets()
             self._seen = self._open(n_groups)
         except BaseException:
             self.store.close()
@@ -54,12 +53,12 @@ class RedisLedger:
 
     def standing(self) -> Standing:
         """Return where the present horizon stands."""
-        return unpack(self.look().fields["standing"])
+        return _standing(self.look())
 
     def past(self) -> Sequence[Standing]:
         """Return the standings at the end of the horizons before it, oldest first."""
         seen = self.look()
-        n_groups, last = len(unpack(seen.fields["standing"]).exposures), int(seen.fields["horizon"]) - 1
+        n_groups, last = len(_standing(seen).exposures), int(seen.fields["horizon"]) - 1
         if last < 0:
             return []
         packed = self.store.ask(lambda client: client.lrange(self.store.key("past"), 0, last))
@@ -71,7 +70,7 @@ class RedisLedger:
         """Add entries, all of them or, when it raises, none, unless that was done before under this key."""
 
         def recorded(seen: Seen) -> Change:
-            standing, horizon, ended = unpack(seen.fields["standing"]), int(seen.fields["horizon"]), []
+            standing, horizon, ended = _standing(seen), int(seen.fields["horizon"]), []
             for entry in entries:
                 if entry.opens_horizon:
                     ended.append(pack(standing))
@@ -89,7 +88,7 @@ class RedisLedger:
 
     def grow(self, n_groups: int) -> None:
         """Go on with more groups."""
-        self._change(lambda seen: Change({"standing": pack(unpack(seen.fields["standing"]).grown(n_groups))}))
+        self._change(lambda seen: Change({"standing": pack(_standing(seen).grown(n_groups))}))
 
     def keep(self, name: str, value: bytes) -> None:
         """Keep something beside the record; whoever leads may do so only for as long as it does."""
@@ -97,14 +96,15 @@ class RedisLedger:
 
     def kept(self, name: str) -> bytes | None:
         """Return what is kept under this name."""
-        return self.store.ask(lambda client: client.hget(self.store.key("kept"), name))  # type: ignore[return-value]
+        return self.store.kept(name)
 
     def look(self) -> Seen:
         """Return the record as it is now."""
-        newer = self.store.read(self._seen.version)
+        seen = self._seen
+        newer = self.store.read(seen.version, len(seen.lines))
         if newer is not None:
-            self._seen = newer
-        return self._seen
+            self._seen = seen = _after(seen, newer)
+        return seen
 
     def close(self) -> None:
         """Let go of the lead, and of the server."""
@@ -139,38 +139,24 @@ class RedisLedger:
         seen = self._seen
         while True:
             change = decide(seen)
-            swap = self.store.swap(seen.version, change, receipt)
+            swap = self.store.swap(seen.version, change, receipt, lines=len(seen.lines))
             if swap.newer is None:
                 break
-            seen = swap.newer
+            seen = _after(seen, swap.newer)
         if swap.version:
             put = {
                 name: str(value).encode() if not isinstance(value, bytes) else value
                 for name, value in change.put.items()
             }
-            seen = replace(seen, fields={**seen.fields, **put, "version": swap.version.encode()})
+            seen = Seen({**seen.fields, **put, "version": swap.version.encode()}, swap.lines)
         self._seen = seen
         return bool(swap.version)
 
 
-def pack(standing: Standing) -> bytes:
-    """Return a standing as bytes.
-
-    Examples
-    --------
-    >>> unpack(pack(Standing(np.array([3, 1]), 2, 1.5, float("nan"))))
-    Standing(exposures=array([3, 1]), requests=2, relevance=1.5, cost=nan, forced=0, began=0.0, shown=None)
-    """
-    head = _HEAD.pack(
-        standing.requests, standing.relevance, standing.cost, standing.forced, standing.began, len(standing.exposures)
-    )
-    counts = [standing.exposures] if standing.shown is None else [standing.exposures, standing.shown]
-    return head + np.concatenate(counts).astype("<i8").tobytes()
+def _standing(seen: Seen) -> Standing:
+    return add_up(unpack(seen.fields["standing"]), seen.lines)
 
 
-def unpack(packed: bytes) -> Standing:
-    """Return the standing that was made into these bytes."""
-    requests, relevance, cost, forced, began, n_groups = _HEAD.unpack_from(packed)
-    counts = np.frombuffer(packed, dtype="<i8", offset=_HEAD.size).astype(np.int64)
-    shown = counts[n_groups:] if len(counts) > n_groups else None
-    return Standing(counts[:n_groups], requests, relevance, cost, forced, began, shown)
+def _after(seen: Seen, newer: Seen) -> Seen:
+    """Return the record as it is, if all that is new may be some lines."""
+    return newer if newer.fields else replace(seen, lines=(*seen.lines, *newer.lines))
