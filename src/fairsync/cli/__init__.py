@@ -12,6 +12,7 @@ from fairsync.cli.check import check
 from fairsync.cli.cluster import cluster
 from fairsync.cli.demo import demo
 from fairsync.cli.evaluate import evaluate
+from fairsync.cli.ledger import ledger
 from fairsync.cli.prepare import prepare
 from fairsync.cli.reproduce import reproduce
 from fairsync.cli.serve import serve
@@ -69,3 +70,4 @@ app.command()(bench)
 app.add_typer(cluster, name="cluster")
 app.command()(serve)
 app.command()(check)
+app.add_typer(ledger, name="ledger")

@@ -22,7 +22,8 @@ def check(
     """Explain a configuration of `fairsync serve` without starting it.
 
     Reads the file, the environment and the catalog, and says of each promise whether the expected traffic can carry it.
-    Ends with code 1 if something has to be mended.
+    Where promises are shared on a Redis server, it says whether that answers, what stands there and whether it may be
+    lost. Ends with code 1 if something has to be mended.
     """
     need_service()
     from fairsync.service.checkup import check as look
@@ -51,7 +52,9 @@ def _show(found: Checkup, screen: Console) -> None:
             numbers = (promise.floor, verdict.largest, verdict.largest_cautious)
             table.add_row(str(promise.group), str(promise.window), *(f"{number:,}" for number in numbers), word)
         screen.print(table)
+    for warning in found.warnings:
+        screen.print(warning, style="yellow", markup=False)
     for problem in found.problems:
         screen.print(problem, style="red", markup=False)
     if not found.problems:
-        screen.print("Nothing to mend.", style="green")
+        screen.print("Nothing to mend." if not found.warnings else "It can start.", style="green")

@@ -4,7 +4,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,26 +12,19 @@ import numpy.typing as npt
 
 from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Standing
+from fairsync.ledger.sqlite_files import Owner, back_up
+from fairsync.ledger.sqlite_formats import bring_up_to_date, read_format
 
-_VERSION = 1
-_SCHEMA = """
-CREATE TABLE horizons (
-    number INTEGER PRIMARY KEY, requests INTEGER NOT NULL, relevance REAL NOT NULL, cost REAL, forced INTEGER NOT NULL,
-    began REAL NOT NULL, exposures BLOB NOT NULL, shown BLOB
-);
-CREATE TABLE receipts (number INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE);
-CREATE TABLE answers (number INTEGER PRIMARY KEY AUTOINCREMENT, request TEXT NOT NULL UNIQUE, answer BLOB NOT NULL);
-CREATE TABLE kept (name TEXT PRIMARY KEY, value BLOB NOT NULL);
-CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
-"""
 # Receipts are thinned now and then, not at every entry.
 _THINNED_EVERY = 1000
+_COLUMNS = "number, requests, relevance, cost, forced, began, exposures, shown"
 
 
 class SqliteLedger:
     """Keeps the record in a file. What `record` has returned from is on the disk.
 
-    One process at a time writes to the file; another one that opens it is refused while the first runs.
+    One process at a time writes to the file; another one that opens it is refused while the first runs. A file of an
+    earlier format is changed to the present one, which earlier versions of FairSync refuse.
 
     Parameters
     ----------
@@ -62,13 +55,12 @@ class SqliteLedger:
         self._past: list[Standing] = []
         if not self.path.parent.is_dir():
             raise InvalidInputError(f"{self.path.parent} is no folder: make it first, or put the ledger elsewhere.")
-        with self._told():
+        with self._told(), ExitStack() as opened:
+            opened.callback(Owner(self.path).release)
             self._db = sqlite3.connect(self.path, timeout=2.0, isolation_level=None, check_same_thread=False)
-            try:
-                self._open()
-            except BaseException:
-                self._db.close()
-                raise
+            opened.callback(self._db.close)
+            self._open()
+            self._files = opened.pop_all()
 
     def standing(self) -> Standing:
         """Return where the present horizon stands."""
@@ -79,7 +71,8 @@ class SqliteLedger:
         with self._told():
             first = len(self._past)  # what is past does not change: it is read once
             rows = self._db.execute(
-                "SELECT * FROM horizons WHERE number < ? ORDER BY number LIMIT -1 OFFSET ?", [self._number, first]
+                f"SELECT {_COLUMNS} FROM horizons WHERE number < ? ORDER BY number LIMIT -1 OFFSET ?",
+                [self._number, first],
             )
             self._past = [*self._past, *(_standing(row) for row in rows)]
             self._past = [one.grown(self._n_groups) for one in self._past]
@@ -131,19 +124,13 @@ class SqliteLedger:
             return None if row is None else bytes(row[0])
 
     def back_up(self, path: str | Path) -> None:
-        """Write a copy to another file, while this one is in use. To restore, put the copy in its place."""
-        with self._told():
-            copy = sqlite3.connect(path)
-            try:
-                self._db.backup(copy)
-                copy.execute("PRAGMA journal_mode = DELETE")  # one file, whole in itself
-            finally:
-                copy.close()
+        """Write a copy to another file, while this one is in use; :mod:`fairsync.ledger.sqlite_files` restores it."""
+        back_up(self.path, path)
 
     def close(self) -> None:
         """Let go of the file."""
         with self._lock:
-            self._db.close()
+            self._files.close()
 
     def __enter__(self) -> "SqliteLedger":
         return self
@@ -152,35 +139,29 @@ class SqliteLedger:
         self.close()
 
     def _open(self) -> None:
-        self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        read_format(self._db, self.path)  # what is no ledger is left as it is
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         with self._transaction():
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0:
-                if self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    raise InvalidInputError(f"{self.path} is a database, but no ledger: give another path.")
-                for statement in _SCHEMA.split(";"):
-                    self._db.execute(statement)
-                self._db.execute("INSERT INTO facts VALUES ('groups', ?)", [json.dumps(self._n_groups)])
-                self._db.execute(f"PRAGMA user_version = {_VERSION}")
-            elif version > _VERSION:
-                raise InvalidInputError(
-                    f"{self.path} was written by a later version of FairSync (format {version}, this one reads"
-                    f" {_VERSION}): update FairSync."
-                )
-        self._n_groups = json.loads(self._db.execute("SELECT value FROM facts WHERE name = 'groups'").fetchone()[0])
+            bring_up_to_date(self._db, self.path, self._n_groups)
+        self._n_groups = self._counted_groups()
         self._standing = Standing.nothing(self._n_groups)
-        row = self._db.execute("SELECT * FROM horizons ORDER BY number DESC LIMIT 1").fetchone()
+        row = self._db.execute(f"SELECT {_COLUMNS} FROM horizons ORDER BY number DESC LIMIT 1").fetchone()
         if row is not None:
             self._number, self._standing = int(row[0]), _standing(row)
+
+    def _counted_groups(self) -> int:
+        row = self._db.execute("SELECT value FROM facts WHERE name = 'groups'").fetchone()
+        if row is None:
+            raise _DamageError("it does not say how many groups it counts")
+        return int(json.loads(row[0]))
 
     def _write(self, number: int, standing: Standing) -> None:
         cost = None if np.isnan(standing.cost) else standing.cost
         exposures = standing.exposures.astype("<i8").tobytes()
         shown = None if standing.shown is None else standing.shown.astype("<i8").tobytes()
         self._db.execute(
-            "REPLACE INTO horizons VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            f"REPLACE INTO horizons ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [number, standing.requests, standing.relevance, cost, standing.forced, standing.began, exposures, shown],
         )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -12,17 +14,36 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+def steady_seconds() -> float:
+    """Return seconds that only ever go on, also while the machine sleeps, where the system can tell."""
+    boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
 class SteadyClock:
-    """Seconds since 1970, which never go back, and leap only when the wall clock means it.
+    """Seconds since 1970, which leap forward or back only when the wall clock means it.
+
+    A clock that is stepped by its time service is right from then on, and one that is wrong is mostly so for a short
+    time. Nobody can tell the two apart but by waiting, so that is done: a jump counts when it has stayed for five
+    minutes, as long as NTP itself waits before it steps. Meanwhile, time goes on from before. What was believed and
+    proves wrong is taken back in the same way; what was counted meanwhile moves along
+    (:class:`fairsync.service.set_back.TickTimes`).
+
+    May be called from many threads at once.
 
     Parameters
     ----------
     wall, steady
         Seconds since 1970, and seconds that only ever go on.
     tolerance
-        Steps of so many seconds are followed at once.
+        Steps of so many seconds are followed at once. Then time stands still rather than go back.
     patience
-        A larger jump is believed when it has lasted so long: until then, time goes on from before.
+        A larger jump is believed when it has lasted so long.
+
+    Attributes
+    ----------
+    jumped : float
+        Seconds by which it has leapt forward, less those by which it has leapt back.
 
     Examples
     --------
@@ -35,29 +56,39 @@ class SteadyClock:
     def __init__(
         self,
         wall: Callable[[], float] = time.time,
-        steady: Callable[[], float] = time.monotonic,
+        steady: Callable[[], float] = steady_seconds,
         tolerance: float = 2.0,
-        patience: float = 60.0,
+        patience: float = 300.0,
     ) -> None:
         self._wall, self._steady = wall, steady
         self._tolerance, self._patience = tolerance, patience
         self._offset = wall() - steady()
-        self._jumped_at: float | None = None
-        self._latest = 0.0
+        # Where the wall clock would have us, and since when.
+        self._claim: tuple[float, float] | None = None
+        self.jumped, self._latest = 0.0, -math.inf
+        self._lock = threading.Lock()
 
     def __call__(self) -> float:
         """Return the time."""
-        steady = self._steady()
-        jump = self._wall() - steady - self._offset
+        with self._lock:
+            steady = self._steady()
+            self._follow(self._wall() - steady, steady)
+            self._latest = max(self._latest, steady + self._offset)
+            return self._latest
+
+    def _follow(self, offset: float, steady: float) -> None:
+        """Go by what the wall clock is ahead of the steady one, or wait."""
+        jump = offset - self._offset
         if abs(jump) <= self._tolerance:
-            self._offset += jump
-            self._jumped_at = None
-        elif self._jumped_at is None:
-            self._jumped_at = steady
+            if self._claim is not None:
+                _log.warning("the clock is back where it was")
+            self._offset, self._claim = offset, None
+        elif self._claim is None or abs(offset - self._claim[0]) > self._tolerance:
+            self._claim = (offset, steady)
             _log.warning("the clock jumped by %.0f s: waiting %.0f s to see whether it stays so", jump, self._patience)
-        elif steady - self._jumped_at >= self._patience:
-            self._offset += jump
-            self._jumped_at = None
+        elif steady - self._claim[1] < self._patience:
+            self._claim = (offset, self._claim[1])  # where it goes in small steps, as NTP may have it
+        else:
+            self._offset, self._claim, self._latest = offset, None, -math.inf
+            self.jumped += jump
             _log.warning("the clock is %.0f s off what it was, and that is believed now", jump)
-        self._latest = max(self._latest, steady + self._offset)
-        return self._latest

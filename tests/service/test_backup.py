@@ -1,0 +1,175 @@
+"""Backups of a service that runs, and what comes of them: the same counts, promises, prices and windows past.
+
+With FAIRSYNC_KILLS set, a snapshot of a server is restored as well as a copy of its files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from typer.testing import CliRunner
+
+from fairsync.cli import app
+from fairsync.ledger import SqliteLedger
+from fairsync.ledger.redis import RedisLedger
+from fairsync.service.client import Client
+from fairsync.service.records import PromiseRecord, WindowRecord
+from ledger.valkey_server import ValkeyServer
+from service.storm import K, Service, Storm, check_counts, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def run(*arguments: object) -> Any:
+    given = [str(argument) for argument in arguments]
+    return CliRunner().invoke(app, ["ledger", *given], env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+
+def state(url: str) -> dict[str, Any]:
+    """Return all that must be the same again."""
+    with Client(url) as client:
+        promises, prices = client.promises(), {one.group: one.price for one in client.groups()}
+        past = [one.model_dump() for one in client.past()]
+    counts = {one.id: (one.group, one.floor, one.window, one.exposures) for one in promises}
+    return {"promises": counts, "past": past, "wine has a price": prices["wine"] < 0}
+
+
+def let_a_window_end(url: str) -> None:
+    """Make a promise, and wait until its window is over."""
+    now = datetime.now(UTC)
+    window = WindowRecord(every="campaign", start=now, end=now + timedelta(seconds=0.5))
+    with Client(url) as client:
+        client.make_promise(PromiseRecord(group="books", floor=5, window=window))
+        until(lambda: len(client.past()) == 1)
+
+
+def test_a_backup_of_a_running_service_is_restored(tmp_path: Path) -> None:
+    copy = tmp_path / "backup" / "copy.db"
+    copy.parent.mkdir()
+    with Service(tmp_path) as service:
+        service.start()
+        with Storm(service.url) as storm:
+            until(lambda: len(storm.received) > 100)
+            let_a_window_end(service.url)
+        service.stop()
+        service.start()
+        before = state(service.url)
+        done = run("backup", service.config, copy)
+        assert done.exit_code == 0, done.output
+        assert f"{len(storm.received):,} requests" in done.output
+        with Storm(service.url, name="later"):
+            time.sleep(0.3)
+        refused = run("restore", service.config, copy)
+        assert refused.exit_code == 1
+        assert "in use by another process" in refused.output
+        service.kill()
+        done = run("restore", service.config, copy)
+        assert done.exit_code == 0, done.output
+        service.start()
+        assert state(service.url) == before
+        assert before["wine has a price"]
+        assert len(before["past"]) == 1
+        service.kill()
+        with SqliteLedger(tmp_path / "exposures.db", 3) as ledger:
+            check_counts([*ledger.past(), ledger.standing()], storm)
+        (aside,) = tmp_path.glob("exposures.db.*")
+        with SqliteLedger(aside, 3) as ledger:
+            assert sum(one.requests for one in [*ledger.past(), ledger.standing()]) > len(storm.received)
+
+
+def test_backups_under_load_are_whole(tmp_path: Path) -> None:
+    """Every copy is a moment of the ledger: what had been answered before is in it, with its answer, and counts fit."""
+    with Service(tmp_path) as service:
+        service.start()
+        with Storm(service.url) as storm:
+            for number in range(3):
+                until(lambda: len(storm.received) > 40 * (number + 1))  # noqa: B023
+                copy, answered = tmp_path / f"copy {number}.db", list(storm.received)
+                done = run("backup", service.config, copy)
+                assert done.exit_code == 0, done.output
+                with SqliteLedger(copy, 3) as ledger:
+                    standings = [*ledger.past(), ledger.standing()]
+                    requests = sum(one.requests for one in standings)
+                    assert sum(int(one.exposures.sum()) for one in standings) == K * requests
+                    assert requests >= len(answered)
+                    assert all(ledger.answer(name) for name in answered)
+
+
+def test_what_cannot_be_backed_up_or_restored_is_told(tmp_path: Path) -> None:
+    service = Service(tmp_path)
+    assert "there is no file" in run("backup", service.config, tmp_path / "copy.db").output
+    with SqliteLedger(tmp_path / "exposures.db", 3):
+        pass
+    assert "make it first" in run("backup", service.config, tmp_path / "nowhere" / "copy.db").output
+    assert "another name" in run("backup", service.config, tmp_path / "exposures.db").output
+    (tmp_path / "text.db").write_text("no ledger at all" * 1000)
+    held = (tmp_path / "exposures.db").read_bytes()
+    refused = run("restore", service.config, tmp_path / "text.db")
+    assert refused.exit_code == 1
+    assert "damaged or no ledger" in refused.output
+    assert (tmp_path / "exposures.db").read_bytes() == held
+    for ledger, words in (('kind = "redis"\nurl = "redis://localhost"', "on a server"), ('kind = "memory"', "in mem")):
+        service.config.write_text(f'[catalog]\npath = "items"\n[ledger]\n{ledger}\n')
+        assert words in run("backup", service.config, tmp_path / "copy.db").output
+
+
+def _copy_folder(server: ValkeyServer, other: ValkeyServer) -> None:
+    """Copy the files of a server that runs, as a snapshot of the disk would have them."""
+    shutil.copytree(Path(server.folder.name, "appendonlydir"), Path(other.folder.name, "appendonlydir"))
+    other.start()
+
+
+def _copy_dump(server: ValkeyServer, other: ValkeyServer) -> None:
+    """Have a server write a snapshot, start another from it, and have that one write down what it is told."""
+    with server.client() as client:
+        client.save()
+    shutil.copy(Path(server.folder.name, "dump.rdb"), other.folder.name)
+    settings, other.settings = other.settings, ("--appendonly", "no")
+    other.start()
+    with other.client() as client:
+        client.config_set("appendonly", "yes")
+        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)
+    other.kill()
+    other.settings = settings
+    other.start()
+
+
+@pytest.mark.parametrize("copy", [_copy_folder, _copy_dump] if "FAIRSYNC_KILLS" in os.environ else [_copy_folder])
+def test_a_backup_of_a_server_is_restored(tmp_path: Path, copy: Callable[[ValkeyServer, ValkeyServer], None]) -> None:
+    other = ValkeyServer()
+    with ValkeyServer() as server:
+        (tmp_path / "one").mkdir()
+        where = '[ledger]\nkind = "redis"\nname = "shop"\nurl = "{}"\n'
+        with Service(tmp_path / "one", where.format(server.url)) as service:
+            service.start()
+            with Storm(service.url) as storm:
+                until(lambda: len(storm.received) > 100)
+                let_a_window_end(service.url)
+            service.stop()
+            service.start()
+            before = state(service.url)
+            copying = threading.Thread(target=copy, args=(server, other))
+            copying.start()
+            copying.join()
+            with Storm(service.url, name="later"):
+                time.sleep(0.2)
+            service.kill()
+            server.kill()
+            service.config.write_text(service.config.read_text().replace(server.url, other.url))
+            service.start()
+            assert state(service.url) == before
+            assert before["wine has a price"]
+            assert len(before["past"]) == 1
+            service.kill()
+        with RedisLedger(other.url, 3, "shop") as ledger:
+            check_counts([*ledger.past(), ledger.standing()], storm)
+        server.start()
+    other.__exit__()
