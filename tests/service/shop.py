@@ -1,6 +1,8 @@
 """A shop whose promises a dashboard can look at: a real keeper, and a clock that tests turn."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -10,6 +12,8 @@ from fairsync.catalog import Catalog
 from fairsync.coordinator import Coordinator
 from fairsync.front_end import FrontEnd
 from fairsync.groups import Label
+from fairsync.search import ExactIndex, Hits, Index, ShardedIndex
+from fairsync.search.sharded import merge
 from fairsync.service.keeper import Keeper
 from fairsync.service.records import PromiseView
 from fairsync.windows import Forecast, Promise
@@ -23,15 +27,22 @@ _HOURS = np.array([3, 2, 1, 1, 1, 2, 4, 7, 9, 10, 11, 12, 13, 12, 11, 11, 12, 14
 class Shop:
     """Keeps promises while a test turns the clock: each turn brings requests."""
 
-    def __init__(self, labels: Sequence[Label], promises: Sequence[Promise], start: datetime, seed: int = 0) -> None:
+    def __init__(
+        self,
+        labels: Sequence[Label],
+        promises: Sequence[Promise],
+        start: datetime,
+        seed: int = 0,
+        index: Callable[[Catalog], Index] = ExactIndex,
+    ) -> None:
         self._rng = np.random.default_rng(seed)
         self._seconds = start.timestamp()
         catalog = self._make_catalog(labels)
         forecast = Forecast(RATE, slot=3600).learn(self._month_before(start), start - timedelta(days=28), start)
         coordinator = Coordinator(catalog, K, 0, 1, rolls=False)
-        self.keeper = Keeper(
-            FrontEnd(catalog, coordinator), coordinator, promises, forecast, clock=lambda: self._seconds
-        )
+        front = FrontEnd(catalog, coordinator, index(catalog))
+        self.keeper = Keeper(front, coordinator, promises, forecast, clock=lambda: self._seconds)
+        self.keeper.meter.every = math.inf
 
     def turn(self, hours: int, busy: float = 1.0) -> None:
         """Let hours pass, with so much of the usual traffic."""
@@ -45,6 +56,10 @@ class Shop:
         """Answer so many requests at once."""
         if requests:
             self.keeper.retrieve(self._rng.normal(size=(requests, DIM)))
+
+    def measure(self) -> None:
+        """Find out what fairness costs, now."""
+        self.keeper.meter.measure(self.keeper)
 
     def view(self, label: Label) -> PromiseView:
         """Return the first promise for a group, and where it stands."""
@@ -62,6 +77,39 @@ class Shop:
         hours = start.timestamp() - 3600 * np.arange(28 * 24, 0, -1)
         counts = self._rng.poisson(3600 * RATE * _HOURS[(hours // 3600).astype(int) % 24])
         return np.asarray(np.repeat(hours, counts) + self._rng.uniform(0, 3600, size=counts.sum()))
+
+
+@dataclass(frozen=True)
+class Part:
+    """How a part of the catalog is."""
+
+    shard: int
+    replica: int
+    items: int
+    up: bool
+    error: str
+
+
+class LossyShards(ShardedIndex):
+    """Shards in this process that can be lost, and are then missing in answers as those of a cluster would be."""
+
+    lost: frozenset[int] = frozenset()
+
+    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+        there = [shard for number, shard in enumerate(self.shards) if number not in self.lost]
+        answers = [shard.search(users, prices, k) for shard in there]
+        merged = merge(answers, self.catalog.group_of, self.catalog.rank, prices, k)
+        if not self.lost:
+            return merged
+        rows = np.concatenate([shard.rows for shard in there])
+        reached = np.bincount(self.catalog.group_of[rows], minlength=self.catalog.n_groups).astype(np.int64)
+        return replace(merged, reached=reached)
+
+    def health(self) -> list[Part]:
+        return [
+            Part(number, 0, len(shard.rows), number not in self.lost, "no answer" if number in self.lost else "")
+            for number, shard in enumerate(self.shards)
+        ]
 
 
 def at(text: str) -> datetime:

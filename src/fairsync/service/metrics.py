@@ -81,10 +81,12 @@ class _Standings:
             ("shown", "Reported as shown in the present tick."),
             ("floor", "Needed in the present tick."),
             ("price", "Subtracted from relevance."),
+            ("cost_share", "Relevance lost to its items, of the relevance without promises; an estimate."),
         ):
             family = GaugeMetricFamily(f"fairsync_group_{name}", what, labels=["group"])
             for group in now.groups:
-                family.add_metric([str(group.group)], float(getattr(group, name)))
+                if getattr(group, name) is not None:
+                    family.add_metric([str(group.group)], float(getattr(group, name)))
             yield family
         for name, what in (
             ("floor", "Promised in the present window."),
@@ -102,6 +104,8 @@ class _Standings:
             ("expected_requests", "In the whole tick.", now.expected_requests),
             ("degraded_share", "Recent answers that lacked a part of the catalog.", now.degraded),
             ("cost_share", "Relevance given up, of the relevance without promises.", now.cost_share),
+            ("least_cost_share", "The least possible of that; an estimate.", now.least.least_share),
+            ("cost_ratio", "Relevance given up, over the least possible; an estimate.", now.least.ratio),
             ("alerts", "That are raised now.", len(now.alerts)),
             ("shards_down", "Replicas that do not answer.", sum(not shard.up for shard in now.shards)),
         ):

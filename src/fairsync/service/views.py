@@ -6,9 +6,23 @@ import itertools
 import math
 from collections import deque
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from fairsync.service.records import Alert, GroupView, Overview, Pace, PacePoint, PromiseView, ShardView, WindowRecord
+import numpy as np
+
+from fairsync.search import ShardedIndex
+from fairsync.service.meter import asked_in_tick
+from fairsync.service.records import (
+    Alert,
+    GroupView,
+    LeastCost,
+    Overview,
+    Pace,
+    PacePoint,
+    PromiseView,
+    ShardView,
+)
+from fairsync.windows import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,39 +30,11 @@ if TYPE_CHECKING:
     from fairsync.groups import Label
     from fairsync.service.keeper import Keeper
     from fairsync.service.planner import Planner
-    from fairsync.windows import Outlook, Promise, Span, Window
+    from fairsync.service.prospects import Prospects
+    from fairsync.windows import Promise
 
 # Points of a pace that are kept, and points of the line that the forecast asks for.
 _MOST_POINTS, _LINE_POINTS = 240, 24
-
-
-def make_view(planner: Planner, name: str, promise: Promise) -> PromiseView:
-    """Return a promise and where it stands."""
-    now = planner.now()
-    outlook = next((one for one in planner.plan.outlooks if one.promise == promise), None)
-    span = outlook.span if outlook else promise.window.after(now) or promise.window.at(planner.plan.span.start)
-    so_far = planner.exposures().get(promise, 0)
-    state: Literal["kept", "on track", "at risk", "impossible"] = "on track"
-    if so_far >= promise.floor:
-        state = "kept"
-    elif outlook and not outlook.possible:
-        state = "impossible"
-    elif outlook and outlook.at_risk:
-        state = "at risk"
-    return PromiseView(
-        id=name,
-        group=promise.group,
-        floor=promise.floor,
-        window=window_record(promise.window),
-        start=span.start if span else now,
-        end=span.end if span else now,
-        exposures=so_far,
-        projected=_projected(outlook, so_far),
-        possible=outlook is None or outlook.possible or so_far >= promise.floor,
-        shortfall=float(max(promise.floor - max(outlook.reachable, so_far), 0)) if outlook else 0.0,
-        impossible_since=outlook.impossible_since if outlook and state != "kept" else None,
-        state=state,
-    )
 
 
 def make_overview(keeper: Keeper) -> Overview:
@@ -60,8 +46,8 @@ def make_overview(keeper: Keeper) -> Overview:
     whole = standing.relevance + (cost or 0.0)
     began = datetime.fromtimestamp(standing.began, UTC) if standing.began else keeper.started
     shown = None if standing.shown is None else standing.shown.tolist()
-    terms, groups = keeper.coordinator.terms, keeper.coordinator.groups
-    prices = keeper.coordinator.prices().tolist()
+    groups, prices = keeper.coordinator.groups, keeper.coordinator.prices().tolist()
+    floors, costs, shards = _floors(keeper), _costs(keeper), shards_of(keeper)
     return Overview(
         now=now,
         started=keeper.started,
@@ -76,6 +62,7 @@ def make_overview(keeper: Keeper) -> Overview:
         relevance=standing.relevance,
         cost=cost,
         cost_share=None if cost is None or not whole else cost / abs(whole),
+        least=least_cost(keeper),
         degraded=keeper.degraded,
         promises=promises,
         groups=[
@@ -84,28 +71,61 @@ def make_overview(keeper: Keeper) -> Overview:
                 items=int(groups.group_sizes[code]),
                 retrieved=int(standing.exposures[code]),
                 shown=0 if shown is None else int(shown[code]),
-                floor=int(terms.floors[code]),
+                floor=floors[code],
                 price=float(prices[code]),
+                cost_share=costs.get(label),
             )
             for code, label in enumerate(groups.labels)
         ],
-        alerts=_alerts(keeper, promises, now),
-        shards=shards_of(keeper),
+        alerts=_alerts(keeper, promises, shards, now),
+        shards=shards,
     )
 
 
-def window_record(window: Window) -> WindowRecord:
-    """Return a window as the API has it."""
-    return WindowRecord.model_validate(
-        {"every": window.kind, "zone": window.zone, "start": window.start, "end": window.end}
+def least_cost(keeper: Keeper) -> LeastCost:
+    """Return what promises cost next to the least possible, as it was last measured."""
+    last, why = keeper.meter.last, keeper.meter.why
+    if last is None:
+        nothing = dict.fromkeys(("at", "cost_share", "least_share", "ratio", "ratio_low", "ratio_high"))
+        return LeastCost.model_validate({"sample": 0, "reason": why, **nothing})
+    costs = last.costs
+    ratio, low, high = costs.ratio or (None, None, None)
+    return LeastCost(
+        sample=costs.requests,
+        at=last.at,
+        cost_share=costs.share,
+        least_share=costs.least,
+        ratio=ratio,
+        ratio_low=low,
+        ratio_high=high,
+        reason=why,
     )
+
+
+def _costs(keeper: Keeper) -> dict[Label, float]:
+    last = keeper.meter.last
+    return {} if last is None else dict(zip(last.labels, last.costs.groups.tolist(), strict=True))
+
+
+def _floors(keeper: Keeper) -> list[int]:
+    """Return what each group needs in the present tick.
+
+    The coordinator aims from where it stands: what a group has had beyond its promise is no floor.
+    """
+    aims, asked = keeper.coordinator.terms.floors, asked_in_tick(keeper.planner)
+    if keeper.count == "retrieved":
+        aims = np.minimum(aims, asked)
+    return [int(aim) if any_asked > 0 else 0 for aim, any_asked in zip(aims, asked, strict=True)]
 
 
 def shards_of(keeper: Keeper) -> list[ShardView]:
     """Return the parts of the catalog and how they are, where the index has any."""
-    health: Callable[[], list[object]] | None = getattr(keeper.front.index, "health", None)
-    if health is None:
-        return []
+    index = keeper.front.index
+    index = getattr(index, "built", index)  # items that came or went lie over it
+    health: Callable[[], list[object]] | None = getattr(index, "health", None)
+    if health is None:  # shards in this process are up as long as it is
+        sizes = [len(shard.rows) for shard in index.shards] if isinstance(index, ShardedIndex) else []
+        return [ShardView(shard=shard, replica=0, items=size, up=True) for shard, size in enumerate(sizes)]
     return [
         ShardView(
             shard=getattr(one, "shard"),  # noqa: B009 -- Ray is optional, and so is its type
@@ -118,17 +138,10 @@ def shards_of(keeper: Keeper) -> list[ShardView]:
     ]
 
 
-def _projected(outlook: Outlook | None, so_far: int) -> float:
-    """Return what is expected at the end of the window: steered to the floor, if that is possible, or beyond."""
-    if outlook is None:
-        return float(so_far)
-    return float(max(outlook.at_pace, outlook.reachable, so_far))
-
-
-def _alerts(keeper: Keeper, promises: list[PromiseView], now: datetime) -> list[Alert]:
+def _alerts(keeper: Keeper, promises: list[PromiseView], shards: list[ShardView], now: datetime) -> list[Alert]:
     alerts = []
     for view in promises:
-        if view.state in ("impossible", "at risk"):
+        if view.state in ("impossible", "at risk") and view.end > now:
             impossible = view.state == "impossible"
             said = (
                 f"will miss {view.shortfall:,.0f} of {view.floor:,} exposures"
@@ -147,7 +160,24 @@ def _alerts(keeper: Keeper, promises: list[PromiseView], now: datetime) -> list[
     if keeper.degraded > 0.001:
         message = f"{keeper.degraded:.1%} of recent answers lacked a part of the catalog."
         alerts.append(Alert(kind="degraded", message=message, since=keeper.since("degraded", now)))
+    if not all(one.up for one in shards):
+        alerts.append(Alert(kind="shard", message=_lost(shards), since=keeper.since("shard", now)))
     return alerts
+
+
+def _lost(shards: list[ShardView]) -> str:
+    """Say which parts of the catalog do not answer, and what that means."""
+    down, up = [one for one in shards if not one.up], {one.shard for one in shards if one.up}
+    items = {one.shard: one.items for one in shards}
+    gone = [shard for shard in items if shard not in up]
+    if not gone:
+        who = ", ".join(f"{one.shard}.{one.replica}" for one in down[:5]) + (", ..." if len(down) > 5 else "")
+        verb = "does" if len(down) == 1 else "do"
+        return f"{len(down)} of {len(shards)} replicas {verb} not answer ({who}). Others have all their items."
+    who = ", ".join(map(str, gone[:5])) + (", ..." if len(gone) > 5 else "")
+    part = sum(items[shard] for shard in gone) / max(sum(items.values()), 1)
+    verb = "does" if len(gone) == 1 else "do"
+    return f"{len(gone)} of {len(items)} shards {verb} not answer ({who}): {part:.1%} of the items are out of reach."
 
 
 class Paces:
@@ -182,25 +212,21 @@ class Paces:
             kept[key] = points
         self._points = kept
 
-    def of(self, planner: Planner, name: str, promise: Promise) -> Pace:
+    def of(self, prospects: Prospects, name: str, promise: Promise) -> Pace:
         """Return the pace of a promise in its present window."""
-        now = planner.now()
-        span = promise.window.at(now) or promise.window.after(now) or planner.plan.span
-        points = list(self._points.get(_key(promise, span), ()))
-        outlook = next((one for one in planner.plan.outlooks if one.promise == promise), None)
-        so_far = planner.exposures().get(promise, 0)
-        projected = _projected(outlook, so_far)
+        planner, view, ahead = prospects.planner, prospects.view(name, promise), prospects.ahead(promise)
+        span = Span(view.start, view.end)
         return Pace(
             promise=name,
             group=promise.group,
             floor=promise.floor,
             start=span.start,
             end=span.end,
-            points=points,
-            expected=_line(planner, span, promise.floor, now),
-            projected=projected,
-            low=float(max(outlook.certain, so_far)) if outlook else projected,
-            high=float(max(outlook.at_pace, projected)) if outlook else projected,
+            points=list(self._points.get(_key(promise, span), ())),
+            expected=_line(planner, span, promise.floor, prospects.now),
+            projected=ahead.projected,
+            low=ahead.low,
+            high=ahead.high,
         )
 
 

@@ -3,12 +3,12 @@
 import * as api from "./api.js";
 import { byId, mark, say } from "./dom.js";
 import { edit, labelsOf } from "./editor.js";
-import { compact, duration, portion, share } from "./format.js";
+import { clock, compact, duration, portion } from "./format.js";
 import { showAlerts, showHealth, showLink } from "./health.js";
 import { PromiseList } from "./list.js";
 import { byPromise, showPast } from "./past.js";
 import { sign } from "./states.js";
-import { costWords, headline, trafficWords, worst } from "./words.js";
+import { costFigures, costWords, headline, trafficWords, worst } from "./words.js";
 
 const EVERY = 1500, SLOWEST = 12_000, PAST_EVERY = 15_000, LATE = 6000, MOST_PAST = 1000;
 
@@ -85,9 +85,9 @@ function show() {
     byId("headline").querySelector("svg")?.remove();
     byId("headline").prepend(sign(tone));
   }
-  say(byId("lead"), `${costWords(overview)} ${trafficWords(overview, at)}.`);
+  say(byId("lead"), `${costWords(overview)} ${trafficWords(overview, at)}.`.trim());
   document.title = `${headline(overview.promises)} FairSync`;
-  say(byId("cost"), overview.cost_share === null ? "–" : share(Math.max(overview.cost_share, 0)));
+  for (const [id, text] of Object.entries(costFigures(overview, at))) say(byId(id), text);
   say(byId("requests"), compact(overview.requests));
   const came = overview.expected_requests > 0 ? overview.requests / overview.expected_requests : 0;
   say(byId("requests-of"), `${portion(came)} of those expected`);
@@ -107,14 +107,22 @@ function show() {
 
 /** Each second: how fresh is what is shown? */
 function tick() {
+  if (!byId("login").hidden) {
+    byId("lost").hidden = true;
+    return;
+  }
   if (!seen) {
     if (failures) showLink("lost", "No answer from the service yet. Trying again.");
+    byId("lost").hidden = failures === 0;
     return;
   }
   const age = performance.now() - seen.at;
   if (document.hidden) showLink("paused", "Paused");
   else if (failures || age > LATE) showLink("lost", `No answer. Last update ${duration(age)} ago`);
   else showLink("live", "Live");
+  byId("lost").hidden = byId("link").dataset.kind !== "lost";
+  const zone = seen.overview.promises[0]?.window.zone;
+  say(byId("lost-since"), `What is shown is how it stood at ${clock(now(), zone)}. Trying again.`);
 }
 
 function askForToken(error) {
@@ -123,7 +131,8 @@ function askForToken(error) {
   document.querySelectorAll("dialog[open]").forEach((one) => one.close());
   byId("login").hidden = false;
   byId("page").hidden = true;
-  say(byId("login-problem"), had ? error.words : "");
+  showLink("paused", "Not signed in");
+  say(byId("login-problem"), had ? `${error.message} Check it, or ask whoever runs the service for one.` : "");
   byId("token").value = "";
   byId("token").focus();
 }
@@ -148,6 +157,7 @@ byId("signout").addEventListener("click", () => {
   api.token.forget();
   location.reload();
 });
+byId("retry").addEventListener("click", poll);
 byId("add").addEventListener("click", () => openEditor({}));
 document.addEventListener("visibilitychange", () => {
   tick();

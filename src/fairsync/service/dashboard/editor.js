@@ -126,7 +126,7 @@ function show(found, promise) {
   const title = !found.feasible ? "This cannot be kept." : safe ? "This can be kept, also if traffic is low." : "This can be kept if traffic comes as expected.";
   const cost = found.cost_share === null
     ? "What it would cost is not known yet."
-    : found.cost_share <= 0 ? "It would cost no relevance." : `All promises together would then cost ${share(found.cost_share)} of relevance.`;
+    : found.cost_share <= 0 ? "It would cost no relevance." : `In the long run, all promises together would then cost about ${share(found.cost_share)} of relevance.`;
   const limits = found.safe < found.largest
     ? `The traffic expected can carry ${count(found.largest)} beside all other promises, and ${count(found.safe)} if it is low.`
     : `The traffic expected can carry ${count(found.largest)} beside all other promises.`;
@@ -140,7 +140,7 @@ function show(found, promise) {
     make("p", {}, limits),
     scale(found, promise.floor),
     make("p", { class: "uses" }, use(found.safe, "safe"), found.largest !== found.safe ? use(found.largest, "largest") : null),
-    make("p", found.feasible ? {} : { class: "reason dim" }, found.feasible ? cost : found.message),
+    found.feasible ? make("p", {}, cost) : make("details", {}, make("summary", {}, "In full"), make("p", { class: "dim" }, found.message)),
   );
   mark(save, "disabled", !found.feasible);
 }

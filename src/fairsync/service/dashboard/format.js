@@ -12,6 +12,8 @@ export const figure = (value) => small.format(value);
 /** Of something small, such as a cost; what is next to nothing is not shown with many zeros. */
 export const share = (value) =>
   value > 0 && value < 0.0001 ? `< ${percent.format(0.0001)}` : percent.format(value);
+/** The same where two of them are compared. */
+export const finely = (value) => (value > 0 && value < 0.0001 ? share(value) : exactPercent.format(value));
 /** Of a whole: 99.7 % must not be shown as 100 %. */
 export const portion = (value) => exactPercent.format(value < 1 ? Math.min(Math.floor(value * 1000) / 1000, 0.999) : value);
 

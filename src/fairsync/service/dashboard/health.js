@@ -5,8 +5,9 @@ import { count, portion } from "./format.js";
 import { sign } from "./states.js";
 import { sinceWords } from "./words.js";
 
-const RANK = ["impossible", "ledger", "degraded", "at risk"];
-const FIRST = 4;
+const RANK = ["impossible", "ledger", "shard", "degraded", "at risk"];
+const NAMES = { shard: "Shards" };
+const FIRST = 3;
 let known = null;
 
 // Not by its words, which hold numbers that change.
@@ -37,7 +38,7 @@ export function showAlerts(root, overview, now, show) {
   const rows = items.map(({ alert, message, since, key }) =>
     make("li", { class: "alert", "data-state": alert.kind },
       sign(alert.kind),
-      make("p", {}, make("strong", {}, `${alert.kind[0].toUpperCase()}${alert.kind.slice(1)}. `), message, " ",
+      make("p", {}, make("strong", {}, `${NAMES[alert.kind] ?? alert.kind[0].toUpperCase() + alert.kind.slice(1)}. `), message, " ",
         make("span", { class: "dim since" }, since)),
       alert.promise
         ? make("button", { type: "button", class: "quiet", "data-key": key, onclick: () => show(alert.promise) },

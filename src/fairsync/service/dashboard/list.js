@@ -24,7 +24,7 @@ export class PromiseList {
   update(overview, past, now) {
     this.entries = rowsOf(overview);
     this.usual = usualRelevance(overview) || this.usual || 0; // a tick that has just begun knows none yet
-    this.view = { past, now, usual: this.usual, k: overview.k, count: overview.count };
+    this.view = { past, now, usual: this.usual, overview };
     for (const [state, number] of Object.entries(tally(this.entries))) {
       const place = this.form.querySelector(`[data-count="${state}"]`);
       say(place, count(number));
@@ -54,7 +54,9 @@ export class PromiseList {
     }
     this.arrange(chosen.map((entry) => this.rows.get(entry.id).element));
     mark(byId("columns"), "hidden", chosen.length === 0);
-    const nothing = this.entries.length ? "No group matches." : "The catalog has no groups.";
+    const promised = this.entries.some((entry) => entry.promise);
+    const nothing = promised || choice.text || choice.state !== "all"
+      ? "No group matches." : "Nothing is promised yet: make a new promise, or look through the groups without one.";
     say(byId("matches"), chosen.length ? "" : nothing);
     byId("columns").classList.toggle("groups", choice.state === "no promise");
   }

@@ -1,7 +1,7 @@
 // The pace of a promise: what was, what the forecast asks for, and how it will probably end.
 
 import { draw, make } from "./dom.js";
-import { clock, compact, count, day, full, share } from "./format.js";
+import { clock, compact, count, day, full } from "./format.js";
 
 const TOP = 26, BOTTOM = 22, LEFT = 46, RIGHT = 74;
 const HELP = 40;
@@ -151,17 +151,3 @@ export function paceTable(pace, promise, now) {
     make("tbody", {}, ...rows.map((one) => make("tr", {}, ...cells(one).map((text) => make("td", {}, text))))),
   );
 }
-
-/** About what the help has cost in this window, as a share of relevance: the most it can be where prices decided. */
-export function costOf(pace, usual, k) {
-  let cost = 0, requests = 0;
-  for (let i = 1; i < pace.points.length; i += 1) {
-    const [before, here] = [pace.points[i - 1], pace.points[i]];
-    // Requests are counted by tick, and a window may have several.
-    requests += here.requests >= before.requests ? here.requests - before.requests : here.requests;
-    cost += (here.exposures - before.exposures) * Math.max(-(here.price ?? 0), 0);
-  }
-  return usual > 0 && requests > 0 ? cost / (usual * k * requests) : null;
-}
-
-export const costText = (value) => (value === null ? "not known yet" : value <= 0 ? "nothing" : `about ${share(value)} of relevance, or less`);

@@ -4,7 +4,7 @@ import { aside, draw, make } from "./dom.js";
 import { count, portion, span, when } from "./format.js";
 import { keyOf } from "./words.js";
 
-const MOST = 14, STEP = 9, TALL = 18;
+const MOST = 10, STEP = 9, TALL = 18;
 
 /** The windows of each promise, the oldest first. */
 export function byPromise(past) {

@@ -2,10 +2,10 @@
 
 import { draw, make, mark, say } from "./dom.js";
 import { compact, count, duration, full } from "./format.js";
-import { costOf, costText, legend, paceChart, paceTable } from "./pace.js";
+import { legend, paceChart, paceTable } from "./pace.js";
 import { strip } from "./past.js";
 import { badge } from "./states.js";
-import { each, helpOf, outlookWords, promiseWords } from "./words.js";
+import { costOf, each, helpOf, outlookWords, promiseWords } from "./words.js";
 
 const term = (name, text) => make("div", { class: name }, make("dt", {}, text), make("dd", {}));
 
@@ -17,7 +17,8 @@ export class Row {
     this.open = false;
     this.pace = null;
     this.detailId = `detail-${crypto.randomUUID?.() ?? Math.random().toString(36).slice(2)}`;
-    this.name = make("button", { type: "button", class: "name", "aria-expanded": "false", onclick: () => this.toggle() });
+    this.label = make("span", { class: "label", dir: "auto" });
+    this.name = make("button", { type: "button", class: "name", "aria-expanded": "false", onclick: () => this.toggle() }, this.label);
     this.badge = make("span", {});
     this.figures = make("div", { class: "figures" });
     this.element = make("li", { class: "row" }, make("div", { class: "line" }, make("h3", {}, this.name), this.badge, this.figures));
@@ -27,7 +28,8 @@ export class Row {
   update(entry, view) {
     this.entry = entry;
     this.view = view;
-    say(this.name, entry.label);
+    say(this.label, entry.label);
+    mark(this.label, "title", entry.label.length > 24 ? entry.label : null);
     if (this.badge.dataset.state !== entry.state) {
       this.badge.replaceChildren(badge(entry.state));
       this.badge.dataset.state = entry.state;
@@ -52,13 +54,15 @@ export class Row {
 
   draw() {
     this.parts ??= this.build();
-    const { promise, group } = this.entry, { usual, now, count: counted } = this.view, parts = this.parts;
-    const help = helpOf(group?.price ?? 0, usual);
+    const { promise, group } = this.entry, { usual, now, overview } = this.view, parts = this.parts;
+    const help = helpOf(group?.price ?? 0, usual), cost = costOf(group, overview);
     say(parts.help, help.text);
     mark(parts.help, "title", help.words);
+    say(parts.cost, cost.text);
+    mark(parts.cost, "title", cost.words);
     if (!promise) {
       say(parts.promise, `${count(group.items)} items`);
-      say(parts.soFar, compact(group[counted]));
+      say(parts.soFar, compact(group[overview.count]));
       return;
     }
     say(parts.promise, `${compact(promise.floor)} ${each(promise.window)}`);
@@ -82,8 +86,8 @@ export class Row {
     const { promise, label } = this.entry;
     const names = promise
       ? { promise: "Promised", bar: "Progress", soFar: "So far", atEnd: "At the end", missing: "Will miss", left: "Time left",
-          help: "Help", past: "Past windows" }
-      : { promise: "Group", soFar: "So far", help: "Help" };
+          help: "Help", cost: "Cost", past: "Past windows" }
+      : { promise: "Group", soFar: "So far", help: "Help", cost: "Cost" };
     const list = make("dl", {});
     const parts = {};
     for (const [key, text] of Object.entries(names)) {
@@ -140,7 +144,7 @@ export class Row {
   }
 
   drawDetail() {
-    const { promise, group } = this.entry, { now, usual, k, count: counted } = this.view;
+    const { promise, group } = this.entry, { now, usual, overview } = this.view;
     const [outlook, chart, facts, table] = this.detail.children;
     say(outlook, outlookWords(promise, now));
     if (!this.pace) {
@@ -149,9 +153,7 @@ export class Row {
     }
     chart.replaceChildren(paceChart(this.pace, promise, now, Math.max(chart.clientWidth, 240)), legend(this.pace));
     const help = helpOf(group?.price ?? 0, usual);
-    const known = { Promise: promiseWords(promise), Help: help.words };
-    // Where shown exposures count, those retrieved and not shown got help as well: the sum would be too low.
-    if (counted === "retrieved") known.Cost = `In this window ${costText(costOf(this.pace, usual, k))}.`;
+    const known = { Promise: promiseWords(promise), Help: help.words, Cost: costOf(group, overview).words };
     known.Window = `${promise.window.zone}, ${full(new Date(promise.start), promise.window.zone)} to ${full(new Date(promise.end), promise.window.zone)}`;
     if (facts.children.length !== Object.keys(known).length) {
       facts.replaceChildren(...Object.keys(known).map((name) => make("div", {}, make("dt", {}, name), make("dd", {}))));

@@ -29,6 +29,7 @@ const ORDERS = {
   progress: (a, b) => progress(a) - progress(b),
   missing: (a, b) => (b.promise?.shortfall ?? 0) - (a.promise?.shortfall ?? 0),
   help: (a, b) => (a.group?.price ?? Infinity) - (b.group?.price ?? Infinity),
+  cost: (a, b) => (b.group?.cost_share ?? -1) - (a.group?.cost_share ?? -1),
   end: (a, b) => (Date.parse(a.promise?.end) || Infinity) - (Date.parse(b.promise?.end) || Infinity) || 0,
 };
 

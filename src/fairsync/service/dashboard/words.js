@@ -1,6 +1,6 @@
 // What the numbers mean, in sentences for people who promised something.
 
-import { compact, count, duration, figure, share, when } from "./format.js";
+import { compact, count, duration, figure, finely, portion, share, when } from "./format.js";
 
 export const keyOf = (label) => `${typeof label}:${label}`;
 
@@ -25,14 +25,56 @@ export function headline(promises) {
 /** The tone of the page: that of its worst promise. */
 export function worst(promises) {
   for (const state of ["impossible", "at risk"]) if (promises.some((one) => one.state === state)) return state;
-  return promises.length && promises.every((one) => one.state === "kept") ? "kept" : "on track";
+  if (promises.length === 0) return "no promise";
+  return promises.every((one) => one.state === "kept") ? "kept" : "on track";
 }
 
-/** What fairness costs, against the same requests without promises. */
+const many = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+const times = (ratio) => (ratio < 1.005 ? "hardly more than" : `${many.format(ratio)} times`);
+
+// Of next to nothing, nobody wants to know how many times the least it is.
+const worthTelling = (least) => least.ratio !== null && least.cost_share >= 0.0001;
+
+/** What fairness costs, against the same requests without promises, and against what it has to cost. */
 export function costWords(overview) {
+  const { least } = overview;
+  if (overview.promises.length === 0) return "";
+  if (worthTelling(least)) return `Fairness costs about ${finely(least.cost_share)} of relevance, ${times(least.ratio)} the least possible.`;
   if (overview.cost_share === null) return "What fairness costs is not known yet.";
-  if (overview.cost_share <= 0) return "Fairness costs no relevance.";
+  if (overview.cost_share < 0.0001) return "Fairness costs next to no relevance.";
   return `Fairness costs ${share(overview.cost_share)} of relevance, at most.`;
+}
+
+/** The same as figures with their explanations, by the place where each belongs. */
+export function costFigures(overview, now) {
+  const { least, cost_share: most } = overview;
+  const atMost = most === null ? "" : ` Counted on every request, the cost is ${share(Math.max(most, 0))} at most.`;
+  if (least.cost_share === null) {
+    const figures = { least: "–", "least-of": "not estimated yet", "cost-known": `${least.reason}${atMost}` };
+    return most === null
+      ? { ...figures, cost: "–", "cost-of": "not known yet" }
+      : { ...figures, cost: share(Math.max(most, 0)), "cost-of": "of relevance, at most" };
+  }
+  const range = !worthTelling(least)
+    ? "Next to nothing was given up on them."
+    : least.ratio_high < 1.005 ? "What is given up is hardly more than the least possible."
+    : `What is given up is probably between ${many.format(least.ratio_low)} and ${many.format(least.ratio_high)} times the least possible.`;
+  return {
+    cost: finely(least.cost_share), "cost-of": "of relevance, about",
+    least: finely(least.least_share),
+    "least-of": !worthTelling(least) ? "of relevance, about" : least.ratio < 1.005 ? "of relevance, about the same" : `about; given up is ${times(least.ratio)} that`,
+    "cost-known": `Both are estimates, from ${count(least.sample)} requests picked at random, made ` +
+      `${duration(Math.max(now - new Date(least.at), 0))} ago. ${range}${atMost}${least.reason && ` ${least.reason}`}`,
+  };
+}
+
+/** What the promises of a group cost. */
+export function costOf(group, overview) {
+  const cost = group?.cost_share ?? null;
+  if (cost === null) return { text: "–", words: `Not known yet. ${overview.least.reason}` };
+  if (cost <= 0) return { text: "none", words: "None: its items took the place of no better ones." };
+  const all = overview.least.cost_share;
+  return { text: share(cost), words: `${cost < 0.0001 ? `Less than ${share(0.0001)}` : `About ${share(cost)}`} of all relevance, which is ${portion(Math.min(cost / all, 1))} of what fairness costs.` };
 }
 
 const EACH = { hour: "an hour", day: "a day", week: "a week", campaign: "in the campaign" };
@@ -53,6 +95,8 @@ export function endWords(promise, now) {
 export function outlookWords(promise, now) {
   const end = endWords(promise, now);
   const missing = count(Math.ceil(promise.shortfall));
+  if (new Date(promise.end) <= now) return promise.state === "kept" ? "Its time is over, and the floor was reached." : `Its time is over. ${missing} were missing.`;
+  if (new Date(promise.start) > now) return `It begins ${when(new Date(promise.start), promise.window.zone, now)}, and the traffic expected can carry it.`;
   if (promise.state === "kept") return `The floor is reached. The window goes on until ${end}.`;
   if (promise.state === "impossible") {
     const since = promise.impossible_since ? sinceWords(promise.impossible_since, promise.window.zone, now) : "";
