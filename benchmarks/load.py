@@ -2,8 +2,9 @@
 
     python -m benchmarks.load PORT USERS.npy --clients 64 --seconds 10 [--rate 500] [--ids]
 
-Prints one line of JSON. It speaks bare HTTP over kept connections, without tasks or streams, so that it takes little of
-the cores it shares, and nobody waits for the one who asks.
+Prints one line of JSON: times and throughput are those of answers; what was refused is counted by its status. It
+speaks bare HTTP over kept connections, without tasks or streams, so that it takes little of the cores it shares, and
+nobody waits for the one who asks.
 """
 
 import argparse
@@ -24,15 +25,18 @@ _PIECE = 1 << 16
 
 @dataclass
 class Tally:
-    """What came of the load."""
+    """What came of the load: seconds of answers, and of refusals."""
 
     seconds: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
     errors: dict[str, int] = field(default_factory=dict)
 
     def answered(self, status: str, seconds: float) -> None:
         """Count an answer."""
-        self.seconds.append(seconds)
-        if status != "200":
+        if status == "200":
+            self.seconds.append(seconds)
+        else:
+            self.refused.append(seconds)
             self.errors[status] = self.errors.get(status, 0) + 1
 
 
@@ -71,7 +75,9 @@ class Asker:
         if len(body) < int(length):
             return None
         self._came, self.waits = b"", False
-        return head[9:12].decode()
+        status = head[9:12].decode()
+        # Who is refused must be told when to come again.
+        return status if status not in ("429", "503") or b"retry-after: " in head else f"{status} without Retry-After"
 
 
 def load(
@@ -101,11 +107,12 @@ def load(
     took = time.perf_counter() - start
     median, high = np.quantile(tally.seconds, (0.5, 0.99)).tolist()
     return {
-        "requests": len(tally.seconds),
+        "requests": len(tally.seconds) + len(tally.refused),
         "per_second": len(tally.seconds) / took,
         "median_ms": 1e3 * median,
         "p99_ms": 1e3 * high,
         "errors": tally.errors,
+        "refused_p99_ms": 1e3 * float(np.quantile(tally.refused or [0.0], 0.99)),
         "own_cpu_seconds": time.process_time() - own,
     }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -9,6 +11,7 @@ import msgpack
 import numpy as np
 import pytest
 
+from fairsync.service.logs import JsonLines
 from fairsync.service.wire import read_found, write_array
 from service.running import make_settings, running, small_catalog, small_keeper
 
@@ -195,6 +198,85 @@ def test_bodies_that_are_too_large_are_not_read() -> None:
     assert sent < 100_000_000
 
 
+@pytest.mark.parametrize(
+    ("limits", "vectors", "k", "word"),
+    [
+        ({"max_interests": 2}, [[[1.0] * 8] * 3], 2, "2 vectors"),
+        ({"max_candidates": 10}, [[1.0] * 8] * 4, 3, "10 candidates, got 12"),
+        ({"max_candidates": 10}, [[1.0] * 8] * 4, None, "10 candidates, got 12"),
+        ({"max_users": 3}, [[1.0] * 8] * 4, 1, "1 to 3 users"),
+    ],
+)
+def test_what_one_call_may_ask_for_has_limits(limits: dict[str, int], vectors: Any, k: int | None, word: str) -> None:
+    settings = make_settings(limits, promise={"k": 3})
+    with running(small_keeper(), settings) as service, httpx.Client(base_url=service.url) as http:
+        answer = http.post("/v1/retrieve", json={"vectors": vectors, "k": k})
+        assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
+        assert word in answer.json()["message"]
+        assert http.post("/v1/retrieve", json={"vectors": [[[1.0] * 8] * 2], "k": 3}).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/shown", "/v1/promises"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"reports": 1' + b"0" * 5_000 + b"}",
+        b'{"group": "\\ud800"}',
+        b"\xff\xfe{}",
+    ],
+)
+def test_json_that_is_meant_badly_is_refused(http: httpx.Client, path: str, body: bytes) -> None:
+    answer = http.post(path, content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize("kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"])
+def test_what_a_page_elsewhere_may_send_unasked_changes_nothing(http: httpx.Client, kind: str | None) -> None:
+    """Browsers send these types to any address, from any page."""
+    body = b'{"group": "wine", "floor": 5, "window": {"every": "day"}}'
+    headers = {} if kind is None else {"content-type": kind}
+    assert http.post("/v1/promises", content=body, headers=headers).status_code in (400, 415, 422)
+    assert http.get("/v1/promises").json() == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dashboard/../v1/overview",
+        "/dashboard/%2e%2e/v1/overview",
+        "/dashboard/..%2f..%2fpyproject.toml",
+        "/dashboard//",
+    ],
+)
+def test_no_path_leads_out_of_the_dashboard(http: httpx.Client, path: str) -> None:
+    with socket.create_connection((http.base_url.host, http.base_url.port or 80)) as line:
+        line.sendall(f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
+        assert b" 404 " in line.recv(1000)
+
+
+def test_nothing_can_be_put_into_headers_or_logs(http: httpx.Client, caplog: pytest.LogCaptureFixture) -> None:
+    with (
+        caplog.at_level("INFO"),
+        socket.create_connection((http.base_url.host, http.base_url.port or 80)) as line,
+    ):
+        line.sendall(
+            b"GET /v1/%0d%0aset-cookie:%20a=b%0a{} HTTP/1.1\r\nhost: localhost\r\nx-request-id: a\tb\r\n"
+            b"connection: close\r\n\r\n"
+        )
+        answer = line.recv(2000)
+        while line.recv(2000):  # until it is closed, after which it is written down
+            pass
+        time.sleep(0.1)
+    assert b" 404 " in answer
+    assert b"set-cookie" not in answer.lower().partition(b"\r\n\r\n")[0]
+    lines = [JsonLines().format(record) for record in caplog.records if record.name == "fairsync.service"]
+    assert len(lines) == 1
+    assert "\n" not in lines[0]
+
+
 def test_request_ids_go_through(http: httpx.Client) -> None:
     assert http.get("/health", headers={"x-request-id": "abc-1"}).headers["x-request-id"] == "abc-1"
     odd = http.get("/health", headers={"x-request-id": 'a"b c'}).headers["x-request-id"]
@@ -204,3 +286,11 @@ def test_request_ids_go_through(http: httpx.Client) -> None:
 def test_only_this_machine_is_served_without_tokens(http: httpx.Client) -> None:
     assert http.get("/v1/overview", headers={"host": "evil.example"}).status_code == 403
     assert http.get("/v1/overview", headers={"host": "[::1]:80"}).status_code == 200
+    for origin, status in (
+        ("http://evil.example", 403),
+        ("null", 403),
+        ("http://localhost.evil.example", 403),
+        ("http://127.0.0.1:8080", 200),
+        ("http://[::1]:80", 200),
+    ):
+        assert http.get("/v1/overview", headers={"origin": origin}).status_code == status, origin

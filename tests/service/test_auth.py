@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
+from pydantic import ValidationError
 
 from fairsync.errors import InvalidInputError
+from fairsync.service.allowance import Allowance
 from fairsync.service.auth import Tokens
 from fairsync.service.problems import Problem
 from fairsync.service.settings import TokenSettings
@@ -104,6 +106,39 @@ def test_a_token_by_its_hash() -> None:
 def test_a_token_must_be_there_and_long(environ: dict[str, str], word: str) -> None:
     with pytest.raises(InvalidInputError, match=f"'shop'.*SHOP.*{word}"):
         Tokens([TokenSettings(name="shop", roles=["retrieve"], env="SHOP")], environ)
+
+
+def test_a_token_may_ask_for_so_much() -> None:
+    now = 0.0
+    allowance = Allowance(4, lambda: now)
+    spent, pauses = 0, []
+    for step in range(400):  # ten seconds, ten times as many as it may
+        now = step / 40
+        try:
+            allowance.spend()
+            spent += 1
+        except Problem as refused:
+            pauses.append((refused.status, refused.headers["retry-after"]))
+    assert set(pauses) == {(429, "1")}
+    assert spent in range(4 * 10 + 8, 4 * 10 + 8 + 3), "so many a second, and two seconds' worth saved up"
+
+
+def test_a_large_call_is_paid_for_afterwards() -> None:
+    now = 0.0
+    allowance = Allowance(10, lambda: now)
+    allowance.spend()
+    allowance.add(99)
+    with pytest.raises(Problem) as refused:
+        allowance.spend()
+    assert refused.value.headers == {"retry-after": "8"}
+    now = 8.01
+    allowance.spend()
+
+
+@pytest.mark.parametrize("per_second", [0, -1, float("nan"), float("inf"), "many"])
+def test_a_limit_must_be_a_number_above_0(per_second: object) -> None:
+    with pytest.raises(ValidationError):
+        TokenSettings.model_validate({"name": "a", "roles": ["admin"], "env": "A", "per_second": per_second})
 
 
 def test_two_names_for_one_token_are_refused() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -139,6 +141,119 @@ def test_too_many_are_turned_away_at_once() -> None:
         search.go.set()
         await asyncio.gather(first, second)
         assert (await gatherer.ask(users_of(*range(9)), [None] * 9, None)).ids.shape == (9, 3)
+        await gatherer.close()
+
+    run(work())
+
+
+def test_who_would_wait_too_long_is_turned_away() -> None:
+    """Each request takes 10 ms: within 0.2 s about twenty can be answered, and whoever comes beyond is told so."""
+
+    def slowly(users: Any, request_ids: Any, k: Any) -> Found:
+        time.sleep(0.01 * len(users))
+        ids = np.zeros((len(users), 3), dtype=np.int64)
+        return Found(ids, ids, ids.astype(float), np.ones(len(users)))
+
+    async def work() -> tuple[list[float], list[int]]:
+        gatherer = Gatherer(slowly, max_batch=8, max_waiting=10_000, max_seconds=0.2)
+        await gatherer.ask(users_of(*range(8)), [None] * 8, None)  # how long it takes is not known before
+        waited, pauses = [], []
+
+        async def call() -> None:
+            start = time.monotonic()
+            try:
+                await gatherer.ask(users_of(1), [None], None)
+            except Problem as refused:
+                pauses.append(int(refused.headers["retry-after"]))
+            else:
+                waited.append(time.monotonic() - start)
+
+        calls = []
+        for _ in range(100):  # ten times what can be answered
+            calls += [asyncio.create_task(call()) for _ in range(10)]
+            await asyncio.sleep(0.01)
+        await asyncio.gather(*calls)
+        await gatherer.close()
+        return waited, pauses
+
+    waited, pauses = run(work())
+    assert len(waited) + len(pauses) == 1000
+    assert 60 <= len(waited) <= 140, "about a hundred can be answered in a second"
+    assert max(waited) < 0.5
+    assert set(pauses) == {1}
+
+
+def test_a_slow_search_still_gathers_batches() -> None:
+    """One request alone takes longer than anybody may wait, and many together take hardly more."""
+
+    def slowly(users: Any, request_ids: Any, k: Any) -> Found:
+        time.sleep(0.05 + 0.0001 * len(users))
+        ids = np.zeros((len(users), 3), dtype=np.int64)
+        return Found(ids, ids, ids.astype(float), np.ones(len(users)))
+
+    async def work() -> int:
+        gatherer = Gatherer(slowly, max_batch=64, max_waiting=10_000, max_seconds=0.02)
+        await gatherer.ask(users_of(1), [None], None)
+        answered = 0
+        end = time.monotonic() + 1.0
+
+        async def client() -> None:
+            nonlocal answered
+            while time.monotonic() < end:
+                try:
+                    await gatherer.ask(users_of(1), [None], None)
+                    answered += 1
+                except Problem:
+                    await asyncio.sleep(0.005)
+
+        await asyncio.gather(*(client() for _ in range(64)))
+        await gatherer.close()
+        return answered
+
+    assert run(work()) > 5 * 20, "one at a time, twenty would be answered"
+
+
+def test_callers_take_turns() -> None:
+    search = Search()
+
+    async def work() -> list[float]:
+        gatherer = Gatherer(search, max_batch=4, max_waiting=1000)
+        first = await held(search, gatherer)
+        order: list[float] = []
+
+        def note(n: float, _: object) -> None:
+            order.append(n)
+
+        asked = [(10 + n, "flood") for n in range(12)] + [(n, "other") for n in (1, 2, 3)]
+        calls = [gatherer.ask(users_of(n), [None], None, caller) for n, caller in asked]
+        for call, (n, _) in zip(calls, asked, strict=True):
+            call.add_done_callback(partial(note, n))
+        search.go.set()
+        await asyncio.gather(first, *calls)
+        await gatherer.close()
+        return order
+
+    order = run(work())
+    assert [order.index(n) < 8 for n in (1, 2, 3)] == [True] * 3
+    assert [n for n in order if n >= 10] == list(range(10, 22)), "each caller's are answered in their order"
+
+
+def test_one_token_leaves_room_for_another() -> None:
+    search = Search()
+
+    async def work() -> None:
+        gatherer = Gatherer(search, max_batch=100, max_waiting=100)
+        first = await held(search, gatherer)
+        taken = [gatherer.ask(users_of(n), [None], None, "flood") for n in range(75)]
+        with pytest.raises(Problem, match="waiting already"):
+            gatherer.ask(users_of(1), [None], None, "flood")
+        other = gatherer.ask(users_of(7), [None], None, "other")
+        search.go.set()
+        assert (await other).ids[0, 0] == 7
+        await asyncio.gather(first, *taken)
+        await asyncio.sleep(0)
+        assert not gatherer._waiting_of, "nothing is kept of callers who have gone"
+        assert not gatherer._turns
         await gatherer.close()
 
     run(work())

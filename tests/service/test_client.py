@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pytest
@@ -126,6 +127,60 @@ def test_a_busy_service_is_asked_again_and_counts_once() -> None:
         with Client(service.url) as client:
             text = client._http.get("/metrics").text
             assert 'path="/v1/retrieve",status="503"' in text
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Refuses the first calls, and notes when each came."""
+
+    statuses: ClassVar[list[int]] = []
+    pause: ClassVar[str] = "1"
+    came: ClassVar[list[float]] = []
+
+    def do_GET(self) -> None:
+        self.came.append(time.monotonic())
+        status = self.statuses.pop(0) if self.statuses else 200
+        body = b"[]" if status == 200 else b'{"error": "busy", "message": "Not now.", "hint": "Later."}'
+        self.send_response(status)
+        self.send_header("content-length", str(len(body)))
+        if status != 200:
+            self.send_header("retry-after", self.pause)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Refusing)
+    Refusing.statuses, Refusing.pause, Refusing.came = [], "1", []
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_the_client_comes_again_when_it_was_told_to(refusing: str, status: int) -> None:
+    Refusing.statuses = [status]
+    with Client(refusing, timeout=5) as client:
+        assert client.promises() == []
+    first, second = Refusing.came
+    assert 1.0 <= second - first < 2.0
+
+
+def test_the_client_does_not_wait_beyond_its_time(refusing: str) -> None:
+    Refusing.statuses, Refusing.pause = [429] * 9, "30"
+    start = time.monotonic()
+    with Client(refusing, timeout=5) as client, pytest.raises(BackendUnavailableError, match="Not now"):
+        client.promises()
+    assert time.monotonic() - start < 1, "it would be asked to wait for longer than it may"
+    Refusing.statuses, Refusing.pause, Refusing.came = [503] * 9, "1", []
+    start = time.monotonic()
+    with Client(refusing, timeout=2.0, attempts=50) as client, pytest.raises(BackendUnavailableError, match="Not now"):
+        client.promises()
+    assert time.monotonic() - start < 2.1
 
 
 def test_a_service_that_comes_back_is_waited_for() -> None:

@@ -6,6 +6,8 @@ import logging
 import socket
 import threading
 import time
+from collections import Counter
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,6 +17,7 @@ import pytest
 
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.service.logs import JsonLines
+from fairsync.service.settings import Settings
 from service.running import Running, make_settings, running, small_keeper
 
 if TYPE_CHECKING:
@@ -176,6 +179,150 @@ def test_what_fails_inside_is_told_without_secrets(
     line = orjson.loads(JsonLines().format(record))
     assert (line["request_id"], line["status"]) == ("r-7", status)
     assert str(error) in line["trace"]
+
+
+def with_tokens(monkeypatch: pytest.MonkeyPatch, http: dict[str, Any], **limits: float) -> Any:
+    """Return settings with a token for each name, limited where that is said."""
+    tokens = []
+    for name in ("flood", "other"):
+        monkeypatch.setenv(f"TEST_{name.upper()}", f"{name}-token-that-is-long")
+        limit = {"per_second": limits[name]} if name in limits else {}
+        tokens.append({"name": name, "roles": ["retrieve"], "env": f"TEST_{name.upper()}", **limit})
+    given = {"catalog": {"path": "unused"}, "ledger": {"kind": "memory"}, "tokens": tokens}
+    return Settings.model_validate({**given, "http": {"port": 0, "log": "problems", **http}})
+
+
+def ask_on(service: Running, name: str, end: float, pause: float, tally: list[tuple[int, float]]) -> None:
+    """Ask again and again until the time is up, on one connection; note statuses and seconds."""
+    body = orjson.dumps(BODY)
+    call = (
+        f"POST /v1/retrieve HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {name}-token-that-is-long\r\n"
+        f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
+    ).encode() + body
+    with socket.create_connection(("127.0.0.1", service.port)) as line:
+        while time.monotonic() < end:
+            start = time.monotonic()
+            line.sendall(call)
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += line.recv(65_536)
+            tally.append((int(answer[9:12]), time.monotonic() - start))
+            time.sleep(pause)
+
+
+def flood_and_other(service: Running, seconds: float) -> tuple[Counter[int], Counter[int], float]:
+    """Have one token ask on 24 connections without a pause, and another every 20 ms.
+
+    Return the statuses of both, and the other's median seconds.
+    """
+    end = time.monotonic() + seconds
+    flood: list[tuple[int, float]] = []
+    other: list[tuple[int, float]] = []
+    threads = [threading.Thread(target=ask_on, args=(service, "flood", end, 0.001, flood)) for _ in range(24)]
+    threads.append(threading.Thread(target=ask_on, args=(service, "other", end, 0.02, other)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    counts = [Counter(status for status, _ in tally) for tally in (flood, other)]
+    return counts[0], counts[1], float(np.median([took for _, took in other]))
+
+
+def slow_keeper(seconds: float) -> Keeper:
+    """Return a keeper that takes so long for each request."""
+    keeper = small_keeper()
+    plain = keeper.retrieve
+
+    def retrieve(users: Any, request_ids: Any, k: Any) -> Any:
+        time.sleep(seconds * len(users))
+        return plain(users, request_ids, k)
+
+    vars(keeper)["retrieve"] = retrieve
+    return keeper
+
+
+def test_beyond_its_limit_a_token_is_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    headers = {"authorization": "Bearer flood-token-that-is-long"}
+    with (
+        running(small_keeper(), with_tokens(monkeypatch, {}, flood=5.0)) as service,
+        httpx.Client(base_url=service.url, headers=headers) as http,
+    ):
+        many = http.post("/v1/retrieve", json={"vectors": [[1.0] * 8] * 30})
+        again = http.post("/v1/retrieve", json=BODY)
+        assert (many.status_code, again.status_code, again.json()["error"]) == (200, 429, "too_many")
+        assert 3 <= int(again.headers["retry-after"]) <= 4, "30 requests are 6 seconds' worth, of which 2 were saved up"
+        assert http.get("/health").status_code == 200
+        assert "429" in http.get("/openapi.json").json()["paths"]["/v1/retrieve"]["post"]["responses"]
+
+
+def test_a_flood_is_held_at_its_limit_and_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = time.monotonic()
+    with running(slow_keeper(0.002), with_tokens(monkeypatch, {}, flood=5.0)) as service:
+        flood, other, took = flood_and_other(service, 1.2)
+    assert set(other) == {200}
+    assert flood[200] <= 5 * (2 + time.monotonic() - start) + 1
+    assert flood[429] > flood[200]
+    assert took < 0.2
+
+
+def test_a_flood_without_a_limit_does_not_starve_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flood always has as much waiting as it may, and each batch takes 40 ms."""
+    settings = with_tokens(monkeypatch, {"max_waiting": 16, "max_batch": 8})
+    with running(slow_keeper(0.005), settings) as service:
+        flood, other, took = flood_and_other(service, 1.2)
+    assert set(other) == {200}
+    assert flood[503] > 0
+    assert took < 0.3
+
+
+def test_who_is_cut_off_at_the_end_hears_why() -> None:
+    held = Held()
+    service = Running(held.keeper, make_settings())
+    service.server.config.timeout_graceful_shutdown = 1
+    service.start()
+    answers: list[httpx.Response] = []
+    thread = post(service, answers)
+    assert held.entered.wait(10)
+    stopping = threading.Thread(target=service.stop)
+    stopping.start()
+    thread.join()
+    held.go.set()
+    stopping.join()
+    assert (answers[0].status_code, answers[0].json()["error"]) == (503, "stopping")
+
+
+def test_large_bodies_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Callers who have sent nearly all of a body hold it; beyond a few of them others are told to come again."""
+    monkeypatch.setattr("fairsync.service.passage._BODIES_AT_ONCE", 3)
+    head = (
+        b"POST /v1/retrieve HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        b"content-length: 50000\r\n\r\n"
+    )
+    with running(small_keeper(), make_settings({"max_body_bytes": 50_000})) as service, ExitStack() as stack:
+        lines = [stack.enter_context(socket.create_connection(("127.0.0.1", service.port))) for _ in range(5)]
+        for line in lines:
+            line.sendall(head + b" " * 49_000)
+            time.sleep(0.05)
+        for line in lines[3:]:
+            line.settimeout(5)
+            answer = line.recv(1000)
+            assert b" 503 " in answer
+            assert b"retry-after: 1" in answer
+        assert httpx.post(f"{service.url}/v1/retrieve", json=BODY).status_code == 200
+        for line in lines[:3]:
+            line.close()
+        time.sleep(0.1)
+        assert service.app._bodies.held == 0
+
+
+def test_a_slow_call_is_given_up_whoever_answers_it() -> None:
+    keeper = small_keeper()
+    vars(keeper)["promises"] = lambda: time.sleep(1.0)
+    with running(keeper, make_settings({"request_seconds": 0.2})) as service:
+        start = time.monotonic()
+        answer = httpx.get(f"{service.url}/v1/promises")
+        assert time.monotonic() - start < 0.8
+        assert (answer.status_code, answer.json()["error"]) == (503, "timed_out")
 
 
 def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,11 @@ from fairsync.cli.check import check
 from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.models import train_svd
+from fairsync.redis_coordinator import RedisCoordinator
 from fairsync.service.client import Client
 from fairsync.service.run import make_keeper, make_search
 from fairsync.service.settings import SearchSettings, load_settings
+from ledger.valkey_server import ValkeyServer
 from service.running import small_catalog
 
 if TYPE_CHECKING:
@@ -71,7 +75,7 @@ def test_it_serves_stops_gracefully_and_goes_on_where_it_was(tmp_path: Path) -> 
     port = free_port()
     config, log = configured(tmp_path, PROMISES, port=port), tmp_path / "log"
     users = np.random.default_rng(0).normal(size=(400, 8))
-    with served(config, log) as process, Client(f"http://127.0.0.1:{port}", attempts=40) as client:
+    with served(config, log) as process, Client(f"http://127.0.0.1:{port}", timeout=60, attempts=40) as client:
         assert client.ready()
         (promise,) = client.promises()
         answered: list[Any] = []
@@ -95,7 +99,7 @@ def test_it_serves_stops_gracefully_and_goes_on_where_it_was(tmp_path: Path) -> 
     assert "stopped" in lines[-1]["message"]
     calls = [line for line in lines if line["message"] == "call" and line["path"] == "/v1/retrieve"]
     assert sum(line["status"] == 200 for line in calls) == len(answered), "every answer has arrived"
-    with served(config, tmp_path / "log2"), Client(f"http://127.0.0.1:{port}", attempts=40) as client:
+    with served(config, tmp_path / "log2"), Client(f"http://127.0.0.1:{port}", timeout=60, attempts=40) as client:
         (again,) = client.promises()
         assert again.id == promise.id
         assert again.exposures == sum(int((groups == "wine").sum()) for groups in answered)
@@ -126,9 +130,45 @@ def test_histories_are_answered_by_the_model(tmp_path: Path) -> None:
     save_catalog(Catalog(model.item_vectors(), ["food", "food", "tools", "tools"], model.item_ids), tmp_path / "items")
     port = free_port()
     config = configured(tmp_path, '[model]\npath = "model"\n', port=port)
-    with served(config, tmp_path / "log"), Client(f"http://127.0.0.1:{port}", attempts=40) as client:
+    with served(config, tmp_path / "log"), Client(f"http://127.0.0.1:{port}", timeout=60, attempts=40) as client:
         found = client.retrieve_for([["tea"], ["unknown", "bolt"]], k=2)
         assert [set(ids) for ids in found.ids.tolist()] == [{"tea", "milk"}, {"nut", "bolt"}]
+
+
+def over_redis(config: Path, server: ValkeyServer) -> Path:
+    """Have the exposures recorded on a server."""
+    told = f'kind = "redis"\nurl = "{server.url}"\nname = "shop"'
+    config.write_text(config.read_text().replace('kind = "sqlite"\npath = "exposures.db"', told))
+    return config
+
+
+def test_groups_that_came_or_went_keep_their_counts_on_a_server(tmp_path: Path) -> None:
+    """One that does not sort last has come since the last start, and one has no items any more."""
+    users = np.random.default_rng(0).normal(size=(30, 8))
+    with ValkeyServer() as server:
+        config = over_redis(configured(tmp_path), server)
+        first = make_keeper(load_settings(config, {}))
+        shown = Counter(first.retrieve(users).groups.ravel().tolist())
+        old = small_catalog()
+        kept = old.group_of != old.labels.index("toys")
+        groups = [*np.array(old.labels)[old.group_of[kept]], *["art"] * 10]
+        vectors = np.concatenate([old.embeddings[kept], np.full((10, 8), 2.0, dtype=np.float32)])
+        shutil.rmtree(tmp_path / "items")
+        save_catalog(Catalog(vectors, groups), tmp_path / "items")
+        second = make_keeper(load_settings(config, {}))
+        assert second.coordinator.labels == ["books", "toys", "wine", "art"]
+        shown.update(second.retrieve(users).groups.ravel().tolist())
+        shown.update(first.retrieve(users).groups.ravel().tolist())  # of its own items, until it is started anew
+        assert shown["art"] > 0
+        assert second.coordinator.labels == first.coordinator.labels
+        ledger = second.coordinator.ledger
+        counted = np.sum([one.exposures for one in (*ledger.past(), ledger.standing())], axis=0)
+        assert dict(zip(second.coordinator.labels, counted.tolist(), strict=True)) == shown
+        assert first.planner.caps()["toys"] == 3, "whoever started first still has them"
+        for keeper in (first, second):
+            keeper.close()
+            assert isinstance(keeper.coordinator, RedisCoordinator)
+            keeper.coordinator.close()
 
 
 def run_check(config: Path, *options: str) -> Any:
@@ -160,6 +200,41 @@ def test_check_tells_what_cannot_be_kept(tmp_path: Path) -> None:
     assert "which cannot be met" in document["problems"][0]
 
 
+def test_check_looks_at_the_server_and_changes_nothing(tmp_path: Path) -> None:
+    config = configured(tmp_path, PROMISES)
+    with ValkeyServer("--appendfsync", "everysec") as server:
+        over_redis(config, server)
+        told = run_check(config, "--json")
+        document = json.loads(told.output)
+        assert told.exit_code == 0, document
+        assert (
+            f"127.0.0.1:{server.port} answers; shared under the name 'shop': nothing yet" in document["facts"]["ledger"]
+        )
+        assert "appendfsync everysec" in document["warnings"][0]
+        assert "appendfsync everysec" in re.sub(r"\s+", " ", run_check(config).output)
+        with server.client() as client:
+            assert not client.keys()
+        keeper = make_keeper(load_settings(config, {}))
+        ledger = json.loads(run_check(config, "--json").output)["facts"]["ledger"]
+        assert re.search(r"3 groups, k = 3, 500 exposures of 'wine' \(.*\); \S+ leads$", ledger)
+        config.write_text(config.read_text().replace("k = 3", "k = 4"))
+        told = run_check(config, "--json")
+        assert told.exit_code == 1
+        document = json.loads(told.output)
+        assert "differs in k (4 here, 3 there)" in document["problems"][0]
+        assert "3 groups, k = 3" in document["facts"]["ledger"]
+        assert document["warnings"]
+        assert isinstance(keeper.coordinator, RedisCoordinator)
+        keeper.coordinator.close()
+        server.kill()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("fairsync.service.sharing._GLANCE_SECONDS", 0.2)
+            away = run_check(config, "--json")
+        server.start()
+    assert away.exit_code == 1
+    assert "Is the server up?" in json.loads(away.output)["problems"][0]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
@@ -171,3 +246,19 @@ def test_check_finds_what_would_stop_a_start(tmp_path: Path, more: str, message:
     told = run_check(configured(tmp_path, more), "--json")
     assert told.exit_code == 1
     assert message in " ".join(json.loads(told.output)["problems"])
+
+
+def test_check_looks_at_the_file_and_changes_nothing(tmp_path: Path) -> None:
+    config, file = configured(tmp_path), tmp_path / "exposures.db"
+    keeper = make_keeper(load_settings(config, {}))
+    keeper.retrieve(np.ones((5, 8)))
+    keeper.close()
+    keeper.coordinator.ledger.close()  # type: ignore[attr-defined]
+    before = file.read_bytes()
+    told = json.loads(run_check(config, "--json").output)
+    assert told["facts"]["ledger"].endswith("5 requests so far, 3 groups")
+    assert file.read_bytes() == before
+    file.write_bytes(b"no ledger at all" * 1000)
+    told = run_check(config, "--json")
+    assert told.exit_code == 1
+    assert "cannot be read as a ledger" in json.loads(told.output)["problems"][0]

@@ -51,7 +51,8 @@ def make_app(keeper: Keeper, settings: Settings) -> Gate:
         Its limits, tokens, and model.
     """
     metrics, tokens = Metrics(keeper), Tokens(settings.tokens)
-    gatherer = Gatherer(keeper.retrieve, settings.http.max_batch, settings.http.max_waiting, metrics.batch)
+    http = settings.http
+    gatherer = Gatherer(keeper.retrieve, http.max_batch, http.max_waiting, http.max_wait_seconds, metrics.batch)
     metrics.waiting.set_function(lambda: gatherer.waiting)
 
     @asynccontextmanager
@@ -73,24 +74,26 @@ def make_app(keeper: Keeper, settings: Settings) -> Gate:
         generate_unique_id_function=lambda route: route.name,
     )
     histories = load_histories(settings, keeper.catalog.dim)
-    direct = {("POST", "/v1/retrieve"): make_retrieve(keeper, gatherer, settings.http, histories)}
+    direct = {("POST", "/v1/retrieve"): make_retrieve(keeper, gatherer, http, histories)}
     app.add_exception_handler(Exception, _fail)
     app.add_exception_handler(RequestValidationError, _refuse)
     app.add_exception_handler(HTTPException, _refuse_http)
-    add_hot_routes(app, keeper, settings.http, with_histories=histories is not None)
-    add_keep_routes(app, keeper, settings.http)
+    add_hot_routes(app, keeper, http, with_histories=histories is not None)
+    add_keep_routes(app, keeper, http)
     add_state_routes(app, keeper, metrics)
     mount_dashboard(app)
     app.openapi = lambda: complete(app, with_tokens=tokens.are_needed)  # type: ignore[method-assign]
-    return Gate(app, tokens, settings.http, metrics, direct)
+    return Gate(app, tokens, http, metrics, direct)
 
 
 async def _watch(keeper: Keeper) -> None:
-    """Have the keeper look at clock and traffic every second; whatever happens, it looks again."""
+    """Have the keeper look at clock and traffic every second, and whether it is ready; whatever happens, again."""
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
         try:
-            await run_in_threadpool(keeper.look)
+            # Not by one of the threads of calls, which may all be taken.
+            await asyncio.to_thread(keeper.look)
+            await asyncio.to_thread(keeper.check_ready)
         except Exception:
             log.exception("looking at clock and traffic failed; trying again")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairsync.errors import InvalidInputError
+from fairsync.service.allowance import Allowance
 from fairsync.service.problems import Problem
 
 if TYPE_CHECKING:
@@ -30,10 +31,13 @@ class Holder:
         Of the token, for the log.
     roles : frozenset of str
         What it may do; ``admin`` may do everything.
+    allowance : Allowance or None
+        How much it may ask for; None: as much as it likes.
     """
 
     name: str
     roles: frozenset[str]
+    allowance: Allowance | None = None
 
     def check(self, role: Role) -> None:
         """Refuse what the holder may not do."""
@@ -66,7 +70,7 @@ class Tokens:
 
     def __init__(self, settings: Sequence[TokenSettings], environ: Mapping[str, str] | None = None) -> None:
         known = os.environ if environ is None else environ
-        self._holders = [(_digest(one, known), Holder(one.name, frozenset(one.roles))) for one in settings]
+        self._holders = [(_digest(one, known), _holder(one)) for one in settings]
         if len({digest for digest, _ in self._holders}) < len(self._holders):
             raise InvalidInputError("two [[tokens]] are the same token: make a new one for each.")
 
@@ -91,6 +95,11 @@ class Tokens:
         if kind.lower() != b"bearer" or not found:
             raise Problem(401, "unknown_token", "This token is not known.", _HINT, headers)
         return found[0]
+
+
+def _holder(token: TokenSettings) -> Holder:
+    allowance = None if token.per_second is None else Allowance(token.per_second)
+    return Holder(token.name, frozenset(token.roles), allowance)
 
 
 def _digest(token: TokenSettings, environ: Mapping[str, str]) -> bytes:

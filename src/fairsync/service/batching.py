@@ -3,13 +3,17 @@
 A call that comes alone is searched at once. After a batch, clients who ask again as soon as they are answered would
 fall into two halves, of which one is searched while the other is answered; so the next search waits for as many calls
 as there were, as long as they keep coming.
+
+Under overload, who would wait for too long is turned away at once, and those who are not are answered as quickly as
+before: searching for callers whose time is over before the answer comes would be the end of all answers. Callers take
+turns by what they have asked for, so that one who floods the service waits behind those who do not.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
+import math
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,6 +29,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+# So many may wait however slow the search was: one request alone takes far longer than its share of a batch.
+_ALWAYS_WAIT = 8
+# One token may take so much of the queue, so that others find room.
+_LARGEST_SHARE = 0.75
+# Nobody is sent away for longer, in seconds.
+_LONGEST_PAUSE = 30
+# How much of the pace of searches is remembered from one to the next.
+_REMEMBERED = 0.7
 # Searches that take less are not worth waiting for each other.
 _WORTH_WAITING = 0.010
 # How often it is looked whether calls still come, and how often in a row nobody may have come.
@@ -46,12 +58,15 @@ class Call:
         Candidates wanted.
     answer : asyncio.Future
         Done when they are found; cancelled when nobody waits any more.
+    turn : int
+        Calls are searched in this order.
     """
 
     users: NDArray[np.floating[Any]]
     request_ids: Sequence[str | None]
     k: int | None
     answer: asyncio.Future[Found]
+    turn: int = 0
 
     def goes_with(self, other: Call) -> bool:
         """Whether both can be searched together."""
@@ -69,6 +84,8 @@ class Gatherer:
         Requests in one search, unless a single call has more.
     max_waiting
         Requests that may wait or be searched; who comes beyond is turned away at once.
+    max_seconds
+        Who would have to wait for longer than this, by the pace of the latest searches, is turned away at once.
     watch
         Told the requests of each batch.
 
@@ -91,35 +108,61 @@ class Gatherer:
         search: Callable[[NDArray[Any], Sequence[str | None], int | None], Found],
         max_batch: int,
         max_waiting: int,
+        max_seconds: float = math.inf,
         watch: Callable[[int], object] = lambda size: None,
     ) -> None:
         self._search, self._watch = search, watch
-        self.max_batch, self.max_waiting = max_batch, max_waiting
+        self.max_batch, self.max_waiting, self.max_seconds = max_batch, max_waiting, max_seconds
         self.waiting = 0
-        self._queue: deque[Call] = deque()
+        self._waiting_of: Counter[str] = Counter()
+        self._queue: list[Call] = []
         self._thread = ThreadPoolExecutor(1, "search")
         self._closed = False
         # A search is under way, or about to be: whoever comes is searched with it, or after it.
         self._busy = False
-        self._expected = 0
+        # When the present batch began and what it holds; seconds and requests of the latest ones.
+        self._began, self._size = 0.0, 0
+        self._seconds, self._requests = 0.0, 1e-9
+        # Where the order of calls stands, and where each caller who waits does.
+        self._turn = 0
+        self._turns: dict[str, int] = {}
 
-    def ask(self, users: NDArray[Any], request_ids: Sequence[str | None], k: int | None) -> asyncio.Future[Found]:
+    def ask(
+        self, users: NDArray[Any], request_ids: Sequence[str | None], k: int | None, caller: str = ""
+    ) -> asyncio.Future[Found]:
         """Return the candidates of these requests, to be awaited; cancelling it takes them out of the queue."""
         n = len(users)
-        if self._closed:
-            raise busy("stopping", "The service is being stopped.")
-        # One call may always wait, or a large one would never be served.
-        if self.waiting and self.waiting + n > self.max_waiting:
-            raise busy("overloaded", f"{self.waiting} requests are waiting already.")
+        self.check_room(n, caller)
         loop = asyncio.get_running_loop()
-        call = Call(users, request_ids, k, loop.create_future())
+        # Who has much in the queue already comes after those who have less.
+        turn = max(self._turns.get(caller, 0), self._turn)
+        call = Call(users, request_ids, k, loop.create_future(), turn)
+        self._turns[caller] = turn + n
         self.waiting += n
-        call.answer.add_done_callback(lambda _: self._leave(n))
+        self._waiting_of[caller] += n
+        call.answer.add_done_callback(lambda _: self._leave(n, caller))
         self._queue.append(call)
         if not self._busy:
             self._busy = True
             loop.call_soon(self._start, loop)  # calls that were read together are searched together
         return call.answer
+
+    def check_room(self, n: int = 1, caller: str = "") -> None:
+        """Refuse requests for which there is no room, or no time."""
+        if self._closed:
+            raise busy("stopping", "The service is being stopped.")
+        if not self.waiting:  # one call may always wait, or a large one would never be served
+            return
+        mine = self._waiting_of[caller]
+        # Callers take turns: before these requests come those of the present search, and of others as many as there
+        # are of this caller.
+        ahead = min(self._size + mine * len(self._waiting_of), self.waiting)
+        seconds = ahead * self._seconds / self._requests
+        too_long = ahead >= _ALWAYS_WAIT and seconds > self.max_seconds
+        too_much = caller and mine + n > _LARGEST_SHARE * self.max_waiting
+        if too_long or (mine and too_much) or self.waiting + n > self.max_waiting:
+            again = min(max(math.ceil(seconds), 1), _LONGEST_PAUSE)
+            raise busy("overloaded", f"{self.waiting} requests are waiting already.", again)
 
     async def close(self) -> None:
         """Answer what waits, and end."""
@@ -128,30 +171,34 @@ class Gatherer:
             await asyncio.sleep(0.001)
         self._thread.shutdown()
 
-    def _leave(self, n: int) -> None:
+    def _leave(self, n: int, caller: str) -> None:
         self.waiting -= n
+        self._waiting_of[caller] -= n
+        if not self._waiting_of[caller]:
+            del self._waiting_of[caller], self._turns[caller]
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the next batch searched."""
-        batch = take(self._queue, self.max_batch)
+        now = loop.time()
+        if self._size:  # the whole time from one batch to the next counts: it is what those who wait will see
+            self._seconds = _REMEMBERED * self._seconds + now - self._began
+            self._requests = _REMEMBERED * self._requests + self._size
+        batch, self._queue = take(self._queue, self.max_batch)
         self._busy = bool(batch)
+        self._began, self._size = now, sum(len(call.users) for call in batch)
         if batch:
-            self._watch(sum(len(call.users) for call in batch))
+            self._turn = batch[0].turn
+            self._watch(self._size)
             self._thread.submit(self._work, batch, loop)
 
     def _work(self, batch: list[Call], loop: asyncio.AbstractEventLoop) -> None:
         """Search; runs in the thread."""
-        began = time.perf_counter()
-        answers = self._answers(batch)
-        loop.call_soon_threadsafe(self._deliver, batch, answers, time.perf_counter() - began, loop)
+        loop.call_soon_threadsafe(self._deliver, batch, self._answers(batch), loop)
 
     def _deliver(
-        self,
-        batch: Sequence[Call],
-        answers: Sequence[Found | Exception],
-        seconds: float,
-        loop: asyncio.AbstractEventLoop,
+        self, batch: Sequence[Call], answers: Sequence[Found | Exception], loop: asyncio.AbstractEventLoop
     ) -> None:
+        seconds = loop.time() - self._began
         expected = min(len(batch) + len(self._queue), self.max_batch)
         for call, answer in zip(batch, answers, strict=True):
             if call.answer.done():
@@ -160,7 +207,7 @@ class Gatherer:
                 call.answer.set_exception(answer)
             else:
                 call.answer.set_result(answer)
-        if expected > 1 and seconds > _WORTH_WAITING and not self._closed:
+        if expected > max(len(self._queue), 1) and seconds > _WORTH_WAITING and not self._closed:
             loop.call_later(_LOOK_SECONDS, self._look, expected, len(self._queue), 0, loop.time() + seconds, loop)
         else:
             self._start(loop)
@@ -186,16 +233,15 @@ class Gatherer:
         return split(found, [len(call.users) for call in batch])
 
 
-def take(waiting: deque[Call], max_batch: int) -> list[Call]:
-    """Take the next batch out of the queue: the first call, and those behind it that go with it while there is room.
+def take(waiting: Sequence[Call], max_batch: int) -> tuple[list[Call], list[Call]]:
+    """Return the next batch, and the rest: the call whose turn it is, and those that go with it while there is room.
 
-    Calls that nobody waits for are dropped. Those that do not fit stay, in order.
+    Calls that nobody waits for are dropped.
     """
     batch: list[Call] = []
     kept: list[Call] = []
     size = 0
-    while waiting:
-        call = waiting.popleft()
+    for call in sorted(waiting, key=lambda one: one.turn):
         if call.answer.cancelled():
             continue
         if batch and (not call.goes_with(batch[0]) or size + len(call.users) > max_batch):
@@ -203,8 +249,7 @@ def take(waiting: deque[Call], max_batch: int) -> list[Call]:
             continue
         batch.append(call)
         size += len(call.users)
-    waiting.extend(kept)
-    return batch
+    return batch, kept
 
 
 def split(found: Found, sizes: Sequence[int]) -> list[Found | Exception]:

@@ -29,7 +29,7 @@ def retrieve_body(dim: int, settings: HttpSettings, *, with_histories: bool) -> 
     """Return the body of a call to retrieve, for a catalog of so many dimensions."""
     vector = _vector(dim)
     users = {"type": "array", "minItems": 1, "maxItems": settings.max_users}
-    interests = {"type": "array", "items": vector, "minItems": 1}
+    interests = {"type": "array", "items": vector, "minItems": 1, "maxItems": settings.max_interests}
     request_id = {"type": ["string", "null"], "minLength": 1, "maxLength": 200}
     fields: Schema = {
         "vectors": {

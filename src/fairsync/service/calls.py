@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LONGEST_PAUSE = 10.0
+# Too many, or too busy: nothing was done, and it may be asked again.
+AGAIN = (429, 503)
 
 
 class RefusedError(InvalidInputError):
@@ -90,6 +92,8 @@ class Call(Generic[T]):
         Reads the answer.
     repeatable
         Whether it may be sent again when nobody knows whether it arrived.
+    refusals
+        Statuses that are answers, too.
     """
 
     method: str
@@ -98,6 +102,7 @@ class Call(Generic[T]):
     body: bytes = b""
     content_type: str = JSON
     repeatable: bool = True
+    refusals: tuple[int, ...] = ()
 
     @property
     def headers(self) -> dict[str, str]:
@@ -209,7 +214,7 @@ def remove_items(ids: Sequence[Label]) -> Call[int]:
 
 def ready() -> Call[bool]:
     """Ask whether requests can be answered."""
-    return Call("GET", "/ready", lambda body: bool(orjson.loads(body)["ok"]))
+    return Call("GET", "/ready", lambda body: bool(orjson.loads(body)["ok"]), refusals=(503,))
 
 
 def error_of(status: int, body: bytes) -> FairSyncError:
@@ -227,13 +232,25 @@ def error_of(status: int, body: bytes) -> FairSyncError:
         error, message = "unknown", f"The service answered with HTTP {status}."
     if status in (401, 403):
         return AccessError(message)
-    return RefusedError(status, error, message) if status < 500 else BackendUnavailableError(message)
+    if status in AGAIN or status >= 500:
+        return BackendUnavailableError(message)
+    return RefusedError(status, error, message)
 
 
 def pause(attempt: int, retry_after: str | None) -> float:
-    """Return how many seconds to wait before another attempt; scattered, so that clients do not come back as one."""
-    asked = float(retry_after) if retry_after and retry_after.isdigit() else 0.05 * 2**attempt
-    return min(asked, _LONGEST_PAUSE) * random.uniform(0.5, 1.0)
+    """Return how many seconds to wait before another attempt: as many as the service asks for, and a little more.
+
+    The latter is scattered, so that clients do not come back as one.
+
+    Examples
+    --------
+    >>> 2.0 <= pause(1, "2") <= 2.5
+    True
+    """
+    scatter = random.uniform(0.0, 0.5)
+    if retry_after and retry_after.isascii() and retry_after.isdigit():
+        return float(retry_after) + scatter
+    return float(min(0.05 * 2**attempt, _LONGEST_PAUSE) * (0.5 + scatter))
 
 
 def _promise(promise_id: str) -> str:

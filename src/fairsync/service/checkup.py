@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ from fairsync.catalog_files import open_catalog
 from fairsync.errors import FairSyncError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k
+from fairsync.ledger.sqlite_files import look
 from fairsync.policies import make_policy
+from fairsync.service import sharing
 from fairsync.service.auth import Tokens
 from fairsync.service.histories import load_histories
 from fairsync.service.promises import promise_of
@@ -19,6 +22,7 @@ from fairsync.windows import check_promise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from fairsync.catalog import Catalog
     from fairsync.service.settings import Settings
@@ -37,11 +41,14 @@ class Checkup:
         On each promise, beside all others.
     problems : list of str
         What has to be mended before the service can start or keep its promises.
+    warnings : list of str
+        What should be.
     """
 
     facts: dict[str, str]
     verdicts: list[Verdict]
     problems: list[str]
+    warnings: list[str]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -49,11 +56,12 @@ class Checkup:
             "facts": self.facts,
             "promises": [verdict.to_dict() for verdict in self.verdicts],
             "problems": self.problems,
+            "warnings": self.warnings,
         }
 
 
 def check(settings: Settings, environ: Mapping[str, str] | None = None, now: datetime | None = None) -> Checkup:
-    """Find out what a configuration means. Reads catalog and model; writes nothing.
+    """Find out what a configuration means. Reads catalog and model, and looks at the server; writes nothing.
 
     Parameters
     ----------
@@ -65,8 +73,10 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None, now: dat
         When; the present moment unless given.
     """
     problems: list[str] = []
+    warnings: list[str] = []
     facts = _facts(settings)
     verdicts: list[Verdict] = []
+    catalog = None
     try:
         catalog = open_catalog(settings.catalog.path)
         facts["catalog"] = f"{len(catalog):,} items, {catalog.n_groups:,} groups, dimension {catalog.dim}"
@@ -75,17 +85,28 @@ def check(settings: Settings, environ: Mapping[str, str] | None = None, now: dat
         load_histories(settings, catalog.dim)
     except (FairSyncError, OSError) as error:
         problems.append(str(error))
+
+    def look_at_ledger() -> None:
+        if settings.ledger.kind == "redis":
+            facts["ledger"], doubts = sharing.look(settings)
+            warnings.extend(doubts)
+            if catalog is not None:
+                sharing.check_agrees(settings, catalog)
+        elif settings.ledger.path is not None:
+            facts["ledger"] += f", {_look_at_file(settings.ledger.path)}"
+
     for attempt in (
         lambda: Tokens(settings.tokens, environ),
         lambda: make_policy(settings.promise.policy),
-        lambda: _check_ledger(settings),
+        look_at_ledger,
     ):
         try:
             attempt()
         except FairSyncError as error:
             problems.append(str(error))
+    problems = list(dict.fromkeys(problems))
     problems += [verdict.message for verdict in verdicts if not verdict.accepted]
-    return Checkup(facts, verdicts, problems)
+    return Checkup(facts, verdicts, problems, warnings)
 
 
 def _facts(settings: Settings) -> dict[str, str]:
@@ -120,7 +141,14 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
     return verdicts
 
 
-def _check_ledger(settings: Settings) -> None:
-    path = settings.ledger.path
-    if settings.ledger.kind == "sqlite" and path is not None and not path.parent.is_dir():
+def _look_at_file(path: Path) -> str:
+    """Return what the ledger's file holds; refuse one that the service could not use."""
+    if not path.parent.is_dir():
         raise FairSyncError(f"ledger.path is {path}, but there is no folder {path.parent}: make it, or name another.")
+    there = path if path.exists() else path.parent
+    if not os.access(there, os.W_OK):
+        raise FairSyncError(f"ledger.path is {path}, but {there} cannot be written to: name another.")
+    if there is not path:
+        return "not there yet"
+    known = look(path)
+    return f"{known.requests:,} requests so far, {known.groups:,} groups"

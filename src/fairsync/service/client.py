@@ -38,33 +38,42 @@ T = TypeVar("T")
 
 
 class _Patience:
-    """Decides, after each attempt, whether a call is done, and how long to wait otherwise."""
+    """Decides, after each attempt, whether a call is done, and how long to wait otherwise: never beyond its time."""
 
-    def __init__(self, attempts: int) -> None:
-        self._left, self._attempt = attempts, 0
+    def __init__(self, attempts: int, seconds: float) -> None:
+        self._left, self._attempt, self._end = attempts, 0, time.monotonic() + seconds
+
+    @property
+    def seconds(self) -> float:
+        """That are left for the next attempt."""
+        return max(self._end - time.monotonic(), 0.001)
 
     def after(self, call: Call[T], answer: httpx.Response) -> float | None:
         """Return the seconds to wait before the next attempt; None if the answer is one."""
-        if answer.status_code != 503 or not self._again():
+        if answer.status_code not in calls.AGAIN or answer.status_code in call.refusals:
             return None
-        return calls.pause(self._attempt, answer.headers.get("retry-after"))
+        return self._pause(answer.headers.get("retry-after"))
 
     def after_error(self, call: Call[T], error: httpx.TransportError) -> float:
         """Return the seconds to wait before the next attempt, or raise."""
         # Where no connection was made, the call cannot have arrived.
-        if (call.repeatable or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)) and self._again():
-            return calls.pause(self._attempt, None)
+        if call.repeatable or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            pause = self._pause(None)
+            if pause is not None:
+                return pause
         raise BackendUnavailableError(
             f"The service does not answer ({type(error).__name__}: {error}): is it running, and the address right?"
         ) from error
 
-    def _again(self) -> bool:
+    def _pause(self, retry_after: str | None) -> float | None:
+        """Return the seconds to wait; None where the last attempt has been made, or time would be over."""
         self._left, self._attempt = self._left - 1, self._attempt + 1
-        return self._left > 0
+        pause = calls.pause(self._attempt, retry_after)
+        return pause if self._left > 0 and pause < self._end - time.monotonic() else None
 
 
 def _read(call: Call[T], answer: httpx.Response) -> T:
-    if answer.is_success:
+    if answer.is_success or answer.status_code in call.refusals:
         return call.read(answer.content)
     raise calls.error_of(answer.status_code, answer.content)
 
@@ -83,10 +92,10 @@ class Client:
     token
         If the service needs one.
     timeout
-        Seconds to wait for an answer.
+        Seconds within which a call is answered or given up, all attempts together.
     attempts
-        How often a call is made if the service is busy or out of reach. Requests keep their ids, so that none is
-        counted twice.
+        How often a call is made if the service is busy or out of reach, or the token has asked for too much; where the
+        service says when to come again, not before. Requests keep their ids, so that none is counted twice.
 
     Examples
     --------
@@ -98,14 +107,16 @@ class Client:
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = 10.0, attempts: int = 5) -> None:
         self._http = httpx.Client(base_url=url, headers=_headers(token), timeout=timeout)
-        self._attempts = attempts
+        self._attempts, self._timeout = attempts, timeout
 
     def send(self, call: Call[T]) -> T:
         """Make a call, as often as it takes."""
-        patience = _Patience(self._attempts)
+        patience = _Patience(self._attempts, self._timeout)
         while True:
             try:
-                answer = self._http.request(call.method, call.path, content=call.body, headers=call.headers)
+                answer = self._http.request(
+                    call.method, call.path, content=call.body, headers=call.headers, timeout=patience.seconds
+                )
             except httpx.TransportError as error:
                 wait: float | None = patience.after_error(call, error)
             else:
@@ -198,14 +209,16 @@ class AsyncClient:
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = 10.0, attempts: int = 5) -> None:
         self._http = httpx.AsyncClient(base_url=url, headers=_headers(token), timeout=timeout)
-        self._attempts = attempts
+        self._attempts, self._timeout = attempts, timeout
 
     async def send(self, call: Call[T]) -> T:
         """Make a call, as often as it takes."""
-        patience = _Patience(self._attempts)
+        patience = _Patience(self._attempts, self._timeout)
         while True:
             try:
-                answer = await self._http.request(call.method, call.path, content=call.body, headers=call.headers)
+                answer = await self._http.request(
+                    call.method, call.path, content=call.body, headers=call.headers, timeout=patience.seconds
+                )
             except httpx.TransportError as error:
                 wait: float | None = patience.after_error(call, error)
             else:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import re
-import secrets
 import time
 from typing import TYPE_CHECKING
 
 from starlette.requests import ClientDisconnect
 
 from fairsync.service.logs import log
+from fairsync.service.passage import Bodies, Passage
 from fairsync.service.problems import Problem, busy, problem_of
 from fairsync.service.settings import is_loopback
 
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fastapi import FastAPI
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from fairsync.service.auth import Tokens
     from fairsync.service.metrics import Metrics
@@ -30,8 +28,11 @@ _OPEN = frozenset({"/", "/health", "/ready", "/openapi.json"})
 _OPEN_FOLDER = "/dashboard/"
 # What logs of web servers say of a client that went away before the answer.
 _GONE = 499
-# An id from outside goes into logs and headers as it came.
-_REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
+# Who was turned away under overload is not read from for so long, if the connection can do it: answering everybody who
+# asks again at once would leave no time for those who are not turned away.
+PAUSE, _PAUSE_SECONDS = "pause", 1.0
+# Of a path, so much goes into the log.
+_LONGEST_PATH = 200
 
 
 class Gate:
@@ -42,8 +43,8 @@ class Gate:
     app
         What is behind it.
     tokens
-        Who may pass. Without tokens, only calls to a loopback name do: otherwise a page on the web could make a
-        browser on this machine call the service by a name of its own.
+        Who may pass, and how often. Without tokens, only calls to a loopback name do, and of browsers only those that
+        are on a page of this machine: otherwise a page on the web could have a browser here call the service.
     settings
         The limits.
     metrics
@@ -63,14 +64,17 @@ class Gate:
     ) -> None:
         self.app, self._tokens, self._settings, self._metrics = app, tokens, settings, metrics
         self._direct = direct
+        self._bodies = Bodies(settings.max_body_bytes)
+        self._turned_away, self._told_at = 0, 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a call through, or answer it here."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        scope.setdefault("state", {})
         app = self._direct.get((scope["method"], scope["path"]), self.app)
-        passage = _Passage(scope, receive, send, self._settings.max_body_bytes)
+        passage = Passage(scope, receive, send, self._bodies)
         failure: Exception | None = None
         try:
             self._admit(scope, passage.headers)
@@ -80,38 +84,55 @@ class Gate:
             failure = passage.late(self._settings.request_seconds)
         except ClientDisconnect:
             passage.status = _GONE
+        except asyncio.CancelledError:  # the server's time to shut down is over
+            failure = busy("stopping", "The service is being stopped.")
         except Exception as error:  # nobody else would answer
             failure = error
+        finally:
+            passage.forget()
+        if isinstance(failure, Problem) and failure.error == "overloaded":
+            scope["state"][PAUSE] = _PAUSE_SECONDS
         if failure is not None and not passage.status:
             await problem_of(failure).to_response()(scope, receive, passage.send)
         self._write_down(passage, failure)
 
     def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         path = scope["path"]
-        if not self._tokens.are_needed and not is_loopback(_host(headers.get(b"host", b"localhost"))):
+        if not self._tokens.are_needed and not _is_local(headers):
             hint = "Call it as 127.0.0.1, or give it [[tokens]]."
             raise Problem(403, "other_host", "Without tokens this service is for its own machine only.", hint)
         if path not in _OPEN and not path.startswith(_OPEN_FOLDER):
-            scope.setdefault("state", {})["holder"] = self._tokens.holder(headers.get(b"authorization"))
-        length, most = headers.get(b"content-length", b"0"), self._settings.max_body_bytes
-        if length.isdigit() and int(length) > most:
-            raise _too_large(most)
+            holder = self._tokens.holder(headers.get(b"authorization"))
+            scope["state"]["holder"] = holder
+            if holder.allowance is not None:
+                holder.allowance.spend()
+        length = headers.get(b"content-length", b"0")
+        # More digits than any size has: reading them all would take long.
+        if len(length) > 18 or (length.isdigit() and int(length) > self._bodies.largest):
+            raise self._bodies.too_large()
 
-    def _write_down(self, passage: _Passage, failure: Exception | None) -> None:
+    def _write_down(self, passage: Passage, failure: Exception | None) -> None:
         scope, status, seconds = passage.scope, passage.status, time.perf_counter() - passage.started
         path = scope["path"] if (scope["method"], scope["path"]) in self._direct else _template(scope)
         self._metrics.call(scope["method"] if path != "other" else "other", path, status, seconds)
         if self._settings.log == "problems" and status < 400:
             return
-        holder = scope.get("state", {}).get("holder")
+        holder = scope["state"].get("holder")
         facts = {
             "request_id": passage.request_id.decode(),
             "method": scope["method"],
-            "path": scope["path"],
+            "path": scope["path"][:_LONGEST_PATH],
             "status": status,
             "ms": round(1000 * seconds, 2),
             "token": holder.name if holder else "",
         }
+        if PAUSE in scope["state"]:
+            # When all is too much already, writing of each would be more of it.
+            self._turned_away += 1
+            if passage.started < self._told_at + 1.0:
+                return
+            self._told_at = passage.started
+            facts["turned_away"] = self._turned_away
         mistake = status >= 500 and failure is not None and not isinstance(failure, Problem)
         if mistake or (failure is not None and status < 400):  # the latter: it broke off in the middle of the answer
             log.error("call failed", exc_info=failure, extra={"facts": facts})
@@ -119,57 +140,15 @@ class Gate:
             log.info("call", extra={"facts": facts})
 
 
-class _Passage:
-    """One call on its way through: what was received and sent."""
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send, max_body: int) -> None:
-        self.scope, self._receive, self._send, self._left = scope, receive, send, max_body
-        self._max_body = max_body
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.started, self.status, self._has_body = time.perf_counter(), 0, False
-        given = self.headers.get(b"x-request-id", b"")
-        self.request_id = given if _REQUEST_ID.fullmatch(given) else _new_id()
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._left -= len(message.get("body", b""))
-            if self._left < 0:
-                raise _too_large(self._max_body)
-            self._has_body = not message.get("more_body", False)
-        return message
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", self.request_id)]
-        await self._send(message)
-
-    def late(self, seconds: float) -> Problem:
-        if not self._has_body:
-            hint = "Send the body faster, or in smaller parts."
-            return Problem(408, "slow", f"The body did not arrive within {seconds:g} s.", hint, {"connection": "close"})
-        return busy("timed_out", f"The answer took more than {seconds:g} s.")
-
-
-# Ids of this process: random where it begins, and counted on from there. Asking the system for each would cost more.
-_FIRST, _NUMBERS = secrets.randbits(63), itertools.count()
-
-
-def _new_id() -> bytes:
-    return b"%016x" % ((_FIRST + next(_NUMBERS)) % 2**64)
-
-
-def _too_large(most: int) -> Problem:
-    hint = "Send it in several calls, or as application/msgpack, which is smaller."
-    # The rest of the body is still on its way, so the connection cannot be used again.
-    headers = {"connection": "close"}
-    return Problem(413, "too_large", f"A body may have {most:,} bytes at most.", hint, headers)
-
-
 def _template(scope: Scope) -> str:
     """Return a path as it is documented: there may be no end of ids, and labels of metrics must be few."""
     return str(getattr(scope.get("route"), "path", "other"))
+
+
+def _is_local(headers: Mapping[bytes, bytes]) -> bool:
+    """Return whether a call is made by a name of this machine, and by no page of another."""
+    page = headers.get(b"origin", b"http://localhost").partition(b"://")[2]
+    return is_loopback(_host(headers.get(b"host", b"localhost"))) and is_loopback(_host(page))
 
 
 def _host(header: bytes) -> str:

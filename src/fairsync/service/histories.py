@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from fairsync.service.settings import Settings
 
 
+# No model looks further back, and all rows are as long as the longest.
+_LATEST = 1_000
+
+
 class Histories:
     """Turns what users had before into their vectors.
 
@@ -43,7 +47,9 @@ class Histories:
 
     def vectors(self, histories: Sequence[Sequence[Label]]) -> NDArray[np.float32]:
         """Return (n, d), or (n, interests, d) if the model has several."""
-        known = [[row for item in one if (row := self._row_of.get(str(item))) is not None] for one in histories]
+        known = [
+            [row for item in one if (row := self._row_of.get(str(item))) is not None][-_LATEST:] for one in histories
+        ]
         rows = np.full((len(known), max(map(len, known), default=0)), PADDING, dtype=np.int64)
         for user, items in enumerate(known):
             rows[user, : len(items)] = items

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # What the gate may say to any call, and to any that needs a token.
 _ANY = (403, 405)
-_WITH_TOKEN = (401, 503)
+_WITH_TOKEN = (401, 429, 503)
 _WITH_BODY = (400, 408, 413)
 _UNGUARDED = ("/health", "/ready")
 

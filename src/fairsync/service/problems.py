@@ -68,10 +68,10 @@ def invalid(message: str, hint: str = "Mend the body and send it again; /openapi
     return Problem(422, "invalid", message, hint)
 
 
-def busy(error: str, message: str, seconds: int = 1) -> Problem:
+def busy(error: str, message: str, seconds: int = 1, headers: Mapping[str, str] | None = None) -> Problem:
     """Return the problem of a call that should be made again a little later."""
     hint = "Send it again after Retry-After seconds, with the same request ids: nothing is counted twice."
-    return Problem(503, error, message, hint, {"retry-after": str(seconds)})
+    return Problem(503, error, message, hint, {"retry-after": str(seconds), **(headers or {})})
 
 
 def problem_of(error: Exception) -> Problem:
@@ -110,8 +110,12 @@ _MEANINGS = {
     413: "The body is larger than the service takes.",
     415: "The body has a type that the path does not take.",
     422: "The body or a parameter cannot be used; nothing was changed.",
+    429: "The token has asked for more than it may: send it again after Retry-After seconds.",
     503: "Too much to do, or a part is out of reach: send it again after Retry-After seconds.",
 }
+
+
+RETRY_AFTER = {"Retry-After": {"schema": {"type": "string"}, "description": "Seconds."}}
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -120,6 +124,6 @@ def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     for status in statuses:
         schema = {"$ref": "#/components/schemas/ProblemRecord"}
         answers[status] = {"description": _MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
-        if status == 503:
-            answers[status]["headers"] = {"Retry-After": {"schema": {"type": "string"}, "description": "Seconds."}}
+        if status in (429, 503):
+            answers[status]["headers"] = RETRY_AFTER
     return answers

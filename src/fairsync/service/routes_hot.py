@@ -45,16 +45,25 @@ def make_retrieve(keeper: Keeper, gatherer: Gatherer, settings: HttpSettings, hi
     """Return who answers calls to retrieve, as an ASGI application that nothing need stand before."""
 
     async def find(scope: Scope, receive: Receive) -> Response:
-        holder_of(scope).check("retrieve")
-        body = await _body(receive)
-        asked, binary = read_retrieve(body, _content_type(scope), settings.max_users, settings.max_k)
+        holder = holder_of(scope)
+        holder.check("retrieve")
+        gatherer.check_room(caller=holder.name)  # before a body is read in vain
+        asked, binary = read_retrieve(await _body(receive), _content_type(scope), settings)
+        n = len(asked.request_ids)
+        wanted, most = n * (asked.k or keeper.k), settings.max_candidates
+        if wanted > most:
+            raise invalid(
+                f"A call may ask for {most:,} candidates, got {wanted:,}.", "Send the users in several calls."
+            )
+        if holder.allowance is not None:
+            holder.allowance.add(n - 1)
         if asked.vectors is not None:
             users = check_users(asked.vectors, keeper.catalog)
         elif histories is not None:
             users = check_users(await run_in_threadpool(histories.vectors, asked.histories), keeper.catalog)
         else:
             raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
-        with _Watch(gatherer.ask(users, asked.request_ids, asked.k), receive) as searching:
+        with _Watch(gatherer.ask(users, asked.request_ids, asked.k, holder.name), receive) as searching:
             found = await searching
         return Response(write_found(found, asked.request_ids, binary=binary), media_type=MSGPACK if binary else JSON)
 

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from fairsync.service.access import needs
 from fairsync.service.metrics import MEDIA_TYPE
-from fairsync.service.problems import documented
+from fairsync.service.problems import RETRY_AFTER, documented
 from fairsync.service.records import (
     GroupView,
     Health,
@@ -64,11 +64,11 @@ def add_state_routes(app: FastAPI, keeper: Keeper, metrics: Metrics) -> None:
         "/ready",
         summary="Whether requests can be answered",
         response_model=Health,
-        responses={503: {"model": Health, "description": "Not now; the message says why."}},
+        responses={503: {"model": Health, "description": "Not now; the message says why.", "headers": RETRY_AFTER}},
     )
-    def ready() -> Response:
+    async def ready() -> Response:
         ok, why = keeper.ready()
-        body = Health(ok=ok, message=why or "ready").model_dump()
+        body = Health(ok=ok, message=why).model_dump()
         return JSONResponse(body, 200 if ok else 503, None if ok else {"retry-after": "1"})
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import socket
 import sys
 from typing import TYPE_CHECKING
 
@@ -19,12 +17,15 @@ from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.search import ExactIndex, ShardedIndex, make_index
 from fairsync.service.app import make_app
 from fairsync.service.keeper import Keeper
+from fairsync.service.lines import Line
 from fairsync.service.logs import log, start_logs
 from fairsync.service.notes import Notes
-from fairsync.service.promises import promise_of
+from fairsync.service.promises import promises_of
+from fairsync.service.sharing import join
 from fairsync.windows import Forecast
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from fairsync.catalog import Catalog
@@ -44,9 +45,10 @@ def make_keeper(settings: Settings) -> Keeper:
     """Open catalog and ledger, and return who keeps the promises."""
     catalog: Catalog = open_catalog(settings.catalog.path)
     forecast = make_forecast(settings)
-    promises = [promise_of(record, catalog) for record in settings.promises]
+    promises = promises_of(settings.promises, catalog)
     if settings.ledger.kind == "redis":
-        coordinator: Coordinator | RedisCoordinator = _shared_coordinator(settings, catalog)
+        coordinator: Coordinator | RedisCoordinator
+        catalog, coordinator = join(settings, catalog)
     else:
         promise, ledger = settings.promise, make_ledger(settings.ledger, catalog.n_groups)
         catalog = fit_groups(catalog, ledger)
@@ -113,6 +115,8 @@ def serve(settings: Settings) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        http=Line,
+        limit_concurrency=http.max_connections,
         ws="none",
         proxy_headers=False,  # nothing here depends on where a call comes from
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
@@ -137,31 +141,6 @@ class _Server(uvicorn.Server):
         for one in (line for server in getattr(self, "servers", []) for line in server.sockets):
             host, port = one.getsockname()[:2]
             log.info("listening", extra={"facts": {"host": host, "port": port}})
-
-
-def _shared_coordinator(settings: Settings, catalog: Catalog) -> RedisCoordinator:
-    try:
-        from fairsync.redis_coordinator import RedisCoordinator
-    except ImportError:
-        raise InvalidInputError(
-            "ledger.kind is 'redis', but its client is missing: pip install 'fairsync[redis]'."
-        ) from None
-    promise, ledger, http = settings.promise, settings.ledger, settings.http
-    assert ledger.url is not None, "settings were checked"
-    return RedisCoordinator(
-        ledger.url,
-        catalog,
-        promise.k,
-        policy=promise.policy,
-        batch_size=promise.batch_size,
-        name=ledger.name,
-        replica=f"{socket.gethostname()}:{http.port or os.getpid()}",
-        # Calls may have to wait for a replica that died, or for the server: for less than their own time.
-        lease_seconds=http.request_seconds / 2,
-        timeout=http.request_seconds / 2,
-        horizon=1,
-        rolls=False,
-    )
 
 
 def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:

@@ -104,12 +104,19 @@ class HttpSettings(_Section):
     max_k: Positive = 1_000
     max_users: Positive = 1_024
     """Requests in one call."""
+    max_interests: Positive = 16
+    """Vectors of one user."""
+    max_candidates: Positive = 100_000
+    """Requests of one call times k."""
     max_items: Positive = 10_000
     """Items in one change of the catalog, and reports in one call."""
     max_batch: Positive = 256
     """Requests that are gathered into one search."""
-    max_waiting: Positive = 2_048
+    max_waiting: Positive = 4_096
     """Requests that may wait for the search; more are turned away at once."""
+    max_wait_seconds: Seconds = 2.0
+    """Whoever would wait longer for the search than this is turned away at once."""
+    max_connections: Positive = 4_096
     request_seconds: Seconds = 10.0
     """Within which a call is answered or given up."""
     shutdown_seconds: Seconds = 20.0
@@ -125,6 +132,8 @@ class TokenSettings(_Section):
     roles: Annotated[list[Role], Field(min_length=1)]
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     env: str | None = None
+    per_second: Annotated[float, Field(gt=0, le=1e9)] | None = None
+    """Requests, on average; beyond it calls are turned away with 429."""
 
     @model_validator(mode="after")
     def _has_one(self) -> TokenSettings:
@@ -165,6 +174,8 @@ class Settings(_Section):
             )
         if self.promise.k > self.http.max_k:
             raise ValueError(f"promise.k is {self.promise.k}, above http.max_k = {self.http.max_k}: raise the latter")
+        if self.promise.k > self.http.max_candidates:
+            raise ValueError(f"promise.k is {self.promise.k}, above http.max_candidates: raise the latter")
         return self
 
     @property

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.groups import Label
+    from fairsync.service.settings import HttpSettings
 
 JSON, MSGPACK = "application/json", "application/msgpack"
 _DTYPES = {name: np.dtype(name) for name in ("<f2", "<f4", "<f8", "<i8")}
@@ -71,12 +72,13 @@ def read_body(body: bytes, content_type: str) -> tuple[dict[str, Any], bool]:
     return value, kind == MSGPACK
 
 
-def read_retrieve(body: bytes, content_type: str, max_users: int, max_k: int) -> tuple[Asked, bool]:
+def read_retrieve(body: bytes, content_type: str, limits: HttpSettings) -> tuple[Asked, bool]:
     """Return what a call to retrieve asks for, and whether it is to be answered in MessagePack.
 
     Examples
     --------
-    >>> asked, binary = read_retrieve(b'{"vectors": [[1.0, 2.0]], "request_ids": ["r1"]}', JSON, 10, 100)
+    >>> from fairsync.service.settings import HttpSettings
+    >>> asked, binary = read_retrieve(b'{"vectors": [[1.0, 2.0]], "request_ids": ["r1"]}', JSON, HttpSettings())
     >>> asked.vectors.tolist(), asked.request_ids, asked.k, binary
     ([[1.0, 2.0]], ['r1'], None, False)
     """
@@ -90,11 +92,12 @@ def read_retrieve(body: bytes, content_type: str, max_users: int, max_k: int) ->
     else:
         vectors = _read_array(vectors, "vectors") if binary else _as_array(vectors, "vectors")
         n = len(vectors)
-    if not 1 <= n <= max_users:
-        raise invalid(f"A call holds 1 to {max_users} users, got {n}.", "Send them in several calls.")
-    return Asked(
-        vectors, histories or [], _read_request_ids(given.get("request_ids"), n), _read_k(given, max_k)
-    ), binary
+        if vectors.ndim == 3 and vectors.shape[1] > limits.max_interests:
+            raise invalid(f"A user has {limits.max_interests} vectors at most, got {vectors.shape[1]}.", "Send fewer.")
+    if not 1 <= n <= limits.max_users:
+        raise invalid(f"A call holds 1 to {limits.max_users} users, got {n}.", "Send them in several calls.")
+    request_ids, k = _read_request_ids(given.get("request_ids"), n), _read_k(given, limits.max_k)
+    return Asked(vectors, histories or [], request_ids, k), binary
 
 
 def read_items(body: bytes, content_type: str, max_items: int) -> tuple[Any, list[Any], list[Any]]:

@@ -1,0 +1,114 @@
+"""A service that shares its promises with others on a Redis server: what stands there, and how it joins."""
+
+from __future__ import annotations
+
+import os
+import socket
+from contextlib import closing
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from fairsync.errors import InvalidInputError
+from fairsync.service.notes import Notes
+
+if TYPE_CHECKING:
+    from fairsync.catalog import Catalog
+    from fairsync.ledger.redis_store import RedisStore
+    from fairsync.redis_coordinator import RedisCoordinator
+    from fairsync.service.settings import Settings
+
+# Whoever only looks does not wait for longer, in seconds.
+_GLANCE_SECONDS = 3.0
+# Promises that are named; of more, the number is told.
+_MOST_NAMED = 5
+
+
+def join(settings: Settings, catalog: Catalog) -> tuple[Catalog, RedisCoordinator]:
+    """Return the coordinator of one of several services, and the catalog with its groups in the order of all.
+
+    Since the promise was made groups may have come, which follow the others, or gone, which stay without items: counts
+    and promises are theirs all the same.
+    """
+    url = _url_of(settings)
+    from fairsync.redis_coordinator import RedisCoordinator
+
+    promise, ledger, http = settings.promise, settings.ledger, settings.http
+    # Calls may have to wait for a replica that died, or for the server: for less than their own time.
+    patience = http.request_seconds / 2
+    with closing(_open(url, ledger.name, patience)) as store:
+        fitted = _fitted(catalog, store)
+    return fitted, RedisCoordinator(
+        url,
+        fitted,
+        promise.k,
+        policy=promise.policy,
+        batch_size=promise.batch_size,
+        name=ledger.name,
+        replica=f"{socket.gethostname()}:{http.port or os.getpid()}",
+        lease_seconds=patience,
+        timeout=patience,
+        horizon=1,
+        rolls=False,
+    )
+
+
+def look(settings: Settings) -> tuple[str, list[str]]:
+    """Return what stands on the server, in words, and why it may be lost; writes nothing."""
+    with closing(_glance(settings)) as store:
+        words = f"redis, {store.address} answers; shared under the name {store.name!r}: {_standing(store)}"
+        return words, store.doubts()
+
+
+def check_agrees(settings: Settings, catalog: Catalog) -> None:
+    """Refuse settings with which the service could not join those that keep the promise on the server."""
+    from fairsync.bookkeeper import promised
+    from fairsync.policies import make_policy
+    from fairsync.shared_promise import Promise
+
+    wanted = settings.promise
+    with closing(_glance(settings)) as store:
+        standing = Promise.on(store)
+        if standing is not None:
+            groups, terms = promised(_fitted(catalog, store), wanted.k, 0, 1, wanted.batch_size, rolls=False)
+            mine = Promise.of(0, groups, terms, make_policy(wanted.policy).keeps_floors)
+            mine.check_agrees(standing, store)
+
+
+def _standing(store: RedisStore) -> str:
+    from fairsync.shared_promise import Promise
+
+    seen, promise = store.read(), Promise.on(store)
+    if promise is None:
+        return "exposures of a service that was alone" if seen is not None and seen.fields else "nothing yet"
+    notes = Notes.load(store)  # type: ignore[arg-type]  # it only asks for what is kept
+    made = [] if notes is None else [str(one) for one in notes.promises.values()]
+    named = "; ".join(made[:_MOST_NAMED]) + (f"; and {len(made) - _MOST_NAMED} more" if len(made) > _MOST_NAMED else "")
+    leader = store.ask(lambda client: client.get(store.key("lead")))
+    leads = f"{leader.decode().split()[0]} leads" if isinstance(leader, bytes) else "nobody leads"
+    return f"{len(promise.groups.labels):,} groups, k = {promise.k}, {named or 'no promises'}; {leads}"
+
+
+def _fitted(catalog: Catalog, store: RedisStore) -> Catalog:
+    from fairsync.shared_promise import Promise
+
+    standing = Promise.on(store)
+    if standing is None or catalog.labels == standing.groups.labels:
+        return catalog
+    return catalog.under(standing.groups.labels)
+
+
+def _glance(settings: Settings) -> RedisStore:
+    return _open(_url_of(settings), settings.ledger.name, _GLANCE_SECONDS)
+
+
+def _open(url: str, name: str, timeout: float) -> RedisStore:
+    from fairsync.ledger.redis_store import RedisStore
+
+    return RedisStore(url, name, timeout)
+
+
+def _url_of(settings: Settings) -> str:
+    if find_spec("redis") is None:
+        raise InvalidInputError("ledger.kind is 'redis', but its client is missing: pip install 'fairsync[redis]'.")
+    assert settings.ledger.url is not None, "settings were checked"
+    return settings.ledger.url

@@ -1,0 +1,187 @@
+"""Connections that are held, filled or taken: each is given up in time, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+
+from fairsync.service.lines import Line
+from fairsync.service.problems import busy
+from service.running import Running, make_settings, small_keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HEAD = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
+
+
+@contextmanager
+def running(keep_alive: float = 5, most: int | None = None, max_body: int = 100_000) -> Iterator[Running]:
+    service = Running(small_keeper(), make_settings({"max_body_bytes": max_body}))
+    config = service.server.config
+    config.http, config.timeout_keep_alive, config.limit_concurrency = Line, keep_alive, most  # type: ignore[assignment]
+    service.start()
+    try:
+        yield service
+    finally:
+        service.stop()
+
+
+def connect(service: Running) -> socket.socket:
+    line = socket.create_connection(("127.0.0.1", service.port))
+    line.settimeout(10)
+    return line
+
+
+def is_well(line: socket.socket) -> bool:
+    """Make a call, and return whether it is answered."""
+    line.sendall(HEAD + b"\r\n")
+    answer = b""
+    while b"alive" not in answer:
+        answer += line.recv(1000)
+    return b"200 OK" in answer
+
+
+def ends_within(line: socket.socket, seconds: float) -> bool:
+    """Read until the end; return whether it came in time."""
+    start = time.monotonic()
+    try:
+        while line.recv(65_536):
+            pass
+    except ConnectionResetError:
+        pass
+    return time.monotonic() - start < seconds
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /hea", HEAD])
+def test_a_head_that_does_not_come_is_not_waited_for(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.lines._HEAD_SECONDS", 0.2)
+    with running() as service, closing(connect(service)) as line:
+        line.sendall(sent)
+        assert ends_within(line, 2)
+        assert httpx.get(f"{service.url}/health").status_code == 200
+
+
+def test_a_head_that_comes_a_byte_at_a_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.lines._HEAD_SECONDS", 0.3)
+    with running() as service, closing(connect(service)) as line:
+        start = time.monotonic()
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):  # noqa: PT012 - it is not known at which byte
+            for byte in HEAD * 10:
+                line.send(bytes([byte]))
+                time.sleep(0.05)
+        assert time.monotonic() - start < 2
+
+
+def test_a_second_head_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.lines._HEAD_SECONDS", 0.3)
+    with running() as service, closing(connect(service)) as line:
+        line.sendall(HEAD + b"\r\n" + HEAD)
+        assert b"200 OK" in line.recv(1000)
+        assert ends_within(line, 2)
+
+
+def test_a_connection_between_calls_is_kept_for_a_while() -> None:
+    with running(keep_alive=0.5) as service, closing(connect(service)) as line:
+        for _ in range(3):
+            assert is_well(line)
+            time.sleep(0.1)
+        assert ends_within(line, 2)
+
+
+def test_the_rest_of_a_body_that_was_refused_is_not_waited_for() -> None:
+    with running(keep_alive=0.3) as service, closing(connect(service)) as line:
+        line.sendall(b"POST /v1/nothing HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n5\r\nab")
+        assert b"404" in line.recv(1000)
+        line.sendall(b"c")
+        assert ends_within(line, 2)
+
+
+@pytest.mark.parametrize("line_of_head", [b"x-long: %s\r\n" % (b"a" * 1000), b"x-many: 1\r\n" * 90])
+def test_endless_heads_are_refused(line_of_head: bytes) -> None:
+    with running() as service, closing(connect(service)) as line:
+        answer, sent = b"", 0
+        line.sendall(HEAD)
+        try:
+            for _ in range(2_000):
+                line.sendall(line_of_head)
+                sent += len(line_of_head)
+        except OSError:  # it was cut off while still sending
+            pass
+        with suppress(ConnectionResetError):
+            answer = line.recv(1000)
+        assert answer == b"" or answer.startswith(b"HTTP/1.1 431 ")
+        assert ends_within(line, 2)
+
+
+def test_a_head_of_usual_size_may_come_in_pieces() -> None:
+    with running() as service, closing(connect(service)) as line:
+        for i in range(40):
+            line.sendall(HEAD if i == 0 else b"x-more-%d: %s\r\n" % (i, b"a" * 1000))
+        line.sendall(b"\r\n")
+        assert b"200 OK" in line.recv(1000)
+
+
+def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.lines._READ_SECONDS", 0.3)
+    with running() as service, closing(socket.socket()) as line:
+        line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        line.connect(("127.0.0.1", service.port))
+        line.settimeout(1)
+        try:
+            for _ in range(3_000):  # answers of 40 kB each, which nobody reads
+                line.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        except OSError:
+            pass
+        end = time.monotonic() + 5
+        while service.server.server_state.connections and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not service.server.server_state.connections
+
+
+def test_more_connections_than_there_is_room_for_are_told_so() -> None:
+    with running(most=5) as service, ExitStack() as stack:
+        lines = [stack.enter_context(closing(connect(service))) for _ in range(5)]
+        for line in lines:
+            assert is_well(line)
+        refused = stack.enter_context(closing(connect(service)))
+        answer = refused.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"retry-after: 1\r\n" in answer
+        assert b'"error":"overloaded"' in answer
+        assert is_well(lines[0])
+        lines[1].close()
+        time.sleep(0.1)
+        again = stack.enter_context(closing(connect(service)))
+        assert is_well(again)
+
+
+def test_who_was_turned_away_is_not_read_from_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("fairsync.service.gate._PAUSE_SECONDS", 0.4)
+    monkeypatch.setattr("fairsync.service.batching.Gatherer.check_room", turn_away)
+    call = b"POST /v1/retrieve HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n"
+    with running() as service, closing(connect(service)) as line, closing(connect(service)) as other:
+        took = []
+        with caplog.at_level("INFO"):
+            for _ in range(3):
+                start, answer = time.monotonic(), b""
+                line.sendall(call)
+                while not answer.endswith(b"}"):
+                    answer += line.recv(1000)
+                assert answer.startswith(b"HTTP/1.1 503 ")
+                took.append(time.monotonic() - start)
+                assert is_well(other), "others are read from all the time"
+        assert took[0] < 0.3 < min(took[1:])
+        lines = [record for record in caplog.records if getattr(record, "facts", {}).get("status") == 503]
+        assert len(lines) == 1, "of those who are turned away within a second, one is written down"
+
+
+def turn_away(*_: object, **__: object) -> None:
+    raise busy("overloaded", "Too much.")
