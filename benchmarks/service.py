@@ -35,9 +35,9 @@ from fairsync import Catalog
 from fairsync.catalog_files import save_catalog
 from fairsync.data import synthetic
 from fairsync.service.client import Client
+from fairsync.service.http.wire import MSGPACK, write_array
 from fairsync.service.run import make_keeper
 from fairsync.service.settings import Settings, load_settings
-from fairsync.service.wire import MSGPACK, write_array
 
 GROUPS, DIM, K, BATCH, CLIENTS = 165, 64, 20, 64, 64
 _HERE = Path(__file__).parents[1]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from fairsync.service.app import make_app
+from fairsync.service.http.app import make_app
 from fairsync.service.keeper import Keeper
 from fairsync.service.settings import Settings
 

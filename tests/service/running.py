@@ -14,7 +14,7 @@ import uvicorn
 from fairsync.catalog import Catalog
 from fairsync.coordinator import Coordinator
 from fairsync.front_end import FrontEnd
-from fairsync.service.app import make_app
+from fairsync.service.http.app import make_app
 from fairsync.service.keeper import Keeper
 from fairsync.service.settings import Settings
 from fairsync.windows import Forecast

@@ -11,8 +11,8 @@ import msgpack
 import numpy as np
 import pytest
 
-from fairsync.service.logs import JsonLines
-from fairsync.service.wire import read_found, write_array
+from fairsync.service.http.logs import JsonLines
+from fairsync.service.http.wire import read_found, write_array
 from service.running import make_settings, running, small_catalog, small_keeper
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.allowance import Allowance
-from fairsync.service.auth import Tokens
-from fairsync.service.problems import Problem
+from fairsync.service.http.allowance import Allowance
+from fairsync.service.http.auth import Tokens
+from fairsync.service.http.problems import Problem
 from fairsync.service.settings import TokenSettings
 from service.running import TOKENS, make_settings, running, small_keeper
 

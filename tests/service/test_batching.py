@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.batching import Gatherer
-from fairsync.service.problems import Problem
+from fairsync.service.http.batching import Gatherer
+from fairsync.service.http.problems import Problem
 from fairsync.serving import Found
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from fairsync.errors import BackendUnavailableError, FairSyncError
-from fairsync.service.logs import JsonLines
+from fairsync.service.http.logs import JsonLines
 from fairsync.service.settings import Settings
 from service.running import Running, make_settings, running, small_keeper
 
@@ -293,7 +293,7 @@ def test_who_is_cut_off_at_the_end_hears_why() -> None:
 
 def test_large_bodies_are_not_held_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Callers who have sent nearly all of a body hold it; beyond a few of them others are told to come again."""
-    monkeypatch.setattr("fairsync.service.passage._BODIES_AT_ONCE", 3)
+    monkeypatch.setattr("fairsync.service.http.passage._BODIES_AT_ONCE", 3)
     head = (
         b"POST /v1/retrieve HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         b"content-length: 50000\r\n\r\n"
@@ -333,7 +333,7 @@ def test_a_look_that_fails_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> No
         raise FairSyncError("the ledger is away")
 
     vars(keeper)["look"] = look
-    monkeypatch.setattr("fairsync.service.app._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("fairsync.service.http.app._LOOK_SECONDS", 0.02)
     with running(keeper) as service:
         until(lambda: len(looks) > 2)
         assert httpx.get(f"{service.url}/health").status_code == 200

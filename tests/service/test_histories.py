@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.histories import Histories
+from fairsync.service.http.histories import Histories
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

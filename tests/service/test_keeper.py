@@ -150,6 +150,28 @@ def test_a_restart_forgets_nothing(file: SqliteLedger) -> None:
     assert world.keeper.promises()[0].start == START + timedelta(days=1)
 
 
+def test_windows_that_came_and_went_while_it_was_down_are_listed(file: SqliteLedger) -> None:
+    berlin = Window.campaign(START + timedelta(hours=30), START + timedelta(hours=40), "Europe/Berlin")
+    world = World(
+        [Promise("blue", 500, DAY), Promise("green", 5, Window.hour("UTC")), Promise("red", 1, berlin)], ledger=file
+    )
+    world.pass_hours(20)
+    world.clock.go_on(hours=53, minutes=30)  # killed, not closed
+    world.start()
+    past = world.keeper.past(1000)
+    missed = [one for one in past if one.end > START + timedelta(hours=20)]
+    # Four hours of the first day, which had its floor by then, all of the next two, and one of the fourth.
+    assert Counter(one.group for one in missed) == {"blue": 3, "green": 53, "red": 1}
+    assert [one.end for one in past] == sorted((one.end for one in past), reverse=True)
+    for one in missed:
+        if one.start >= START + timedelta(hours=20):
+            assert (one.kept, one.exposures, one.requests) == (False, 0, 0)
+            assert one.note == "the service was down from 2026-03-02 20:00 to 2026-03-05 01:30 UTC"
+    assert not any(one.note for one in past if one.kept or one.end <= START + timedelta(hours=20))
+    world.pass_hours(2)
+    assert len(world.keeper.past(1000)) == len(past) + 2, "each is listed once"
+
+
 def test_what_was_shown_counts() -> None:
     """Two fifths of the candidates are shown, of green ones fewer; some reports come late, twice, or never."""
     world = World([Promise("blue", 1000, DAY), Promise("green", 300, DAY)], count="shown", shown_within=600.0)

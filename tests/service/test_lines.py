@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from fairsync.service.lines import Line
-from fairsync.service.problems import busy
+from fairsync.service.http.lines import Line
+from fairsync.service.http.problems import busy
 from service.running import Running, make_settings, small_keeper
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def ends_within(line: socket.socket, seconds: float) -> bool:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /hea", HEAD])
 def test_a_head_that_does_not_come_is_not_waited_for(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.lines._HEAD_SECONDS", 0.2)
+    monkeypatch.setattr("fairsync.service.http.lines._HEAD_SECONDS", 0.2)
     with running() as service, closing(connect(service)) as line:
         line.sendall(sent)
         assert ends_within(line, 2)
@@ -68,7 +68,7 @@ def test_a_head_that_does_not_come_is_not_waited_for(sent: bytes, monkeypatch: p
 
 
 def test_a_head_that_comes_a_byte_at_a_time_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.lines._HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("fairsync.service.http.lines._HEAD_SECONDS", 0.3)
     with running() as service, closing(connect(service)) as line:
         start = time.monotonic()
         with pytest.raises(OSError, match=r"Broken pipe|reset"):  # noqa: PT012 - it is not known at which byte
@@ -79,7 +79,7 @@ def test_a_head_that_comes_a_byte_at_a_time_is_not_waited_for(monkeypatch: pytes
 
 
 def test_a_second_head_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.lines._HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("fairsync.service.http.lines._HEAD_SECONDS", 0.3)
     with running() as service, closing(connect(service)) as line:
         line.sendall(HEAD + b"\r\n" + HEAD)
         assert b"200 OK" in line.recv(1000)
@@ -128,7 +128,7 @@ def test_a_head_of_usual_size_may_come_in_pieces() -> None:
 
 
 def test_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.lines._READ_SECONDS", 0.3)
+    monkeypatch.setattr("fairsync.service.http.lines._READ_SECONDS", 0.3)
     with running() as service, closing(socket.socket()) as line:
         line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         line.connect(("127.0.0.1", service.port))
@@ -164,8 +164,8 @@ def test_more_connections_than_there_is_room_for_are_told_so() -> None:
 def test_who_was_turned_away_is_not_read_from_for_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("fairsync.service.gate._PAUSE_SECONDS", 0.4)
-    monkeypatch.setattr("fairsync.service.batching.Gatherer.check_room", turn_away)
+    monkeypatch.setattr("fairsync.service.http.gate._PAUSE_SECONDS", 0.4)
+    monkeypatch.setattr("fairsync.service.http.batching.Gatherer.check_room", turn_away)
     call = b"POST /v1/retrieve HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n"
     with running() as service, closing(connect(service)) as line, closing(connect(service)) as other:
         took = []

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
+from fairsync.service.http.metrics import Metrics
 from fairsync.service.meter import FEWEST, AnswerSample
-from fairsync.service.metrics import Metrics
 from fairsync.serving import Found
 from fairsync.windows import Promise, Window
 from service.shop import LossyShards, Shop, at

@@ -72,7 +72,7 @@ def test_what_was_asked_wrongly_says_nothing() -> None:
 
 def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file may grow no more: requests fail, /ready says so, and says yes again by itself when there is room."""
-    monkeypatch.setattr("fairsync.service.app._LOOK_SECONDS", 0.05)
+    monkeypatch.setattr("fairsync.service.http.app._LOOK_SECONDS", 0.05)
     catalog = small_catalog()
     ledger = SqliteLedger(tmp_path / "exposures.db", catalog.n_groups)
     coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, rolls=False, ledger=ledger)
@@ -97,7 +97,7 @@ def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.app._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("fairsync.service.http.app._LOOK_SECONDS", 0.02)
     monkeypatch.setattr("fairsync.service.readiness._LOOKED_WITHIN", 0.3)
     keeper, away = small_keeper(), True
 
@@ -118,7 +118,7 @@ def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.app._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("fairsync.service.http.app._LOOK_SECONDS", 0.02)
     keeper = small_keeper()
     up = False
     health: Callable[[], list[ShardView]] = lambda: [shard(up=False), shard(up=up)]  # noqa: E731
@@ -131,7 +131,7 @@ def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_planner_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.app._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("fairsync.service.http.app._LOOK_SECONDS", 0.02)
     monkeypatch.setattr("fairsync.service.readiness._LOOKED_WITHIN", 0.2)
     keeper = small_keeper()
 

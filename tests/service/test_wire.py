@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fairsync.service.problems import Problem
+from fairsync.service.http.problems import Problem
+from fairsync.service.http.wire import JSON, MSGPACK, read_found, read_items, read_retrieve, write_array, write_found
 from fairsync.service.settings import HttpSettings
-from fairsync.service.wire import JSON, MSGPACK, read_found, read_items, read_retrieve, write_array, write_found
 from fairsync.serving import Found
 from service.running import running, small_keeper
 

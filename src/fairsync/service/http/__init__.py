@@ -1,0 +1,1 @@
+"""The service over HTTP: what calls pass, how they are read, gathered and answered."""

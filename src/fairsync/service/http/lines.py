@@ -1,0 +1,114 @@
+"""Connections, before and after calls: nobody holds one without using it, sends endless heads, or takes them all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from fairsync.service.http.gate import PAUSE
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+# Seconds within which the head of a call has to come, and in which an answer has to be read, a part at a time.
+_HEAD_SECONDS, _READ_SECONDS = 10.0, 60.0
+_LONGEST_HEAD = 65_536
+_REFUSAL = (
+    "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\nretry-after: 1\r\n"
+    "connection: close\r\n\r\n{body}"
+)
+
+
+class Line(HttpToolsProtocol):
+    """One connection, as uvicorn has it, with limits on what comes before a call and after it.
+
+    What is in between, the body and the answer, is the gate's. Of uvicorn's settings it takes ``timeout_keep_alive``
+    for connections between calls, and ``limit_concurrency`` for how many there may be.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._most, self.limit_concurrency = self.limit_concurrency, None
+        self._timer: asyncio.TimerHandle | None = None
+        self._slow: asyncio.TimerHandle | None = None
+        self._in_head, self._head_bytes = True, 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, if there is room for it."""
+        super().connection_made(transport)
+        self._wait(_HEAD_SECONDS)
+        if self._most is not None and len(self.connections) > self._most:
+            self._refuse("503 Service Unavailable", "overloaded", "There are too many connections.")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget it."""
+        self._wait(None)
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; of a head, not too much."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._head_bytes = self._head_bytes + len(data) if self._in_head else 0
+        if self._head_bytes > _LONGEST_HEAD:
+            self._refuse("431 Request Header Fields Too Large", "too_large", "The head of the call is too large.")
+
+    def on_message_begin(self) -> None:
+        """Expect the rest of the head soon."""
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self._wait(_HEAD_SECONDS)
+
+    def on_headers_complete(self) -> None:
+        """Leave the rest to the gate."""
+        self._in_head = False
+        self._wait(None)
+        super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next call; also where the rest of a body still comes, for which nobody waits any more.
+
+        Where the call was turned away under overload, the next is not read before it may be made.
+        """
+        self._wait(_HEAD_SECONDS if self._in_head else self.timeout_keep_alive)
+        super().on_response_complete()
+        seconds = self.cycle.scope["state"].get(PAUSE)
+        if seconds is not None and not self.transport.is_closing():
+            self.flow.pause_reading()
+            self.loop.call_later(seconds, self._read_on)
+
+    def pause_writing(self) -> None:
+        """Wait for the client to read."""
+        super().pause_writing()
+        self._slow = self._later(_READ_SECONDS)
+
+    def resume_writing(self) -> None:
+        """Go on."""
+        if self._slow is not None:
+            self._slow.cancel()
+        super().resume_writing()
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+
+    def _wait(self, seconds: float | None) -> None:
+        """Give the connection up after so long."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self._later(seconds)
+
+    def _later(self, seconds: float) -> asyncio.TimerHandle:
+        # Closing would wait for whoever does not read.
+        abort: Callable[[], object] = self.transport.abort
+        return self.loop.call_later(seconds, abort)
+
+    def _refuse(self, status: str, error: str, message: str) -> None:
+        hint = "Keep connections and use them again."
+        body = f'{{"error":"{error}","message":"{message}","hint":"{hint}"}}'
+        self.transport.write(_REFUSAL.format(status=status, length=len(body), body=body).encode())
+        self.transport.close()

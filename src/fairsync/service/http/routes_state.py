@@ -1,0 +1,91 @@
+"""Routes that only look: where everything stands, health and metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Query
+from starlette.responses import JSONResponse, Response
+
+from fairsync.service.http.access import needs
+from fairsync.service.http.metrics import MEDIA_TYPE
+from fairsync.service.http.problems import RETRY_AFTER, documented
+from fairsync.service.records import (
+    GroupView,
+    Health,
+    Overview,
+    PastWindow,
+    ReportView,
+)
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from fairsync.service.http.metrics import Metrics
+    from fairsync.service.keeper import Keeper
+
+_PAST = 1_000
+
+
+def add_state_routes(app: FastAPI, keeper: Keeper, metrics: Metrics) -> None:
+    """Add the routes."""
+
+    @app.get("/v1/overview", summary="Where everything stands", dependencies=[needs("report")])
+    def overview() -> Overview:
+        return keeper.overview()
+
+    @app.get("/v1/groups", summary="All groups and how they fare", dependencies=[needs("report")])
+    def groups() -> list[GroupView]:
+        return keeper.overview().groups
+
+    @app.get("/v1/past", summary="Windows that are over", responses=documented(422), dependencies=[needs("report")])
+    def past(limit: Annotated[int, Query(ge=1, le=_PAST, description="At most so many.")] = 100) -> list[PastWindow]:
+        return keeper.past(limit)
+
+    @app.get("/v1/report", summary="How the promises fare, in a few numbers", dependencies=[needs("report")])
+    def report() -> ReportView:
+        return make_report(keeper.overview(), keeper.past(_PAST))
+
+    @app.get(
+        "/metrics",
+        summary="Metrics for Prometheus",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        dependencies=[needs("report")],
+    )
+    def read_metrics() -> Response:
+        return Response(metrics.text(), media_type=MEDIA_TYPE)
+
+    @app.get("/health", summary="Whether the service lives")
+    async def health() -> Health:
+        return Health(ok=True, message="alive")
+
+    @app.get(
+        "/ready",
+        summary="Whether requests can be answered",
+        response_model=Health,
+        responses={503: {"model": Health, "description": "Not now; the message says why.", "headers": RETRY_AFTER}},
+    )
+    async def ready() -> Response:
+        ok, why = keeper.ready()
+        body = Health(ok=ok, message=why).model_dump()
+        return JSONResponse(body, 200 if ok else 503, None if ok else {"retry-after": "1"})
+
+
+def make_report(now: Overview, past: list[PastWindow]) -> ReportView:
+    """Return the few numbers that matter."""
+    states = [promise.state for promise in now.promises]
+    kept = sum(window.kept for window in past)
+    return ReportView(
+        now=now.now,
+        promises=len(states),
+        kept=states.count("kept"),
+        on_track=states.count("on track"),
+        at_risk=states.count("at risk"),
+        impossible=states.count("impossible"),
+        past_windows=len(past),
+        past_kept=kept,
+        esp=kept / len(past) if past else None,
+        cost_share=now.cost_share,
+        alerts=len(now.alerts),
+    )
