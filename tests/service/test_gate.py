@@ -347,7 +347,7 @@ def test_many_callers_at_once_each_get_their_own() -> None:
         found: dict[int, Any] = {}
 
         def call(start: int) -> None:
-            with httpx.Client(base_url=service.url) as http:
+            with httpx.Client(base_url=service.url, timeout=60) as http:
                 for i in range(start, 200, 8):
                     answer = http.post("/v1/retrieve", json={"vectors": [users[i].tolist()]})
                     found[i] = answer.json()["answers"][0]["ids"]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fairsync import Catalog, FairRetriever, UnknownGroupError
 from fairsync.errors import InvalidInputError
 from fairsync.groups import Label
-from fairsync.windows import Forecast, Plan, Promise, Window, make_plan
+from fairsync.windows import Forecast, Plan, Promise, Window, check_promise, make_plan
 from windows.traffic import DAY, HOUR, START, Hours, serve_floors_only
 
 HOURS = 6
@@ -46,7 +46,7 @@ def situations(draw: st.DrawFn, recurring: bool) -> tuple[list[Promise], Hours, 
 def test_any_traffic_that_was_counted_on_delivers_all_that_it_could(recurring: bool, data: st.DataObject) -> None:
     promises, forecast, k, caps = data.draw(situations(recurring))
     came = [low + data.draw(st.integers(0, 8)) for low in forecast.sure]
-    plans, outcomes = serve_floors_only(promises, forecast, came, k, caps, again=data.draw(st.booleans()))
+    plans, outcomes = serve_floors_only(promises, forecast, came, k, caps)
     # If nothing begins later, the first plan knows. Otherwise a window is safe if none of its plans warned.
     warned = {
         (outlook.promise, outlook.span)
@@ -86,9 +86,9 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
     caps: dict[Label, int] = {"red": 5, "blue": 3, "green": 1}
     promises = [Promise("blue", 120, Window.hour("UTC")), Promise("green", 200, Window.day("UTC"))]
     plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, 5, caps)
-    assert (plan.floors, plan.horizon) == ({"blue": 120, "green": 9}, 50)
+    assert (plan.floors, plan.horizon) == ({"blue": 72, "green": 4}, 24)
     retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
-    retriever.retrieve(rng.normal(size=(50, 4)))
+    retriever.retrieve(rng.normal(size=(24, 4)))
     assert retriever.report().esp == 1.0
 
 
@@ -161,7 +161,7 @@ def test_a_campaign_to_come_is_kept_free_too_and_its_start_ends_the_tick() -> No
 
 def test_where_it_cannot_fit_it_is_scaled_down_and_said() -> None:
     promises = [Promise("toys", 600, Window.hour("UTC")), Promise("books", 200, Window.hour("UTC"))]
-    plan = make_plan(promises, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS)
+    plan = make_plan(promises, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS, slump=1.0)
     # 80 requests hold toys 320 times at most, and 320 slots are shared as 320 to 200
     assert plan.floors == {"toys": 197, "books": 123}
     assert plan.cut == {"toys": 403, "books": 77}
@@ -201,6 +201,24 @@ def test_since_when_it_is_impossible() -> None:
     failed = make_plan([hourly], {}, bad, START, 4, TOYS)
     assert failed.outlooks[0].impossible_since == START
     assert make_plan([hourly], {}, good, START + HOUR, 4, TOYS, failed).outlooks[0].impossible_since is None
+
+
+def test_where_only_a_part_of_what_is_handed_out_counts() -> None:
+    """One in four toys is shown. Of 40 that are missing, 8 are on their way: 128 must be handed out for the others."""
+    promise, forecast = Promise("toys", 100, Window.hour("UTC")), Hours([100], [80])
+    plan = make_plan(
+        [promise], {promise: 60}, forecast, START, 4, TOYS, shares={"toys": 0.25}, coming={"toys": 8}, slump=1.0
+    )
+    assert (plan.floors, plan.outlooks[0].reachable, plan.outlooks[0].certain) == ({"toys": 128}, 100, 100)
+    # 100 requests can hand out 400, of which 100 count; 80 can hand out 320.
+    cold = make_plan([replace(promise, floor=120)], {}, forecast, START, 4, TOYS, shares={"toys": 0.25}).outlooks[0]
+    assert (cold.reachable, cold.certain, cold.shortfall) == (100, 80, 20)
+    verdict = check_promise(replace(promise, floor=120), [], {}, STEADY, START, 4, TOYS, {"toys": 0.25})
+    assert (verdict.accepted, verdict.largest, verdict.largest_cautious) == (False, 100, 80)
+    with pytest.raises(InvalidInputError, match="shares"):
+        make_plan([promise], {}, forecast, START, 4, TOYS, shares={"toys": 0.0})
+    with pytest.raises(InvalidInputError, match="slump"):
+        make_plan([promise], {}, forecast, START, 4, TOYS, slump=0.0)
 
 
 def test_counts_of_the_next_plan() -> None:

@@ -24,35 +24,43 @@ class Hours:
         return self._sum(self.sure, start, end)
 
     def _sum(self, hours: list[int], start: datetime, end: datetime) -> float:
-        low, high = (int((moment - START) / HOUR) for moment in (start, end))
-        return float(sum(hours[max(low, 0) : max(high, 0)]))
+        low, high = ((moment - START) / HOUR for moment in (start, end))
+        within = (max(min(high, hour + 1) - max(low, hour), 0.0) for hour in range(len(hours)))
+        return sum(count * part for count, part in zip(hours, within, strict=True))
 
 
 def serve_floors_only(
-    promises: list[Promise], forecast: Hours, came: list[int], k: int, caps: dict[Label, int], again: bool
+    promises: list[Promise],
+    forecast: Hours,
+    came: list[int],
+    k: int,
+    caps: dict[Label, int],
+    step: int = 10**6,
 ) -> tuple[list[Plan], dict[tuple[Promise, Span], int]]:
     """Serve hour by hour with a retriever that does what floors demand, as late as it may, and nothing else.
 
-    ``again``: plan anew whenever a horizon has passed within the hour. Returns all plans, and what each window that
-    ended has had.
+    Plans are made anew whenever a horizon has passed, and after ``step`` requests. Returns all plans, and what each
+    window that ended has had.
     """
     plans: list[Plan] = []
     exposures: dict[Promise, int] = {}
     outcomes: dict[tuple[Promise, Span], int] = {}
-    for hour, left in enumerate(came):
-        now = START + hour * HOUR
+    for hour, requests in enumerate(came):
+        now, left = START + hour * HOUR, requests
         while True:
             plan = make_plan(promises, exposures, forecast, now, k, caps, plans[-1] if plans else None)
             plans.append(plan)
-            served = min(left, plan.horizon)
+            served = min(left, plan.horizon, step)
             gained = forced(plan, served, k, caps)
             exposures, left = plan.count(gained, now), left - served
-            if left == 0 or not again or not any(plan.floors.values()):
+            if left == 0:
                 break
+            now = START + (hour + 1 - left / requests) * HOUR
+        end = START + (hour + 1) * HOUR
         for outlook in plan.outlooks:
-            if outlook.span.end == now + HOUR:
+            if outlook.span.end == end:
                 outcomes[outlook.promise, outlook.span] = exposures[outlook.promise]
-        exposures = plan.count(gained, now + HOUR)
+        exposures = plan.count(gained, end)
     return plans, outcomes
 
 

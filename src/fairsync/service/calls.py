@@ -14,6 +14,7 @@ import orjson
 from pydantic import BaseModel, TypeAdapter
 
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
+from fairsync.service.http.wire import JSON, MSGPACK, read_found, write_array
 from fairsync.service.records import (
     CatalogSize,
     GroupView,
@@ -28,7 +29,6 @@ from fairsync.service.records import (
     ShownReports,
     ShownResult,
 )
-from fairsync.service.wire import JSON, MSGPACK, read_found, write_array
 from fairsync.serving import Found
 
 if TYPE_CHECKING:

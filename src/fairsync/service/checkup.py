@@ -14,8 +14,8 @@ from fairsync.inputs import check_k
 from fairsync.ledger.sqlite_files import look
 from fairsync.policies import make_policy
 from fairsync.service import sharing
-from fairsync.service.auth import Tokens
-from fairsync.service.histories import load_histories
+from fairsync.service.http.auth import Tokens
+from fairsync.service.http.histories import load_histories
 from fairsync.service.promises import promise_of
 from fairsync.service.run import make_forecast
 from fairsync.windows import check_promise

@@ -18,14 +18,17 @@ from fairsync.errors import (
     UnknownPromiseError,
 )
 from fairsync.service.clock import SteadyClock
+from fairsync.service.meter import CostMeter
 from fairsync.service.notes import Notes
 from fairsync.service.planner import Planner
 from fairsync.service.preview import Recent
 from fairsync.service.promises import promise_of
+from fairsync.service.prospects import Prospects
+from fairsync.service.readiness import Readiness
 from fairsync.service.records import Preview, ShownResult
-from fairsync.service.views import Paces, make_overview, make_view
+from fairsync.service.views import Paces, make_overview, shards_of
 from fairsync.serving import Found
-from fairsync.windows import check_promise
+from fairsync.windows import SLUMP, check_promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -71,6 +74,8 @@ class Keeper:
         Plans are made anew so often.
     shown_within
         Seconds within which reports of what was shown usually come.
+    slump
+        Floors are to be met even if traffic falls to this part of what is expected, from one moment to the next.
     """
 
     def __init__(
@@ -84,15 +89,17 @@ class Keeper:
         clock: Callable[[], float] | None = None,
         plan_seconds: float = 5.0,
         shown_within: float = 60.0,
+        slump: float = SLUMP,
     ) -> None:
         if count not in ("retrieved", "shown"):
             raise InvalidInputError(f"count must be 'retrieved' or 'shown', got {count!r}.")
         self.front, self.coordinator, self.count = front, coordinator, count
         made = {uuid.uuid4().hex[:12]: promise for promise in promises}
         notes = Notes(tuple(coordinator.labels), made, forecast)
-        self.planner = Planner(coordinator, notes, count, clock or SteadyClock(), plan_seconds, shown_within)
-        self.recent, self.paces, self.degraded = Recent(), Paces(), 0.0
+        self.planner = Planner(coordinator, notes, count, clock or SteadyClock(), plan_seconds, shown_within, slump)
+        self.recent, self.paces, self.meter, self.degraded = Recent(), Paces(), CostMeter(), 0.0
         self._told: dict[str, tuple[datetime, datetime]] = {}
+        self.readiness = Readiness(coordinator.ledger)
         self.started = self._looked_at = self.planner.now()
         self.paces.note(self.planner)
 
@@ -110,14 +117,19 @@ class Keeper:
         self, users: NDArray[np.floating[Any]], request_ids: Sequence[str | None] | None = None, k: int | None = None
     ) -> Found:
         """Return the candidates of requests; see :meth:`fairsync.FrontEnd.retrieve`."""
-        found = self.front.retrieve(users, k, request_ids)
+        catalog = self.catalog
+        with self.readiness.serving():
+            found = self.front.retrieve(users, k, request_ids)
         if not len(found):
             return found
-        vectors = np.asarray(users)
-        self.recent.add(vectors if vectors.ndim == 3 else vectors[:, None])
+        vectors, standing = np.asarray(users), self.coordinator.standing()
+        vectors = vectors if vectors.ndim == 3 else vectors[:, None]
+        self.recent.add(vectors)
+        if self.catalog is catalog:  # otherwise it is not known from which items the answers came
+            self.meter.note(catalog, self.k, standing.began, vectors, found)
         weight = min(_FORGETTING * len(found), 1.0)
         self.degraded += weight * (float((found.searched < 1).mean()) - self.degraded)
-        if self.coordinator.standing().requests >= self.coordinator.terms.horizon:
+        if standing.requests >= self.coordinator.terms.horizon:
             self._look_ahead()
         return found
 
@@ -128,7 +140,9 @@ class Keeper:
             labels, strange = self._shown_groups(report)
             unknown += strange
             counts = self._count(labels)
-            if self.coordinator.note_shown(counts, json.dumps(["shown", report.request_id, report.report_id])):
+            with self.readiness.serving():
+                new = self.coordinator.note_shown(counts, json.dumps(["shown", report.request_id, report.report_id]))
+            if new:
                 counted += len(labels)
             else:
                 repeated += 1
@@ -139,10 +153,11 @@ class Keeper:
         with self.planner.lock:
             if self.planner.look():
                 self.paces.note(self.planner)
+        self.meter.look(self)
 
     def _look_ahead(self) -> None:
         """Plan anew because more came than the plan counted on; what goes wrong must not lose an answer."""
-        if self.planner.now() - self._looked_at < _SOON:
+        if abs(self.planner.now() - self._looked_at) < _SOON:
             return
         self._looked_at = self.planner.now()
         try:
@@ -153,7 +168,8 @@ class Keeper:
     def promises(self) -> list[PromiseView]:
         """Return every promise and where it stands."""
         with self.planner.lock:
-            return [make_view(self.planner, name, made) for name, made in self.planner.notes.promises.items()]
+            prospects = Prospects(self)
+            return [prospects.view(name, made) for name, made in self.planner.notes.promises.items()]
 
     def preview(self, given: PromiseRecord, replacing: str | None = None) -> Preview:
         """Return what would come of a promise, without making it."""
@@ -191,7 +207,7 @@ class Keeper:
 
         with self.planner.lock:
             self.planner.change(decide)
-            return make_view(self.planner, made, promise)
+            return Prospects(self).view(made, promise)
 
     def delete_promise(self, name: str) -> None:
         """Take a promise back."""
@@ -219,7 +235,7 @@ class Keeper:
         """Return since when something has been so, that is told time and again."""
         known = self._told.get(what)
         # What was not told for a while had passed, and has begun again.
-        began = now if known is None or now - known[1] > _PASSED else known[0]
+        began = now if known is None or abs(now - known[1]) > _PASSED else known[0]
         self._told[what] = (began, now)
         return began
 
@@ -227,18 +243,25 @@ class Keeper:
         """Return how a promise has come along in its present window."""
         with self.planner.lock:
             _others(self.planner.notes.promises, name)
-            return self.paces.of(self.planner, name, self.planner.notes.promises[name])
+            return self.paces.of(Prospects(self), name, self.planner.notes.promises[name])
 
     def past(self, limit: int = 200) -> list[PastWindow]:
         """Return the latest windows that are over, the latest first."""
-        return list(self.planner.notes.past[::-1][:limit])
+        now = self.planner.now()  # the clock may have been ahead, and set back
+        return [one for one in self.planner.notes.past[::-1] if one.end <= now][:limit]
+
+    def check_ready(self) -> None:
+        """Find out whether requests can be answered, after a look. Apart from it, for shards may take a second."""
+        self.readiness.look(shards_of(self))
 
     def ready(self) -> tuple[bool, str]:
         """Return whether requests can be answered, and if not, why."""
-        return True, "ready"
+        return self.readiness.verdict()
 
     def close(self) -> None:
         """Write down what was learnt. The ledger stays open: it is the caller's."""
+        self.readiness.end()
+        self.meter.close()
         with self.planner.lock:
             self.planner.save()
             self.coordinator.keep()
@@ -246,8 +269,8 @@ class Keeper:
     def _verdict(self, promise: Promise, others: Mapping[str, Promise]) -> Verdict:
         planner = self.planner
         exposures = {**planner.exposures(), promise: planner.exposures_of(promise)}
-        forecast, now = planner.notes.forecast, planner.now()
-        return check_promise(promise, others.values(), exposures, forecast, now, self.k, planner.caps())
+        now, caps, shares = planner.now(), planner.caps(), planner.shares()
+        return check_promise(promise, others.values(), exposures, planner.traffic(), now, self.k, caps, shares)
 
     def _rates(self, promises: Sequence[Promise]) -> dict[Label, float]:
         """Return the exposures per request that promises ask for in the long run."""

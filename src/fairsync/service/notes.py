@@ -49,8 +49,10 @@ class Notes:
     requests: int = 0
 
     def with_past(self, windows: Sequence[PastWindow]) -> Notes:
-        """Return the notes with more windows past."""
-        return replace(self, past=(*self.past, *windows)[-_MOST_PAST:])
+        """Return the notes with more windows past; one that ended before, by a clock that was set back, is replaced."""
+        again = {(one.promise, one.start) for one in windows}
+        others = [one for one in self.past if (one.promise, one.start) not in again]
+        return replace(self, past=(*others, *windows)[-_MOST_PAST:])
 
     def save(self, ledger: Ledger) -> None:
         """Write them down."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import threading
 import time
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +15,10 @@ import numpy as np
 from fairsync.errors import BackendUnavailableError
 from fairsync.floors import group_caps
 from fairsync.service.notes import Notes
-from fairsync.service.records import PastWindow
-from fairsync.service.shown import ShownShare
-from fairsync.windows import make_plan
+from fairsync.service.past import past_window, windows_ended
+from fairsync.service.set_back import SLACK, TickTimes, count_again, without_future
+from fairsync.service.shown import InTime, ShownShare
+from fairsync.windows import SLUMP, Span, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,10 +29,13 @@ if TYPE_CHECKING:
     from fairsync.groups import Label
     from fairsync.ledger import Standing
     from fairsync.redis_coordinator import RedisCoordinator
-    from fairsync.windows import Outlook, Plan, Promise, Span
+    from fairsync.windows import Outlook, Plan, Promise, Traffic
 
+_log = logging.getLogger(__name__)
 # Notes are written down at least so often, for the sake of the traffic they hold.
 _NOTED_EVERY = 60.0
+# Whoever looks so long after a window has ended was not there when it did.
+_ABSENT = timedelta(minutes=1)
 # Who starts beside another waits for its first notes, and looks for them so often.
 _GLANCE_SECONDS = 0.1
 
@@ -61,7 +67,8 @@ class Planner:
     """Divides time into ticks, each ending where the next window ends, and steers the coordinator through them.
 
     A tick is one horizon of the ledger. So the exposures of a window are those of its ticks, and each tick knows when
-    it began: whatever is killed when, the counts of every window can be read from the ledger alone.
+    it began: whatever is killed when, the counts of every window can be read from the ledger alone. Where that was by a
+    clock that proved wrong, :mod:`fairsync.service.set_back` knows better.
 
     Where several processes share a ledger, one of them leads: it plans, and the others read its notes. If it dies,
     another takes over; and whoever is given a promise to change takes over too.
@@ -82,6 +89,8 @@ class Planner:
         Plans are made anew so often.
     shown_within
         Seconds within which reports of what was shown usually come.
+    slump
+        What to be prepared for; see :func:`fairsync.windows.make_plan`.
     """
 
     def __init__(
@@ -92,17 +101,19 @@ class Planner:
         clock: Callable[[], float],
         plan_seconds: float,
         shown_within: float,
+        slump: float = SLUMP,
     ) -> None:
-        self.coordinator, self.count = coordinator, count
+        self.coordinator, self.count, self._slump = coordinator, count, slump
         self.lock = threading.RLock()
-        self._share = ShownShare(shown_within)
+        self._share, self._shown_within = ShownShare(shown_within), shown_within
         self._clock, self._plan_seconds = clock, plan_seconds
         self._noted_at = self._planned_at = self._read_at = 0.0
+        self._jumped = math.nan
         self._leads = coordinator.lead()
         while not self._leads and Notes.load(coordinator.ledger) is None:  # whoever leads is about to write some
             time.sleep(_GLANCE_SECONDS)
             self._leads = coordinator.lead()
-        self.notes = Notes.load(coordinator.ledger) or notes
+        self.notes, self._times = Notes.load(coordinator.ledger) or notes, TickTimes.load(coordinator.ledger)
         if self._leads:
             self._begin_where_the_ledger_stands()
         else:
@@ -126,11 +137,12 @@ class Planner:
             now, standing = self.now(), self.coordinator.standing()
             if standing.began != self._earlier.began:  # whoever led before has begun a new tick
                 self._recount()
+            self._follow_clock(now)
             self._note_traffic(now, standing)
             self._note_shown(now, standing)
             exceeded = standing.requests >= self.coordinator.terms.horizon
             planned = True
-            if now >= self.plan.span.end:
+            if self._is_over(now):
                 self._turn(now)
             elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
                 self._steer(now, anew=False)
@@ -144,12 +156,16 @@ class Planner:
         """Go on with other promises, decided on those that are there; what it raises changes nothing."""
         if not (self._lead() or self._lead(take=True)):
             raise BackendUnavailableError("promises cannot be changed while the ledger is out of reach. Try again.")
+        now = self.now()
+        self._follow_clock(now)
+        if self._is_over(now):  # windows that have ended are those of the promises as they were
+            self._turn(now)
         before, promises = self.notes, decide(self.notes.promises)
         self.notes = replace(before, promises=dict(promises), labels=tuple(self.coordinator.labels))
         try:
             self._recount()
             now = self.now()
-            if now >= self.plan.span.end or self._window_began(now):
+            if self._window_began(now):
                 self._turn(now)
             else:
                 self._steer(now, anew=False)
@@ -190,6 +206,17 @@ class Planner:
         caps = group_caps(self.coordinator.groups, self.coordinator.k)
         return dict(zip(self.coordinator.labels, caps.tolist(), strict=True))
 
+    def traffic(self) -> Traffic:
+        """Return the requests to come that can carry promises."""
+        forecast = self.notes.forecast
+        return InTime(forecast, self._shown_within) if self.count == "shown" else forecast
+
+    def shares(self) -> dict[Label, float]:
+        """Return which part of the candidates of each group counts: those that are shown, if only they do."""
+        labels = self.coordinator.labels
+        counting = self._share.shares(len(labels)) if self.count == "shown" else np.ones(len(labels))
+        return dict(zip(labels, counting.tolist(), strict=True))
+
     def save(self) -> None:
         """Write down what must not be forgotten, if this is who leads."""
         if self._leads:
@@ -200,34 +227,77 @@ class Planner:
         """Return whether this process leads; if it did not before, go on from the notes of whoever did."""
         led, self._leads = self._leads, self.coordinator.lead(take=take)
         if self._leads and not led:
-            self.notes = Notes.load(self.coordinator.ledger) or self.notes
-            self._recount()
+            self._load()
         return self._leads
+
+    def _load(self) -> None:
+        """Go on from the notes of whoever led."""
+        self.notes = Notes.load(self.coordinator.ledger) or self.notes
+        self._times, self._jumped = TickTimes.load(self.coordinator.ledger), math.nan
+        self._recount()
 
     def _read(self) -> bool:
         """Read the notes of whoever leads, now and then."""
         now = self.now().timestamp()
-        if now - self._read_at < self._plan_seconds:
+        if abs(now - self._read_at) < self._plan_seconds:
             return False
         self._read_at = now
-        self.notes = Notes.load(self.coordinator.ledger) or self.notes
-        self._recount()
+        self._load()
         return True
 
     def _begin_where_the_ledger_stands(self) -> None:
         standings = [*self.coordinator.ledger.past(), self.coordinator.standing()]
         self.notes = replace(self.notes, labels=tuple(self.coordinator.labels))
         self.notes = replace(self.notes, requests=sum(one.requests for one in standings))
-        self._turn(self.now())
+        now = self.now()
+        self._follow_clock(now)
+        self._turn(now)
+
+    def _is_over(self, now: datetime) -> bool:
+        """Return whether the tick is over, or the clock was set back to before it."""
+        span = self.plan.span
+        return now >= span.end or now < span.start - timedelta(seconds=SLACK)
+
+    def _follow_clock(self, now: datetime) -> None:
+        """Where the clock has jumped, have everything count when it was, as far as that is known now."""
+        jumped = float(getattr(self._clock, "jumped", 0.0))  # a clock that cannot tell is taken to go on
+        jump = jumped - self._jumped
+        if jump == 0:
+            return
+        # Otherwise it has, or nobody looked before.
+        before, standings = self._times, [*self._before(), self.coordinator.standing()]
+        ticks = [one.began for one in standings if one.began]
+        after = before.after(jump, ticks, now.timestamp())
+        moved = [tick for tick in ticks if before.of(tick) != after.of(tick)]
+        if moved:
+            after.save(self.coordinator.ledger)
+        self._times, self._jumped = after, jumped
+        if moved:
+            self._recount()
+            since = min(min(before.of(tick), after.of(tick)) for tick in moved)
+            past = count_again(
+                self.notes.past,
+                self.notes.promises,
+                since,
+                lambda span, promise: self._tally(span, promise, standings),
+            )
+            self.notes = replace(self.notes, past=past)
+        if jump < 0:
+            plan = None if self.notes.plan is None else without_future(self.notes.plan, now)
+            self.notes, self._share = replace(self.notes, plan=plan), ShownShare(self._shown_within)
 
     def _turn(self, now: datetime) -> None:
         """End the tick, and begin the next; windows may have ended with it, or while nobody was there."""
-        outlooks = () if self.notes.plan is None else self.notes.plan.outlooks
-        ended = [one for one in outlooks if one.span.end <= now]
+        last, promises = self.notes.plan, self.notes.promises
         self._steer(now, anew=True)
-        # Only now nobody adds to the tick before.
-        standings = [*self._before(), self.coordinator.standing()]
-        self._close(ended, {one.promise: self._sum(one.span, one.promise, standings) for one in ended})
+        if last is not None:  # only now nobody adds to the tick before
+            standings = [*self._before(), self.coordinator.standing()]
+            down = Span(last.span.start, now) if now - last.span.end > _ABSENT else None
+            past = [
+                past_window(name, one, *self._tally(one.span, one.promise, standings), down)
+                for name, one in windows_ended(last, promises, now)
+            ]
+            self.notes = self.notes.with_past(past)
         self.save()
 
     def _steer(self, now: datetime, *, anew: bool) -> None:
@@ -235,18 +305,26 @@ class Planner:
         labels, standing = self.coordinator.labels, self.coordinator.standing()
         if anew:
             self._recount(now, standing)
+            self._note_time(now)
         counts = np.zeros_like(standing.exposures) if anew else self.counted()
         here = dict(zip(labels, counts.tolist(), strict=True))
         promises = tuple(self.notes.promises.values())
         exposures = {one: self._earlier.counts.get(one, 0) + here[one.group] for one in promises}
-        forecast, k = self.notes.forecast, self.coordinator.k
-        plan = make_plan(promises, exposures, forecast, now, k, self.caps(), self.notes.plan)
-        more: Mapping[Label, int] = plan.floors
-        if self.count == "shown":
-            wanted = np.array([plan.floors.get(label, 0) for label in labels], dtype=np.int64)
-            more = dict(zip(labels, self._share.needed(wanted).tolist(), strict=True))
-        self.coordinator.steer(more, plan.horizon, anew=self._earlier.began if anew else None)
+        plan = make_plan(
+            promises,
+            exposures,
+            self.traffic(),
+            now,
+            self.coordinator.k,
+            self.caps(),
+            self.notes.plan,
+            self.shares(),
+            self._coming(),
+            self._slump,
+        )
+        self.coordinator.steer(plan.floors, plan.horizon, anew=self._earlier.began if anew else None)
         self.notes = replace(self.notes, plan=plan)
+        _tell(plan.outlooks, now)
         self._planned_at = now.timestamp()
         if anew:  # others may have added to the tick before until it ended
             self._recount()
@@ -270,9 +348,16 @@ class Planner:
             {promise: self._sum(span, promise, past) for promise, span in spans.items() if span},
         )
 
+    def _note_time(self, now: datetime) -> None:
+        """Write down when the tick begins that is about to, where the ledger needs a later time for it."""
+        times = self._times.at(self._earlier.began, now.timestamp())
+        if times is not self._times:
+            times.save(self.coordinator.ledger)
+            self._times = times
+
     def _window_began(self, now: datetime) -> bool:
         """Return whether a window has begun since the tick did, so that its exposures need a tick of their own."""
-        began = self.coordinator.standing().began
+        began = self._times.of(self.coordinator.standing().began)
         spans = [promise.window.at(now) for promise in self.notes.promises.values()]
         return any(span.start.timestamp() > began for span in spans if span)
 
@@ -283,26 +368,6 @@ class Planner:
         if not past or past[-1].began != last.began:  # otherwise it ended between the two questions
             past.append(last)
         return [one for one in past if one.began < began]
-
-    def _close(self, ended: Sequence[Outlook], exposures: Mapping[Promise, int]) -> None:
-        """Write down how windows have ended."""
-        names = {promise: name for name, promise in self.notes.promises.items()}
-        self.notes = self.notes.with_past(
-            [
-                PastWindow(
-                    promise=names[one.promise],
-                    group=one.promise.group,
-                    start=one.span.start,
-                    end=one.span.end,
-                    floor=one.promise.floor,
-                    exposures=exposures.get(one.promise, 0),
-                    kept=exposures.get(one.promise, 0) >= one.promise.floor,
-                    impossible_since=one.impossible_since,
-                )
-                for one in ended
-                if one.promise in names
-            ]
-        )
 
     def _note_traffic(self, now: datetime, standing: Standing) -> None:
         """Tell the forecast what has come in the present slot."""
@@ -321,6 +386,13 @@ class Planner:
             retrieved = earlier.retrieved + standing.exposures[: len(earlier.retrieved)]
             self._share.look(now.timestamp(), retrieved[:n], shown[:n])
 
+    def _coming(self) -> dict[Label, int]:
+        """Return what was retrieved and is likely to be shown yet, where that counts."""
+        if self.count == "retrieved":
+            return {}
+        labels = self.coordinator.labels
+        return dict(zip(labels, self._share.coming(len(labels)).tolist(), strict=True))
+
     def _counts_of(self, standing: Standing) -> NDArray[np.int64]:
         if self.count == "retrieved":
             return standing.exposures
@@ -331,5 +403,25 @@ class Planner:
         if promise.group not in self.coordinator.labels:
             return 0
         code = self.coordinator.groups.code_of(promise.group)
-        within = [one for one in standings if one.began and datetime.fromtimestamp(one.began, UTC) in span]
-        return sum(int(counts[code]) for counts in map(self._counts_of, within) if code < len(counts))
+        within = map(self._counts_of, self._ticks(span, standings))
+        return sum(int(counts[code]) for counts in within if code < len(counts))
+
+    def _tally(self, span: Span, promise: Promise, standings: Sequence[Standing]) -> tuple[int, int]:
+        """Return the exposures of a promise in the ticks of a window, and the requests of all."""
+        requests = sum(tick.requests for tick in self._ticks(span, standings))
+        return self._sum(span, promise, standings), requests
+
+    def _ticks(self, span: Span, standings: Sequence[Standing]) -> list[Standing]:
+        """Return the ticks of a window."""
+        times = self._times
+        return [one for one in standings if one.began and datetime.fromtimestamp(times.of(one.began), UTC) in span]
+
+
+def _tell(outlooks: Sequence[Outlook], now: datetime) -> None:
+    """Raise the alarm when it becomes known that a promise may fail, or will."""
+    for one in outlooks:
+        until = f"{one.promise} until {one.span.end:%Y-%m-%d %H:%M} UTC"
+        if one.impossible_since == now:
+            _log.warning("%s cannot be kept: %d will be missing", until, one.shortfall)
+        elif one.at_risk_since == now:
+            _log.info("%s is at risk: %d may be missing", until, one.promise.floor - one.certain)

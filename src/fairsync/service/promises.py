@@ -9,11 +9,30 @@ from fairsync.errors import InvalidInputError
 from fairsync.windows import Promise, Window
 
 if TYPE_CHECKING:
-    from fairsync.groups import Grouped
+    from collections.abc import Sequence
+
+    from fairsync.groups import Grouped, Label
     from fairsync.service.records import PromiseRecord
 
 # A plan looks at every hour of it.
 _LONGEST_CAMPAIGN = timedelta(days=400)
+
+
+def promises_of(records: Sequence[PromiseRecord], groups: Grouped) -> list[Promise]:
+    """Return what the settings promise; two promises to one group for the same windows are refused.
+
+    Only the larger could ever matter, and one of them is most likely a slip.
+    """
+    promises = [promise_of(record, groups) for record in records]
+    first: dict[tuple[Label, Window], int] = {}
+    for place, promise in enumerate(promises, start=1):
+        other = first.setdefault((promise.group, promise.window), place)
+        if other != place:
+            raise InvalidInputError(
+                f"promises {other} and {place} of the settings are for the same windows: {promises[other - 1]}, and"
+                f" {promise}. Keep one of them."
+            )
+    return promises
 
 
 def promise_of(record: PromiseRecord, groups: Grouped) -> Promise:

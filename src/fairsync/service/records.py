@@ -56,12 +56,16 @@ class GroupView(_Record):
     shown: int
     floor: int = Field(description="Needed in the present tick.")
     price: float = Field(description="Subtracted from relevance; a subsidy is negative.")
+    cost_share: float | None = Field(
+        description="Relevance lost where its items took the place of better ones, as a share of the relevance without"
+        " promises; estimated with `Overview.least`, null as long as that is unknown."
+    )
 
 
 class Alert(_Record):
     """Something that somebody should know."""
 
-    kind: Literal["at risk", "impossible", "degraded", "ledger"]
+    kind: Literal["at risk", "impossible", "degraded", "shard", "ledger"]
     group: Label | None = None
     promise: str | None = None
     message: str
@@ -76,6 +80,23 @@ class ShardView(_Record):
     items: int
     up: bool
     error: str = ""
+
+
+class LeastCost(_Record):
+    """What promises cost next to the least possible: an estimate, on a sample of the requests of a tick.
+
+    The least is that of the best plan for the same exposures, made in hindsight, when all requests are known. Whoever
+    answers them as they come has to give up more.
+    """
+
+    sample: int = Field(description="Requests on which it was estimated; 0 if it was not yet.")
+    at: Moment | None = Field(description="When.")
+    cost_share: float | None = Field(description="Given up on the sample, of its relevance without promises.")
+    least_share: float | None = Field(description="The least possible, of the same.")
+    ratio: float | None = Field(description="The first over the second; null if unknown, or if nothing was given up.")
+    ratio_low: float | None = Field(description="On all requests the ratio is probably no less than this.")
+    ratio_high: float | None = Field(description="On all requests the ratio is probably no more than this.")
+    reason: str = Field(description="Why there is no estimate, or no newer one; empty if there is one.")
 
 
 class Overview(_Record):
@@ -94,6 +115,7 @@ class Overview(_Record):
     relevance: float
     cost: float | None = Field(description="Relevance given up for the promises in this tick, at most.")
     cost_share: float | None = Field(description="The cost as a share of the relevance without promises.")
+    least: LeastCost
     degraded: float = Field(description="Share of recent answers that lacked a part of the catalog.")
     promises: list[PromiseView]
     groups: list[GroupView]
@@ -111,7 +133,11 @@ class PastWindow(_Record):
     floor: int
     exposures: int
     kept: bool
-    impossible_since: Moment | None = None
+    requests: int = Field(default=0, description="That came in it, and could carry the exposures.")
+    at_risk_since: Moment | None = Field(default=None, description="When it was first warned of.")
+    impossible_since: Moment | None = Field(default=None, description="When it became known that it cannot be kept.")
+    foreseen: int = Field(default=0, description="The shortfall that was foreseen then.")
+    note: str = Field(default="", description="What else is known of why it was missed.")
 
 
 class PacePoint(_Record):

@@ -15,10 +15,10 @@ from fairsync.errors import InvalidInputError
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.search import ExactIndex, ShardedIndex, make_index
-from fairsync.service.app import make_app
+from fairsync.service.http.app import make_app
+from fairsync.service.http.lines import Line
+from fairsync.service.http.logs import log, start_logs
 from fairsync.service.keeper import Keeper
-from fairsync.service.lines import Line
-from fairsync.service.logs import log, start_logs
 from fairsync.service.notes import Notes
 from fairsync.service.promises import promises_of
 from fairsync.service.sharing import join

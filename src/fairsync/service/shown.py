@@ -1,14 +1,20 @@
-"""How much of what is retrieved is really shown: to aim at what must be retrieved for so much to be shown."""
+"""How much of what is retrieved is really shown, and how late that is heard of."""
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from numpy.typing import NDArray
+
+    from fairsync.windows import Traffic
 
 # As many retrieved candidates of a group as its own share of shown ones must rest on, to weigh as much as that of all.
 _PRIOR = 50.0
@@ -25,6 +31,14 @@ class ShownShare:
     ----------
     within
         Seconds within which a report is expected, if it comes at all.
+
+    Examples
+    --------
+    >>> share = ShownShare(within=60.0)
+    >>> share.look(0.0, np.array([10**6, 10**6]), np.array([5 * 10**5, 10**6]))
+    >>> share.look(10.0, np.array([10**6 + 40, 10**6]), np.array([5 * 10**5, 10**6]))
+    >>> share.shares(2).round(2).tolist(), share.coming(2).tolist()
+    ([0.5, 1.0], [20, 0])
     """
 
     def __init__(self, within: float) -> None:
@@ -41,19 +55,12 @@ class ShownShare:
         while len(self._retrieved) > 1 and self._retrieved[1][0] <= now - self._within:
             self._retrieved.popleft()
 
-    def needed(self, missing: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return (G,) how many must be retrieved so that so many more are shown, beside those on their way.
-
-        Examples
-        --------
-        >>> share = ShownShare(within=60.0)
-        >>> share.look(0.0, np.array([10**6, 10**6]), np.array([5 * 10**5, 10**6]))
-        >>> share.needed(np.array([10, 10])).tolist()
-        [20, 10]
-        """
-        shares = self.shares(len(missing))
-        due = missing - self._pending(len(missing)) * shares
-        return np.ceil(np.maximum(due, 0) / shares - 1e-3).astype(np.int64)
+    def coming(self, n_groups: int) -> NDArray[np.int64]:
+        """Return (G,) how many that were retrieved are likely to be reported yet."""
+        if not self._retrieved:
+            return np.zeros(n_groups, dtype=np.int64)
+        waiting = _grown(self._retrieved[-1][1], n_groups) - _grown(self._retrieved[0][1], n_groups)
+        return (waiting * self.shares(n_groups) + 1e-6).astype(np.int64)
 
     def shares(self, n_groups: int) -> NDArray[np.float64]:
         """Return (G,) the share that is shown; of a group of which little is known, nearly that of all."""
@@ -66,11 +73,40 @@ class ShownShare:
         shares: NDArray[np.float64] = np.clip((shown + _PRIOR * overall) / (reported + _PRIOR), _LEAST_SHARE, 1.0)
         return shares
 
-    def _pending(self, n_groups: int) -> NDArray[np.int64]:
-        """Return (G,) candidates on which reports may still come."""
-        if not self._retrieved:
-            return np.zeros(n_groups, dtype=np.int64)
-        return _grown(self._retrieved[-1][1], n_groups) - _grown(self._retrieved[0][1], n_groups)
+
+@dataclass(frozen=True)
+class InTime:
+    """Traffic whose reports come before a window's end: the last requests before it are too late to count.
+
+    Parameters
+    ----------
+    traffic
+        All of it.
+    within
+        Seconds within which a report is expected.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from fairsync.windows import Forecast
+    >>> noon, one = datetime(2026, 3, 2, 12, tzinfo=UTC), datetime(2026, 3, 2, 13, tzinfo=UTC)
+    >>> InTime(Forecast(rate=1.0), within=60.0).expected(noon, one)
+    3540.0
+    """
+
+    traffic: Traffic
+    within: float
+
+    def expected(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
+        """Return the requests expected between two moments, of which will be heard by the second."""
+        return self.traffic.expected(start, self._last(start, end), now)
+
+    def cautious(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
+        """Return the requests that can be counted on between two moments, of which will be heard by the second."""
+        return self.traffic.cautious(start, self._last(start, end), now)
+
+    def _last(self, start: datetime, end: datetime) -> datetime:
+        return max(start, end - timedelta(seconds=self.within))
 
 
 def _grown(counts: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:

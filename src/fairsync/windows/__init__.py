@@ -8,15 +8,14 @@ from fairsync.windows.backtest import Backtest, backtest
 from fairsync.windows.feasibility import Verdict, check_promise
 from fairsync.windows.forecast import Forecast, Traffic
 from fairsync.windows.outlook import Outlook
-from fairsync.windows.plan import Plan, make_plan
+from fairsync.windows.plan import SLUMP, Plan, make_plan
 from fairsync.windows.promise import Promise
-from fairsync.windows.replay import Outcome, replay
 from fairsync.windows.window import Span, Window
 
 __all__ = [
+    "SLUMP",
     "Backtest",
     "Forecast",
-    "Outcome",
     "Outlook",
     "Plan",
     "Promise",
@@ -27,5 +26,4 @@ __all__ = [
     "backtest",
     "check_promise",
     "make_plan",
-    "replay",
 ]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fairsync.groups import Label
     from fairsync.windows.promise import Promise
-    from fairsync.windows.usual import Ints
+    from fairsync.windows.usual import Floats, Ints
     from fairsync.windows.window import Span, Window
 
 
@@ -47,6 +47,8 @@ class Agenda:
         (G,) the most exposures of each that one request can hold.
     k : int
         Candidates per request.
+    shares : numpy.ndarray
+        (G,) which part of the exposures that are handed out counts.
     """
 
     now: datetime
@@ -57,9 +59,17 @@ class Agenda:
     labels: tuple[Label, ...]
     caps: Ints
     k: int
+    shares: Floats
 
     @classmethod
-    def of(cls, promises: Iterable[Promise], now: datetime, k: int, caps: Mapping[Label, int]) -> Agenda:
+    def of(
+        cls,
+        promises: Iterable[Promise],
+        now: datetime,
+        k: int,
+        caps: Mapping[Label, int],
+        shares: Mapping[Label, float] | None = None,
+    ) -> Agenda:
         """Return the agenda of promises at a moment, or say what is wrong with them.
 
         Examples
@@ -90,10 +100,24 @@ class Agenda:
         end = min(edges, default=full_hour)
         deadlines = tuple(sorted({end} | {span.end for span in spans if span}))
         sizes = np.array([int(caps[label]) for label in labels], dtype=np.int64)
-        return cls(now, active, spans, end, deadlines, labels, sizes, k)
+        parts = np.array([1.0 if shares is None else shares.get(label, 1.0) for label in labels])
+        if not ((parts > 0) & (parts <= 1)).all():
+            raise InvalidInputError("the shares of exposures that count must lie above 0 and at most at 1.")
+        return cls(now, active, spans, end, deadlines, labels, sizes, k, parts)
+
+    def to_hand_out(self, counting: Sequence[int]) -> Ints:
+        """Return (P,) the exposures that must be handed out so that so many count for each promise."""
+        # A whole number that arithmetic made a hair too large stays what it is.
+        needed: Ints = np.ceil(np.array(counting) / self._share_of_each() - 1e-6).astype(np.int64)
+        return needed
+
+    def that_count(self, handed_out: Ints) -> list[int]:
+        """Return (P,) how many exposures count for each promise if so many are handed out."""
+        counting: list[int] = np.floor(handed_out * self._share_of_each() + 1e-6).astype(np.int64).tolist()
+        return counting
 
     def demand(self, missing: Sequence[int], requests: Sequence[int]) -> Demand:
-        """Return what is asked, given what each promise misses and the requests until each deadline."""
+        """Return what must be handed out, given what each promise misses and the requests until each deadline."""
         code = {label: place for place, label in enumerate(self.labels)}
         order = {deadline: place for place, deadline in enumerate(self.deadlines)}
         here = list(zip(self.promises, self.spans, strict=True))
@@ -103,14 +127,18 @@ class Agenda:
         ]
         return Demand(
             group=np.array([code[promise.group] for promise in self.promises], dtype=np.int64),
-            missing=np.array(missing, dtype=np.int64),
-            floor=np.array([promise.floor for promise in self.promises], dtype=np.int64),
+            missing=self.to_hand_out(missing),
+            floor=self.to_hand_out([promise.floor for promise in self.promises]),
             place=np.array([order[span.end] if span else 0 for span in self.spans], dtype=np.int64),
             later=np.array(later, dtype=np.int64).reshape(len(here), len(self.deadlines)),
             requests=np.maximum.accumulate(np.array(requests, dtype=np.int64)),
             caps=self.caps,
             k=self.k,
         )
+
+    def _share_of_each(self) -> Floats:
+        share = dict(zip(self.labels, self.shares.tolist(), strict=True))
+        return np.array([share[promise.group] for promise in self.promises], dtype=np.float64)
 
 
 @lru_cache(maxsize=4096)

@@ -95,6 +95,7 @@ def check_promise(
     now: datetime,
     k: int,
     caps: Mapping[Label, int],
+    shares: Mapping[Label, float] | None = None,
 ) -> Verdict:
     """Check a new promise against the forecast and the promises that were made.
 
@@ -106,7 +107,7 @@ def check_promise(
     promise
         The new one. If it is already among the promises, it is checked beside the others. What its window has had so
         far, if it is under way, is taken from ``exposures``.
-    promises, exposures, forecast, now, k, caps
+    promises, exposures, forecast, now, k, caps, shares
         As for :func:`fairsync.windows.make_plan`.
 
     Examples
@@ -132,7 +133,7 @@ def check_promise(
 
     def limits(span: Span, start: datetime) -> tuple[int, int]:
         """Return the largest floors in a window from a moment on, for expected traffic and for what is sure."""
-        agenda = Agenda.of([*others, promise], start, k, caps)
+        agenda = Agenda.of([*others, promise], start, k, caps, shares)
         missing = [_missing(other, place, exposures, expect, now, start) for other, place in _pairs(agenda)]
         expected = [int(expect(start, deadline)) for deadline in agenda.deadlines]
         cautious = [int(forecast.cautious(start, deadline, now)) for deadline in agenda.deadlines]
@@ -179,7 +180,7 @@ def _missing(
 
 
 def _largest(agenda: Agenda, promise: Promise, missing: list[int], requests: list[int]) -> int:
-    """Return the largest floor of a promise for which everything can be delivered."""
+    """Return the largest floor of a promise for which everything can be delivered, in exposures that count."""
     here = agenda.promises.index(promise)
     every = agenda.demand([0 if place == here else count for place, count in enumerate(missing)], requests)
     is_other = np.arange(len(agenda.promises)) != here
@@ -194,4 +195,6 @@ def _largest(agenda: Agenda, promise: Promise, missing: list[int], requests: lis
         limits.append((cap * max(until[own] - until[s], 0) + int(others.due(s)[group]) + max(slack, 0)) // windows)
         if s >= own:
             limits.append(cap * until[s] // windows)
-    return max(min(limits), 0)
+    most = np.zeros_like(every.missing)
+    most[here] = max(min(limits), 0)
+    return agenda.that_count(most)[here]

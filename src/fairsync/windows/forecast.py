@@ -81,6 +81,7 @@ class Forecast:
     slots: Ints = field(default_factory=_nothing, repr=False)
     counts: Ints = field(default_factory=_nothing, repr=False)
     _known: dict[int, Usual] = field(default_factory=dict, init=False, repr=False)
+    _sure: dict[tuple[int, int, int], float] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.rate, bool) or not isinstance(self.rate, Real) or not 0 <= self.rate < math.inf:
@@ -154,10 +155,7 @@ class Forecast:
             split = min(_moment(at), check_moment(end, "end"))
             came = self.expected(start, split, now)
             return came + (self.cautious(split, end, now) if high > at else 0.0)
-        ratios = self._ratios(low, high, at)
-        apart = min(len(ratios), int(len(ratios) * DAY / (high - low))) if high > low else 0
-        lowest = np.sort(ratios)[max(int(_QUANTILE * (len(ratios) + 1)) - 1, 0)] if len(ratios) else 1.0
-        return self.expected(start, end, now) * min(float(lowest), 1.0) * (1 - 0.5 / (apart + 1))
+        return self.expected(start, end, now) * self._sure_part(low, high, at)
 
     def known(self, start: datetime, end: datetime) -> float:
         """Return the share of the time between two moments that was observed."""
@@ -183,7 +181,12 @@ class Forecast:
         merged = np.concatenate([counts[::-1], self.counts[::-1]])[place]
         # By number, not by age: a clock that jumps ahead must not make all that was learnt look old.
         most = _KEPT // self.slot
-        return replace(self, slots=every[-most:], counts=merged[-most:].astype(np.int64))
+        new = replace(self, slots=every[-most:], counts=merged[-most:].astype(np.int64))
+        if len(slots) and len(every) <= most:  # what was usual before the first of them is what it was
+            first = int(slots.min())
+            new._known.update({now: usual for now, usual in self._known.items() if now <= first})
+            new._sure.update({question: part for question, part in self._sure.items() if question[0] <= first})
+        return new
 
     def _span(self, start: datetime, end: datetime, now: datetime | None) -> tuple[float, float, float]:
         low, high = _seconds(start, "start"), _seconds(end, "end")
@@ -222,24 +225,42 @@ class Forecast:
             self._known[now] = learn_usual(starts, seen, cells, self.slot, now * self.slot, self.rate)
         return self._known[now]
 
+    def _sure_part(self, low: float, high: float, at: float) -> float:
+        """Return which part of what is expected can be counted on, to whole slots."""
+        question = math.floor(at / self.slot), math.floor(low / self.slot), math.ceil(high / self.slot)
+        if question not in self._sure:
+            if len(self._sure) > _MOST_KNOWN:
+                self._sure.clear()
+            at, low, high = (float(slot * self.slot) for slot in question)
+            ratios = np.sort(self._ratios(low, high, at))
+            lowest = min(float(ratios[max(int(_QUANTILE * (len(ratios) + 1)) - 1, 0)]), 1.0) if len(ratios) else 1.0
+            apart = min(len(ratios), int(len(ratios) * DAY / (high - low))) if high > low else 0
+            self._sure[question] = lowest * (1 - 0.5 / (apart + 1))
+        return self._sure[question]
+
     def _ratios(self, low: float, high: float, at: float) -> Floats:
         """Return what came over what was expected, for the same question put on earlier days, the latest first."""
-        ratios: list[float] = []
-        days_back = max(math.ceil((high - at) / DAY), 1)
-        for back in range(days_back * DAY, _KEPT, DAY):
-            before = np.searchsorted(self.slots, (at - back) // self.slot)
-            if before < 7 * DAY // self.slot or len(ratios) == _MOST_QUESTIONS:
-                break
-            slots, seconds = self._pieces(low - back, high - back)
-            place, seen = self._places(slots)
-            inside = seconds[seen]
-            if inside.sum() < _LEAST_SEEN * (high - low) or high == low:
-                continue
-            usual = self._usual(at - back)
-            expected = float(usual.requests(self._hours[place], slots[seen] * self.slot, inside).sum())
-            if expected > 0:
-                ratios.append(float(self.counts[place] @ inside) / self.slot / expected)
-        return np.array(ratios)
+        backs = np.arange(max(math.ceil((high - at) / DAY), 1) * DAY, _KEPT, DAY)
+        known = np.searchsorted(self.slots, (at - backs) // self.slot)
+        backs = backs[known >= 7 * DAY // self.slot]
+        if not len(backs) or high == low:
+            return np.zeros(0)
+        slots, seconds = self._pieces(low, high)
+        slots = slots - backs[:, None] // self.slot  # a day has a whole number of slots: (questions, slots)
+        place = np.minimum(np.searchsorted(self.slots, slots), len(self.slots) - 1)
+        inside = np.where(self.slots[place] == slots, seconds, 0.0)
+        fair = np.flatnonzero(inside.sum(axis=1) >= _LEAST_SEEN * (high - low))[:_MOST_QUESTIONS]
+        slots, place, inside = slots[fair], place[fair], inside[fair]
+        usual = [self._usual(at - back) for back in backs[fair].tolist()]
+        expected = np.array(
+            [
+                one.requests(self._hours[where], starts, lengths).sum()
+                for one, where, starts, lengths in zip(usual, place, slots * self.slot, inside, strict=True)
+            ]
+        )
+        came = (self.counts[place] * inside).sum(axis=1) / self.slot
+        ratios: Floats = came[expected > 0] / expected[expected > 0]
+        return ratios
 
 
 def _seconds(moment: datetime, what: str) -> float:

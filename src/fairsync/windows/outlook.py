@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fairsync.windows.moments import read_moment
@@ -31,9 +31,13 @@ class Outlook:
         Exposures at its deadline, up to the floor, that the expected requests can carry beside all other promises.
     certain : int
         The same for the requests that can be counted on.
+    at_risk_since : datetime or None
+        When a plan first found that the requests which can be counted on do not carry it.
     impossible_since : datetime or None
-        When a plan first found that the expected requests cannot carry it. It stays for the window, also if
+        When a plan first found that the expected requests cannot carry it. Both stay for the window, also if
         traffic picks up afterwards: ``possible`` says how things are now.
+    foreseen : int
+        The shortfall that was foreseen then.
 
     Examples
     --------
@@ -41,7 +45,7 @@ class Outlook:
     >>> from fairsync.windows import Window
     >>> daily = Promise("toys", 100, Window.day("UTC"))
     >>> span = daily.window.at(datetime(2026, 3, 4, 9, tzinfo=UTC))
-    >>> outlook = Outlook(daily, span, exposures=20, at_pace=60, reachable=100, certain=80, impossible_since=None)
+    >>> outlook = Outlook(daily, span, exposures=20, at_pace=60, reachable=100, certain=80)
     >>> outlook.missing, outlook.possible, outlook.at_risk, outlook.shortfall
     (80, True, True, 0)
     """
@@ -52,7 +56,9 @@ class Outlook:
     at_pace: int
     reachable: int
     certain: int
-    impossible_since: datetime | None
+    at_risk_since: datetime | None = None
+    impossible_since: datetime | None = None
+    foreseen: int = 0
 
     @property
     def missing(self) -> int:
@@ -74,6 +80,29 @@ class Outlook:
         """Exposures by which it is going to fail, as things stand."""
         return max(self.promise.floor - self.reachable, 0)
 
+    def following(self, before: Outlook | None, now: datetime) -> Outlook:
+        """Return the same, with what was known of the window before or is known now.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime
+        >>> from fairsync.windows import Window
+        >>> daily, noon = Promise("toys", 100, Window.day("UTC")), datetime(2026, 3, 4, 12, tzinfo=UTC)
+        >>> bad = Outlook(daily, daily.window.at(noon), exposures=20, at_pace=40, reachable=70, certain=50)
+        >>> known = bad.following(None, noon)
+        >>> better = Outlook(daily, daily.window.at(noon), exposures=60, at_pace=90, reachable=100, certain=95)
+        >>> later = better.following(known, noon.replace(hour=18))
+        >>> later.possible, later.impossible_since == noon, later.foreseen
+        (True, True, 30)
+        """
+        at_risk = (before.at_risk_since if before else None) or (now if self.at_risk or not self.possible else None)
+        if before and before.impossible_since:
+            return replace(
+                self, at_risk_since=at_risk, impossible_since=before.impossible_since, foreseen=before.foreseen
+            )
+        impossible = None if self.possible else now
+        return replace(self, at_risk_since=at_risk, impossible_since=impossible, foreseen=self.shortfall)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: what was found, and what follows from it."""
         return {
@@ -83,7 +112,9 @@ class Outlook:
             "at_pace": self.at_pace,
             "reachable": self.reachable,
             "certain": self.certain,
+            "at_risk_since": self.at_risk_since.isoformat() if self.at_risk_since else None,
             "impossible_since": self.impossible_since.isoformat() if self.impossible_since else None,
+            "foreseen": self.foreseen,
             "missing": self.missing,
             "possible": self.possible,
             "at_risk": self.at_risk,
@@ -93,7 +124,8 @@ class Outlook:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Outlook:
         """Return what :meth:`to_dict` wrote."""
-        since = values["impossible_since"]
+        # Plans that were written down earlier do not have all of these.
+        at_risk, impossible = values.get("at_risk_since"), values["impossible_since"]
         return cls(
             Promise.from_dict(values["promise"]),
             Span.from_dict(values["span"]),
@@ -101,5 +133,7 @@ class Outlook:
             at_pace=int(values["at_pace"]),
             reachable=int(values["reachable"]),
             certain=int(values["certain"]),
-            impossible_since=read_moment(since, "impossible_since") if since else None,
+            at_risk_since=read_moment(at_risk, "at_risk_since") if at_risk else None,
+            impossible_since=read_moment(impossible, "impossible_since") if impossible else None,
+            foreseen=int(values.get("foreseen", 0)),
         )

@@ -14,6 +14,7 @@ from fairsync.windows.agenda import Agenda
 from fairsync.windows.allot import allot, deliverable, split
 from fairsync.windows.moments import check_moment
 from fairsync.windows.outlook import Outlook
+from fairsync.windows.urgent import bring_forward, least_requests, without_hopeless
 from fairsync.windows.window import Span
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from fairsync.windows.promise import Promise
     from fairsync.windows.usual import Ints
 
+SLUMP = 1 / 3
+"""Traffic may fall to this part of what is expected, unless something else is said."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -36,14 +40,14 @@ class Plan:
     span : Span
         From the moment of planning to the end of the tick.
     floors : Mapping
-        {label: exposures} to reach within ``horizon`` requests. They always fit.
+        {label: exposures} to hand out within ``horizon`` requests. They always fit.
     horizon : int
         Requests to spread them over: those that can be counted on, 1 at least. When they have come and the tick is not
         over, plan again.
     expected, cautious : float
         Requests expected until the end of the tick, and those that can be counted on.
     cut : Mapping
-        {label: exposures} that the tick should bring and for which so many requests have no room.
+        {label: exposures} that the tick should hand out and for which so many requests have no room.
     outlooks : tuple of Outlook
         Of the promises under way.
     """
@@ -102,6 +106,9 @@ def make_plan(
     k: int,
     caps: Mapping[Label, int],
     previous: Plan | None = None,
+    shares: Mapping[Label, float] | None = None,
+    coming: Mapping[Label, int] | None = None,
+    slump: float = SLUMP,
 ) -> Plan:
     r"""Return the floors of the present tick, and the outlook of each promise.
 
@@ -125,7 +132,15 @@ def make_plan(
     caps
         {label: min(k, items of the group)}.
     previous
-        The last plan, from which it is known since when a promise is impossible.
+        The last plan, from which it is known since when a promise is at risk, or impossible.
+    shares
+        {label: part of the exposures handed out that counts}, where only what is really shown does; 1 if not named.
+    coming
+        {label: exposures} that are going to count although no more is handed out; 0 if not named.
+    slump
+        What to be prepared for: traffic may fall to this part of what is expected, from one moment to the next. Floors
+        that could not be met then are brought forward (:mod:`fairsync.windows.urgent`). With 1, the forecast is
+        trusted, which costs less where much is promised.
 
     Examples
     --------
@@ -140,34 +155,43 @@ def make_plan(
     >>> plan.floors, plan.horizon, round(plan.expected)
     ({'toys': 30, 'books': 25}, 108, 216)
     """
-    agenda = Agenda.of(promises, now, k, caps)
-    now = agenda.now
+    agenda = Agenda.of(promises, now, k, caps, shares)
+    now, coming = agenda.now, coming or {}
     for promise, count in exposures.items():
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 0:
             raise InvalidInputError(f"the exposures so far must be whole numbers, 0 or more; of {promise}: {count!r}.")
     missing = [
-        max(promise.floor - int(exposures.get(promise, 0)), 0) if span else 0
+        max(promise.floor - int(exposures.get(promise, 0)) - int(coming.get(promise.group, 0)), 0) if span else 0
         for promise, span in zip(agenda.promises, agenda.spans, strict=True)
     ]
+    if not 0 < slump <= 1:
+        raise InvalidInputError(f"slump must lie above 0 and at most at 1, got {slump!r}.")
     expected = [forecast.expected(now, deadline, now) for deadline in agenda.deadlines]
     cautious = forecast.cautious(now, agenda.end, now)
-    counted_on = [int(forecast.cautious(agenda.end, deadline, now)) for deadline in agenda.deadlines]
+    after = [forecast.cautious(agenda.end, deadline, now) for deadline in agenda.deadlines]
+    first = least_requests(expected[0], cautious, slump)
+    least = [
+        first + least_requests(max(whole - expected[0], 0.0), counted_on, slump)
+        for whole, counted_on in zip(expected, after, strict=True)
+    ]
     likely = agenda.demand(missing, [int(requests) for requests in expected])
-    sure = agenda.demand(missing, [int(cautious) + after for after in counted_on])
+    sure = agenda.demand(missing, [int(cautious) + int(requests) for requests in after])
+    worst = without_hopeless(agenda.demand(missing, least))
 
     wanted = _shares(likely, expected)
     # Floors that reach beyond what can be counted on would put those at risk that do not.
     horizon = max(int(cautious), 1)
-    given = allot(sure, wanted, horizon)
+    given = allot(worst, wanted, horizon)
     short = np.maximum(sure.per_group(np.maximum(wanted, sure.overdue(0))) - given, 0)
+    floors, horizon = bring_forward(worst, given, horizon)
     return Plan(
         Span(now, agenda.end),
-        dict(zip(agenda.labels, given.tolist(), strict=True)),
+        dict(zip(agenda.labels, floors.tolist(), strict=True)),
         horizon,
         expected[0],
         cautious,
         {label: lost for label, lost in zip(agenda.labels, short.tolist(), strict=True) if lost},
-        _outlooks(agenda, exposures, forecast, likely, sure, previous),
+        _outlooks(agenda, exposures, missing, forecast, likely, sure, previous),
     )
 
 
@@ -186,13 +210,14 @@ def _shares(demand: Demand, expected: list[float]) -> Ints:
 def _outlooks(
     agenda: Agenda,
     exposures: Mapping[Promise, int],
+    missing: list[int],
     forecast: Traffic,
     likely: Demand,
     sure: Demand,
     previous: Plan | None,
 ) -> tuple[Outlook, ...]:
-    since = {(last.promise, last.span): last.impossible_since for last in previous.outlooks} if previous else {}
-    can, surely_can = (deliverable(demand).tolist() for demand in (likely, sure))
+    before = {(last.promise, last.span): last for last in previous.outlooks} if previous else {}
+    unmet, maybe_unmet = (_unmet(agenda, demand, missing) for demand in (likely, sure))
     past: dict[datetime, float] = {}
     outlooks = []
     for place, (promise, span) in enumerate(zip(agenda.promises, agenda.spans, strict=True)):
@@ -202,16 +227,23 @@ def _outlooks(
             past[span.start] = forecast.expected(span.start, agenda.now, agenda.now)
         so_far = int(exposures.get(promise, 0))
         ahead = int(likely.requests[likely.place[place]])
-        reachable = so_far + can[place]
-        outlooks.append(
-            Outlook(
-                promise,
-                span,
-                so_far,
-                at_pace=so_far + round(so_far / max(past[span.start], 1.0) * ahead),
-                reachable=reachable,
-                certain=so_far + surely_can[place],
-                impossible_since=since.get((promise, span)) or (agenda.now if reachable < promise.floor else None),
-            )
+        outlook = Outlook(
+            promise,
+            span,
+            so_far,
+            at_pace=so_far + round(so_far / max(past[span.start], 1.0) * ahead),
+            reachable=max(promise.floor, so_far) - unmet[place],
+            certain=max(promise.floor, so_far) - maybe_unmet[place],
         )
+        outlooks.append(outlook.following(before.get((promise, span)), agenda.now))
     return tuple(outlooks)
+
+
+def _unmet(agenda: Agenda, demand: Demand, missing: list[int]) -> list[int]:
+    """Return (P,) by how many exposures that count each promise is going to fail."""
+    can = deliverable(demand)
+    counting = agenda.that_count(can)
+    return [
+        0 if had >= need else max(lack - count, 1)
+        for had, need, lack, count in zip(can.tolist(), demand.missing.tolist(), missing, counting, strict=True)
+    ]

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 HOUR, DAY = 3600, 86_400
 
 _HOURS_IN_WEEK = 168
+# So many hours are looked up in a calendar at once.
+_BLOCK = 256
 _HALF_LIFE = 21 * DAY
 # What an hour of the week leans on before it was seen weighs as much as a tenth of an hour of seeing it.
 _LEANING = HOUR / 10
@@ -115,11 +117,16 @@ def hours_of_week(starts: Ints, zone: str) -> Ints:
     >>> hours_of_week(np.array([0, 3600]), "UTC").tolist()  # 1 January 1970 was a Thursday
     [72, 73]
     """
-    hours, place = np.unique(starts // HOUR, return_inverse=True)
-    return np.array([_hour_of_week(hour, zone) for hour in hours.tolist()], dtype=np.int64)[place]
+    blocks, place = np.unique(starts // (HOUR * _BLOCK), return_inverse=True)
+    if not len(blocks):
+        return np.zeros(0, dtype=np.int64)
+    known: Ints = np.stack([_hours_of_block(block, zone) for block in blocks.tolist()])
+    return known[place, starts // HOUR % _BLOCK]
 
 
-@lru_cache(maxsize=1 << 16)
-def _hour_of_week(hour: int, zone: str) -> int:
-    local = datetime.fromtimestamp(hour * HOUR, UTC).astimezone(ZoneInfo(zone))
-    return local.weekday() * 24 + local.hour
+@lru_cache(maxsize=1 << 10)
+def _hours_of_block(block: int, zone: str) -> Ints:
+    """Return (_BLOCK,) the hours of the week of hours that follow each other."""
+    moments = [datetime.fromtimestamp(hour * HOUR, UTC) for hour in range(block * _BLOCK, (block + 1) * _BLOCK)]
+    local = [moment.astimezone(ZoneInfo(zone)) for moment in moments]
+    return np.array([moment.weekday() * 24 + moment.hour for moment in local], dtype=np.int64)

@@ -1,0 +1,103 @@
+"""What a plan is prepared for although nothing foretells it, and what has to be brought forward for that.
+
+A forecast says what to expect, and what came at least nineteen times in twenty. Promises are to hold the twentieth time
+too, and when traffic breaks off like never before. So a plan also asks whether floors would still be met if far fewer
+requests came from now on. As long as they would, it keeps to its pace, which costs least. Where they would not,
+exposures are brought forward until they would: the groups concerned get all that requests can give them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairsync.windows.allot import allot, split
+
+if TYPE_CHECKING:
+    from fairsync.windows.demand import Demand
+    from fairsync.windows.usual import Ints
+
+# By chance alone, so many standard deviations fewer requests than expected come once in a thousand times.
+_CHANCE = 3.09
+
+
+def least_requests(expected: float, cautious: float, slump: float) -> int:
+    """Return the requests for which a plan is prepared.
+
+    Parameters
+    ----------
+    expected, cautious
+        By the forecast.
+    slump
+        Traffic may fall to this part of what is expected, from one moment to the next.
+
+    Examples
+    --------
+    >>> least_requests(9000, cautious=8000, slump=1 / 3), least_requests(9000, cautious=1000, slump=1 / 3)
+    (3000, 1000)
+    >>> least_requests(12, cautious=12, slump=1.0)
+    2
+    """
+    by_chance = expected - _CHANCE * math.sqrt(expected) + (_CHANCE**2 - 1) / 6
+    return max(int(min(cautious, slump * expected, by_chance)), 0)
+
+
+def without_hopeless(demand: Demand) -> Demand:
+    """Return the same demand, of which later windows ask for no more than the least requests could give them all.
+
+    What they cannot get anyway is no reason to bring anything else forward, nor can a longer promise count on it.
+    """
+    after = np.maximum(demand.requests - demand.requests[demand.place][:, None], 0)
+    could = demand.caps[demand.group][:, None] * after // np.maximum(demand.later, 1)
+    alone = np.where(demand.later > 0, could, demand.floor[:, None]).min(axis=1, initial=np.iinfo(np.int64).max)
+    fair = replace(demand, floor=np.minimum(demand.floor, alone))
+    asked = np.array([fair.reserved(s).sum() for s in range(len(demand.requests))], dtype=np.int64)
+    slots = demand.k * (demand.requests - demand.requests[0])
+    part = np.where(demand.later > 0, np.minimum(slots / np.maximum(asked, 1), 1.0), 1.0).min(axis=1, initial=1.0)
+    return replace(fair, floor=np.floor(fair.floor * part).astype(np.int64))
+
+
+def bring_forward(demand: Demand, given: Ints, horizon: int) -> tuple[Ints, int]:
+    """Return floors and horizon, nearer ones if it needs that to be prepared for the least requests.
+
+    Parameters
+    ----------
+    demand
+        What is asked, and the least requests.
+    given
+        (G,) exposures within the horizon, at the usual pace.
+    horizon
+        Requests that can be counted on until the nearest deadline.
+
+    Examples
+    --------
+    A group misses 40 exposures. A hundred requests are counted on, and ten might be all; each can hold two of it.
+
+    >>> from fairsync.windows.demand import Demand
+    >>> demand = Demand(np.array([0]), np.array([40]), np.array([40]), np.array([0]), np.zeros((1, 1), dtype=np.int64),
+    ...                 requests=np.array([10]), caps=np.array([2]), k=5)
+    >>> bring_forward(demand, np.array([40]), horizon=100)
+    (array([40]), 20)
+    """
+    least, caps = int(demand.requests[0]), demand.caps
+    nothing = np.zeros_like(demand.missing)
+    must = allot(demand, nothing, horizon)
+    # Whoever gets all that requests can hold needs no nearer horizon for it.
+    full = must >= caps * horizon
+    rest = np.where(full, 0, must)
+    room = demand.k - min(int(caps[full].sum()), demand.k)
+    late = rest > caps * least
+    limits = (rest[late] // caps[late]).tolist()
+    if rest.sum() > room * least:  # each alone might do, but not all of them
+        late, limits = rest > 0, [*limits, int(rest.sum()) // room]
+    if not late.any():
+        return given, horizon
+    # The furthest horizon over which they need all that requests can hold, from the first one on.
+    near = max(min(limits), 1)
+    first = np.where(late, allot(demand, nothing, near), 0)
+    others = np.where(late, 0, (2 * given * near + horizon) // (2 * horizon))  # at their pace
+    slots = near * demand.k - int(first.sum())
+    return first + np.array(split(min(slots, int(others.sum())), others.tolist()), dtype=np.int64), near

@@ -1,0 +1,72 @@
+"""Floors are met although traffic breaks off: what could not be met then has been brought forward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairsync.windows import Promise, Window, make_plan
+from fairsync.windows.demand import Demand
+from fairsync.windows.urgent import bring_forward, without_hopeless
+from windows.flows import demands
+from windows.traffic import HOUR, START, Hours, serve_floors_only
+
+if TYPE_CHECKING:
+    from fairsync.groups import Label
+
+HOURS = 4
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_traffic_that_halves_at_any_time_still_brings_all_that_it_can(data: st.DataObject) -> None:
+    """The forecast is sure of itself and wrong. Yet nothing is missed that any way of dealing out would have kept."""
+    k = data.draw(st.integers(1, 3))
+    caps: dict[Label, int] = {group: data.draw(st.integers(1, k)) for group in range(data.draw(st.integers(1, 2)))}
+    likely = data.draw(st.lists(st.integers(8, 30), min_size=HOURS, max_size=HOURS))
+    breaks = data.draw(st.integers(0, HOURS))
+    came = [count if hour < breaks else -(-count // 2) for hour, count in enumerate(likely)]
+    window = Window.campaign(START, START + HOURS * HOUR, "UTC")
+    promises = [
+        Promise(group, data.draw(st.integers(1, max(1, 3 * k * sum(likely) // (4 * len(caps))))), window)
+        for group in caps
+    ]
+    _, outcomes = serve_floors_only(promises, Hours(likely, likely), came, k, caps, step=1)
+    requests = sum(came)
+    possible = all(promise.floor <= requests * caps[promise.group] for promise in promises)
+    if possible and sum(promise.floor for promise in promises) <= requests * k:
+        assert all(exposures >= promise.floor for (promise, _), exposures in outcomes.items())
+
+
+@given(demands(), st.integers(1, 20))
+def test_what_is_brought_forward_fits(demand: Demand, horizon: int) -> None:
+    given_ = np.zeros_like(demand.caps)
+    floors, near = bring_forward(demand, given_, horizon)
+    assert 1 <= near <= horizon
+    assert floors.sum() <= near * demand.k
+    assert (floors <= demand.caps * near).all()
+    assert (floors >= 0).all()
+
+
+def test_whoever_is_safe_keeps_the_pace() -> None:
+    """A promise of a quarter of the slots is safe if a third of the traffic comes, and one of a half is not."""
+    forecast = Hours([900], [800])
+    caps: dict[Label, int] = {"toys": 1}
+    for floor, horizon in ((225, 800), (450, 450)):
+        plan = make_plan([Promise("toys", floor, Window.hour("UTC"))], {}, forecast, START, 1, caps)
+        assert (plan.floors, plan.horizon) == ({"toys": floor}, horizon)
+    trusting = make_plan([Promise("toys", 450, Window.hour("UTC"))], {}, forecast, START, 1, caps, slump=1.0)
+    assert trusting.horizon == 800
+
+
+def test_later_windows_ask_for_no_more_than_they_can_get() -> None:
+    """Both groups want a later window each; ten requests of two slots come in it, of which each could have one."""
+    later = np.array([[0, 1], [0, 1]])
+    demand = Demand(
+        group=np.array([0, 1]), missing=np.array([5, 5]), floor=np.array([40, 8]), place=np.array([0, 0]),
+        later=later, requests=np.array([6, 16]), caps=np.array([1, 1]), k=1,
+    )  # fmt: skip
+    assert without_hopeless(demand).floor.tolist() == [5, 4]  # 10 and 8 alone; together 10 slots for 18
