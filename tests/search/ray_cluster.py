@@ -96,7 +96,7 @@ def free_port() -> int:
             return port
 
 
-def wait_for(what: Any, seconds: float = 30.0, pause: float = 0.05) -> None:
+def wait_for(what: Any, seconds: float = 120.0, pause: float = 0.05) -> None:
     """Wait until a question is answered with yes."""
     end = time.monotonic() + seconds
     while not what():

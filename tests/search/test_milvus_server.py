@@ -60,7 +60,7 @@ def test_it_is_exact_and_exact_again_after_it_was_killed(server: "Server") -> No
     with ThreadPoolExecutor() as pool:
         ways = [pool.submit(MilvusIndex, CATALOG, server.uri, prices=way, timeout=60, upload=True) for way in WAYS]
         index, other = (way.result() for way in ways)
-    hasty = MilvusIndex(CATALOG, server.uri, timeout=0.5)
+    hasty = MilvusIndex(CATALOG, server.uri, timeout=5)
     assert hasty.name == index.name
     assert_exact(index)
     assert_exact(other)

@@ -18,6 +18,7 @@ from fairsync.data.synthetic import synthetic
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger
 from fairsync.service.keeper import Keeper
+from fairsync.windows import SLUMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +43,7 @@ class Shop:
         sizes = zip(self.catalog.labels, self.catalog.group_sizes.tolist(), strict=True)
         self.caps: dict[Label, int] = {label: min(K, size) for label, size in sizes}
         self.ledger = MemoryLedger(self.catalog.n_groups)
+        self.slump = float(options.get("slump", SLUMP))
         self.given: list[tuple[float, Label]] = []
         self.alerts: set[tuple[Label | None, datetime, str]] = set()
 

@@ -262,3 +262,12 @@ def test_check_looks_at_the_file_and_changes_nothing(tmp_path: Path) -> None:
     told = run_check(config, "--json")
     assert told.exit_code == 1
     assert "cannot be read as a ledger" in json.loads(told.output)["problems"][0]
+
+
+def test_plans_are_prepared_for_the_slump_that_is_set(tmp_path: Path) -> None:
+    config = configured(tmp_path, PROMISES)
+    config.write_text(config.read_text().replace("per_second = 1\n", "per_second = 1\nslump = 0.1\n"))
+    keeper = make_keeper(load_settings(config, {}))
+    assert keeper.planner.slump == 0.1
+    keeper.close()
+    keeper.coordinator.ledger.close()  # type: ignore[attr-defined]

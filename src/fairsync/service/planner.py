@@ -103,7 +103,7 @@ class Planner:
         shown_within: float,
         slump: float = SLUMP,
     ) -> None:
-        self.coordinator, self.count, self._slump = coordinator, count, slump
+        self.coordinator, self.count, self.slump = coordinator, count, slump
         self.lock = threading.RLock()
         self._share, self._shown_within = ShownShare(shown_within), shown_within
         self._clock, self._plan_seconds = clock, plan_seconds
@@ -320,7 +320,7 @@ class Planner:
             self.notes.plan,
             self.shares(),
             self._coming(),
-            self._slump,
+            self.slump,
         )
         self.coordinator.steer(plan.floors, plan.horizon, anew=self._earlier.began if anew else None)
         self.notes = replace(self.notes, plan=plan)

@@ -56,7 +56,8 @@ def make_keeper(settings: Settings) -> Keeper:
             catalog, promise.k, 0, 1, promise.policy, promise.batch_size, ledger=ledger, rolls=False
         )
     front = FrontEnd(catalog, coordinator, make_search(settings.search, catalog))
-    return Keeper(front, coordinator, promises, forecast, count=settings.promise.count)
+    slump = settings.traffic.slump
+    return Keeper(front, coordinator, promises, forecast, count=settings.promise.count, slump=slump)
 
 
 def fit_groups(catalog: Catalog, ledger: Ledger) -> Catalog:

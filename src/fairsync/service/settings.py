@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fairsync.errors import InvalidInputError
 from fairsync.service.records import PromiseRecord  # noqa: TC001 - pydantic reads the annotations
+from fairsync.windows import SLUMP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,6 +74,8 @@ class TrafficSettings(_Section):
     per_second: Annotated[float, Field(ge=0, le=1e9)] = 1.0
     zone: str = "UTC"
     """IANA time zone by whose clock people live."""
+    slump: Annotated[float, Field(gt=0, le=1)] = SLUMP
+    """The part of the expected traffic that plans count on: the smaller, the earlier in a window floors are served."""
 
 
 class LedgerSettings(_Section):
