@@ -200,7 +200,8 @@ class Bookkeeper:
             As it is after a change of items (:mod:`fairsync.changes`): new groups follow the others. First the
             coordinator is told, then the front ends.
         """
-        patient_until = time.monotonic() + self.lease_seconds
+        # Twice: a lease may have gone out just now, and has to have expired before it is given up.
+        patient_until = time.monotonic() + 2 * self.lease_seconds
 
         def changed() -> bool:  # what stands may change while it waits
             groups = self.groups if catalog is None else self._books.following(catalog)

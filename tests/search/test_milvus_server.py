@@ -1,6 +1,7 @@
 """The real server: exact, through updates too, and exact again after it or its client was killed."""
 
 import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -107,6 +108,7 @@ def follow_slowly(uri: str, watch: "multiprocessing.sharedctypes.Synchronized[in
     index.follow(change_of(CATALOG, 1))
 
 
+@pytest.mark.skipif(not os.environ.get("FAIRSYNC_SLOW"), reason="takes a minute: FAIRSYNC_SLOW=1")
 def test_updates_are_exact_at_once_and_survive_who_is_killed(server: "Server") -> None:
     index = MilvusIndex(CATALOG, server.uri, "updated", timeout=60, upload=True)
     change = change_of(CATALOG, 1)

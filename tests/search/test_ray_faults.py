@@ -183,6 +183,7 @@ def test_when_nothing_answers_nothing_is_counted(cluster: "RayCluster") -> None:
         assert not retriever.retrieve(WORLD.users[:3]).degraded
 
 
+@pytest.mark.skipif(not os.environ.get("FAIRSYNC_SLOW"), reason="takes a minute: FAIRSYNC_SLOW=1")
 def test_a_lost_node_is_replaced_where_there_is_room_and_waited_for_where_not(cluster: "RayCluster") -> None:
     from search.ray_cluster import wait_for
 
