@@ -20,14 +20,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import msgpack
 import numpy as np
+from benchmarks.load import Asker, make_request
 from benchmarks.output import OUT, Claim, Table, finish, make_screen
 from rich.console import Console
 
@@ -35,7 +34,6 @@ from fairsync import Catalog
 from fairsync.catalog_files import save_catalog
 from fairsync.data import synthetic
 from fairsync.service.client import Client
-from fairsync.service.http.wire import MSGPACK, write_array
 from fairsync.service.run import make_keeper
 from fairsync.service.settings import Settings, load_settings
 
@@ -175,22 +173,18 @@ def measure_latency(folder: Path, ledger: str, users: np.ndarray, rounds: int) -
     config, cores = write_settings(folder, ledger, None), sorted(os.sched_getaffinity(0))
     keeper = make_keeper(own_settings(config))
     library, service, client = [], [], []
-    with (
-        running(config, cores) as one,
-        closing(HTTPConnection("127.0.0.1", one.port)) as http,
-        Client(f"http://127.0.0.1:{one.port}") as typed,
-    ):
+    with running(config, cores) as one, Client(f"http://127.0.0.1:{one.port}") as typed:
+        asker = Asker(one.port, 0.0)
         for i in range(rounds):
             user = users[i % len(users)][None]
             start = time.perf_counter()
             keeper.front.retrieve(user)
             middle = time.perf_counter()
-            body = msgpack.packb({"vectors": write_array(user)})
-            http.request("POST", "/v1/retrieve", body, {"content-type": MSGPACK})
-            answer = http.getresponse()
-            msgpack.unpackb(answer.read())
+            asker.ask(make_request(user[0]))
+            while (status := asker.read()) is None:
+                pass
             end = time.perf_counter()
-            assert answer.status == 200
+            assert status == "200", status
             typed.retrieve(user)
             client.append(1e3 * (time.perf_counter() - end))
             library.append(1e3 * (middle - start))

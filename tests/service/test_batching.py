@@ -17,7 +17,7 @@ from fairsync.service.http.problems import Problem
 from fairsync.serving import Found
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
 
 class Search:
@@ -28,7 +28,9 @@ class Search:
         self.go, self.entered = threading.Event(), threading.Event()
         self.go.set()
 
-    def __call__(self, users: Any, request_ids: Sequence[str | None], k: int | None) -> Found:
+    def __call__(
+        self, users: Any, request_ids: Sequence[str | None], k: int | None, deliver: Callable[[Found], None]
+    ) -> None:
         self.entered.set()
         assert self.go.wait(10)
         if np.isnan(users).any():
@@ -36,7 +38,7 @@ class Search:
         assert len(users) == len(request_ids)
         self.batches.append((len(users), k))
         ids = np.repeat(users[:, 0, :1], k or 3, axis=1).astype(np.int64)
-        return Found(ids, ids, ids.astype(float), np.ones(len(users)))
+        deliver(Found(ids, ids, ids.astype(float), np.ones(len(users))))
 
 
 def users_of(*values: float, interests: int = 1) -> Any:
@@ -149,10 +151,10 @@ def test_too_many_are_turned_away_at_once() -> None:
 def test_who_would_wait_too_long_is_turned_away() -> None:
     """Each request takes 10 ms: within 0.2 s about twenty can be answered, and whoever comes beyond is told so."""
 
-    def slowly(users: Any, request_ids: Any, k: Any) -> Found:
+    def slowly(users: Any, request_ids: Any, k: Any, deliver: Callable[[Found], None]) -> None:
         time.sleep(0.01 * len(users))
         ids = np.zeros((len(users), 3), dtype=np.int64)
-        return Found(ids, ids, ids.astype(float), np.ones(len(users)))
+        deliver(Found(ids, ids, ids.astype(float), np.ones(len(users))))
 
     async def work() -> tuple[list[float], list[int]]:
         gatherer = Gatherer(slowly, max_batch=8, max_waiting=10_000, max_seconds=0.2)
@@ -186,10 +188,10 @@ def test_who_would_wait_too_long_is_turned_away() -> None:
 def test_a_slow_search_still_gathers_batches() -> None:
     """One request alone takes longer than anybody may wait, and many together take hardly more."""
 
-    def slowly(users: Any, request_ids: Any, k: Any) -> Found:
+    def slowly(users: Any, request_ids: Any, k: Any, deliver: Callable[[Found], None]) -> None:
         time.sleep(0.05 + 0.0001 * len(users))
         ids = np.zeros((len(users), 3), dtype=np.int64)
-        return Found(ids, ids, ids.astype(float), np.ones(len(users)))
+        deliver(Found(ids, ids, ids.astype(float), np.ones(len(users))))
 
     async def work() -> int:
         gatherer = Gatherer(slowly, max_batch=64, max_waiting=10_000, max_seconds=0.02)
@@ -211,6 +213,48 @@ def test_a_slow_search_still_gathers_batches() -> None:
         return answered
 
     assert run(work()) > 5 * 20, "one at a time, twenty would be answered"
+
+
+def test_a_slow_start_turns_nobody_away() -> None:
+    """The first request alone is slow, as when the catalog is still on disk: what comes next must not pay for it."""
+    slow = [0.3]
+
+    def search(users: Any, request_ids: Any, k: Any, deliver: Callable[[Found], None]) -> None:
+        time.sleep(slow.pop() if slow else 0.01)
+        ids = np.zeros((len(users), 3), dtype=np.int64)
+        deliver(Found(ids, ids, ids.astype(float), np.ones(len(users))))
+
+    async def work() -> None:
+        gatherer = Gatherer(search, max_batch=64, max_waiting=1000, max_seconds=1.0)
+        await gatherer.ask(users_of(1), [None], None)
+        await asyncio.gather(*(gatherer.ask(users_of(n), [None], None) for n in range(64)))
+        await gatherer.close()
+
+    run(work())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nobody_waits_for_what_follows_an_answer(fails: bool) -> None:
+    after, done = threading.Event(), threading.Event()
+
+    def search(users: Any, request_ids: Any, k: Any, deliver: Callable[[Found], None]) -> None:
+        ids = np.zeros((len(users), 3), dtype=np.int64)
+        deliver(Found(ids, ids, ids.astype(float), np.ones(len(users))))
+        assert after.wait(10)
+        done.set()
+        if fails:
+            raise ValueError("notes could not be taken")
+
+    async def work() -> None:
+        gatherer = Gatherer(search, max_batch=64, max_waiting=1000)
+        await gatherer.ask(users_of(1), [None], None)
+        assert not done.is_set()
+        after.set()
+        assert len(await gatherer.ask(users_of(1), [None], None)) == 1
+        await gatherer.close()
+        assert done.is_set()
+
+    run(work())
 
 
 def test_callers_take_turns() -> None:

@@ -37,11 +37,11 @@ class Held:
         self.sizes: list[int] = []
         plain = self.keeper.retrieve
 
-        def retrieve(users: Any, request_ids: Any, k: Any) -> Any:
+        def retrieve(users: Any, request_ids: Any, k: Any, deliver: Any) -> Any:
             self.entered.set()
             assert self.go.wait(20)
             self.sizes.append(len(users))
-            return plain(users, request_ids, k)
+            return plain(users, request_ids, k, deliver)
 
         vars(self.keeper)["retrieve"] = retrieve
 
@@ -233,9 +233,9 @@ def slow_keeper(seconds: float) -> Keeper:
     keeper = small_keeper()
     plain = keeper.retrieve
 
-    def retrieve(users: Any, request_ids: Any, k: Any) -> Any:
+    def retrieve(users: Any, request_ids: Any, k: Any, deliver: Any) -> Any:
         time.sleep(seconds * len(users))
-        return plain(users, request_ids, k)
+        return plain(users, request_ids, k, deliver)
 
     vars(keeper)["retrieve"] = retrieve
     return keeper

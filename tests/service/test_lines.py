@@ -102,6 +102,38 @@ def test_the_rest_of_a_body_that_was_refused_is_not_waited_for() -> None:
         assert ends_within(line, 2)
 
 
+def test_empty_lines_do_not_hold_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.http.lines._HEAD_SECONDS", 0.3)
+    with running(keep_alive=0.5) as service, closing(connect(service)) as line:
+        assert is_well(line)
+        start = time.monotonic()
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):  # noqa: PT012 - it is not known at which line
+            while time.monotonic() < start + 5:
+                line.send(b"\r\n")
+                time.sleep(0.05)
+        assert time.monotonic() - start < 2
+
+
+def test_an_answer_without_a_body_comes_at_once() -> None:
+    with running() as service, closing(connect(service)) as line:
+        for _ in range(2):
+            line.sendall(HEAD.replace(b"GET", b"HEAD") + b"\r\n")
+            assert b"405 " in line.recv(1000)
+        assert is_well(line)
+
+
+def test_who_asks_before_sending_a_body_is_told_to_go_on() -> None:
+    body = b'{"vectors": [[1, 0, 0, 0, 0, 0, 0, 0]]}'
+    head = b"POST /v1/retrieve HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n"
+    head += b"content-type: application/json\r\n"
+    head += b"content-length: %d\r\n\r\n" % len(body)
+    with running() as service, closing(connect(service)) as line:
+        line.sendall(head)
+        assert line.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        line.sendall(body)
+        assert line.recv(10_000).startswith(b"HTTP/1.1 ")
+
+
 @pytest.mark.parametrize("line_of_head", [b"x-long: %s\r\n" % (b"a" * 1000), b"x-many: 1\r\n" * 90])
 def test_endless_heads_are_refused(line_of_head: bytes) -> None:
     with running() as service, closing(connect(service)) as line:

@@ -114,12 +114,21 @@ class Keeper:
         return self.coordinator.k
 
     def retrieve(
-        self, users: NDArray[np.floating[Any]], request_ids: Sequence[str | None] | None = None, k: int | None = None
+        self,
+        users: NDArray[np.floating[Any]],
+        request_ids: Sequence[str | None] | None = None,
+        k: int | None = None,
+        deliver: Callable[[Found], None] | None = None,
     ) -> Found:
-        """Return the candidates of requests; see :meth:`fairsync.FrontEnd.retrieve`."""
+        """Return the candidates of requests; see :meth:`fairsync.FrontEnd.retrieve`.
+
+        Who waits for them can be told by `deliver`, before the keeper takes notes of what was answered.
+        """
         catalog = self.catalog
         with self.readiness.serving():
             found = self.front.retrieve(users, k, request_ids)
+        if deliver is not None:
+            deliver(found)
         if not len(found):
             return found
         vectors, standing = np.asarray(users), self.coordinator.standing()
@@ -127,8 +136,8 @@ class Keeper:
         self.recent.add(vectors)
         if self.catalog is catalog:  # otherwise it is not known from which items the answers came
             self.meter.note(catalog, self.k, standing.began, vectors, found)
-        weight = min(_FORGETTING * len(found), 1.0)
-        self.degraded += weight * (float((found.searched < 1).mean()) - self.degraded)
+        weight, lacking = min(_FORGETTING * len(found), 1.0), np.count_nonzero(found.searched < 1)
+        self.degraded += weight * (lacking / len(found) - self.degraded)
         if standing.requests >= self.coordinator.terms.horizon:
             self._look_ahead()
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import random
 import threading
 import time
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from fairsync.serving import Found
 
 _log = logging.getLogger(__name__)
+# So that a threshold is below one, whatever the dice say.
+_TINY = 1e-12
 # Requests in a sample, and how few are worth a look.
 SAMPLE, FEWEST = 512, 64
 # Seconds between two looks.
@@ -51,7 +54,8 @@ class Measured:
 class AnswerSample:
     """A fair sample of the requests of the present tick that were answered from the present items.
 
-    Each of those is in it with the same probability. With another tick, or other items, it begins anew.
+    Each of those is in it with the same probability. With another tick, or other items, it begins anew. It is known
+    beforehand which request is the next to be taken in (Li's algorithm L), so that most cost nothing.
 
     Examples
     --------
@@ -69,10 +73,11 @@ class AnswerSample:
     """
 
     def __init__(self, size: int = SAMPLE) -> None:
-        self._size, self._rng, self._lock = size, np.random.default_rng(0), threading.Lock()
+        self._size, self._rng, self._lock = size, random.Random(0), threading.Lock()
         self._of: tuple[Catalog, float] | None = None
         self._kept: list[tuple[NDArray[Any], ...]] = []
-        self.seen = 0
+        # Requests so far, which is the next to be taken in, and what decides how far it is to the one after.
+        self.seen, self._next, self._threshold = 0, 0, 1.0
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -81,17 +86,29 @@ class AnswerSample:
         """Take some of these requests in, with what was answered in the tick that began then."""
         with self._lock:
             if self._of is None or self._of[0] is not catalog or self._of[1] != began:
-                self._of, self._kept, self.seen = (catalog, began), [], 0
-            number = self.seen + np.arange(len(found))
-            places = (self._rng.random(len(found)) * (number + 1)).astype(np.int64)
-            for position in np.flatnonzero((places < self._size) | (number < self._size)):
+                self._of, self._kept = (catalog, began), []
+                self.seen, self._next, self._threshold = 0, 0, 1.0
+            first, self.seen = self.seen, self.seen + len(found)
+            while self._next < self.seen:
+                position = self._next - first
                 # Copies: a view would hold the whole batch.
-                one = tuple(part[position].copy() for part in (users, found.ids, found.relevance))
+                one = users[position].copy(), found.ids[position].copy(), found.relevance[position].copy()
                 if len(self._kept) < self._size:
                     self._kept.append(one)
                 else:
-                    self._kept[places[position]] = one
-            self.seen += len(found)
+                    self._kept[self._rng.randrange(self._size)] = one
+                self._next += self._step()
+
+    def _step(self) -> int:
+        """Return how far it is to the next request that is taken in.
+
+        Had each request a random number, the sample would be those with the smallest: the threshold is the largest of
+        them, and it is a matter of chance how many in a row are above it.
+        """
+        if len(self._kept) < self._size:
+            return 1
+        self._threshold *= math.exp(-self._rng.expovariate(self._size) - _TINY)
+        return 1 + math.floor(self._rng.expovariate(-math.log1p(-self._threshold)))
 
     def answered(self, catalog: Catalog) -> Answered | None:
         """Return the sample, or a part of it where items are many; None if it was answered from others than these."""
@@ -99,8 +116,7 @@ class AnswerSample:
             if self._of is None or self._of[0] is not catalog:
                 return None
             most = max(_AT_ALL // (_SEARCHES * len(catalog)), FEWEST)
-            which = self._rng.permutation(len(self._kept))[:most]
-            kept = [self._kept[place] for place in which]
+            kept = self._rng.sample(self._kept, min(most, len(self._kept)))
         users, ids, relevance = zip(*kept, strict=True)
         # An item's relevance is its best over the interests: saying one twice changes nothing.
         interests = max(map(len, users))

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import InvalidInputError
+from fairsync.service.http.logs import log
 from fairsync.service.http.problems import busy
 from fairsync.serving import Found
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# So many may wait however slow the search was: one request alone takes far longer than its share of a batch.
+# So many may wait however slow the search was, and from so many on a batch tells how fast it is.
 _ALWAYS_WAIT = 8
 # One token may take so much of the queue, so that others find room.
 _LARGEST_SHARE = 0.75
@@ -79,7 +80,8 @@ class Gatherer:
     Parameters
     ----------
     search
-        Takes users, request ids and k; called by one thread only.
+        Takes users, request ids, k, and whom to tell the candidates: nobody waits for what it does after that. Called
+        by one thread only.
     max_batch
         Requests in one search, unless a single call has more.
     max_waiting
@@ -91,8 +93,8 @@ class Gatherer:
 
     Examples
     --------
-    >>> def search(users, request_ids, k):
-    ...     return Found(*(np.full((len(users), k), len(users)) for _ in range(3)), np.ones(len(users)))
+    >>> def search(users, request_ids, k, deliver):
+    ...     deliver(Found(*(np.full((len(users), k), len(users)) for _ in range(3)), np.ones(len(users))))
     >>> async def two_calls():
     ...     gatherer = Gatherer(search, max_batch=8, max_waiting=100)
     ...     calls = [gatherer.ask(np.zeros((n, 1, 4)), [None] * n, 3) for n in (1, 2)]
@@ -105,7 +107,7 @@ class Gatherer:
 
     def __init__(
         self,
-        search: Callable[[NDArray[Any], Sequence[str | None], int | None], Found],
+        search: Callable[[NDArray[Any], Sequence[str | None], int | None, Callable[[Found], None]], object],
         max_batch: int,
         max_waiting: int,
         max_seconds: float = math.inf,
@@ -121,7 +123,7 @@ class Gatherer:
         # A search is under way, or about to be: whoever comes is searched with it, or after it.
         self._busy = False
         # When the present batch began and what it holds; seconds and requests of the latest ones.
-        self._began, self._size = 0.0, 0
+        self._began, self._size, self._tells_pace = 0.0, 0, False
         self._seconds, self._requests = 0.0, 1e-9
         # Where the order of calls stands, and where each caller who waits does.
         self._turn = 0
@@ -180,12 +182,15 @@ class Gatherer:
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Have the next batch searched."""
         now = loop.time()
-        if self._size:  # the whole time from one batch to the next counts: it is what those who wait will see
+        # The whole time from one batch to the next counts: it is what those who wait will see.
+        if self._tells_pace:
             self._seconds = _REMEMBERED * self._seconds + now - self._began
             self._requests = _REMEMBERED * self._requests + self._size
         batch, self._queue = take(self._queue, self.max_batch)
         self._busy = bool(batch)
         self._began, self._size = now, sum(len(call.users) for call in batch)
+        # A few requests take nearly as long as many would: they do not tell how long many wait.
+        self._tells_pace = self._size >= _ALWAYS_WAIT or bool(self._queue)
         if batch:
             self._turn = batch[0].turn
             self._watch(self._size)
@@ -193,7 +198,22 @@ class Gatherer:
 
     def _work(self, batch: list[Call], loop: asyncio.AbstractEventLoop) -> None:
         """Search; runs in the thread."""
-        loop.call_soon_threadsafe(self._deliver, batch, self._answers(batch), loop)
+        answers: list[Found | Exception] = []
+
+        def deliver(found: Found) -> None:
+            answers.extend(split(found, [len(call.users) for call in batch]))
+            loop.call_soon_threadsafe(self._deliver, batch, answers, loop)
+
+        try:
+            self._find(batch, deliver)
+        except Exception as error:  # whatever it is, those who wait have to hear of it
+            if answers:  # they have what they waited for
+                log.exception("something went wrong after requests were answered")
+                return
+            # Bad input is refused before anything is changed, so nobody need suffer for the input of another.
+            apart = len(batch) > 1 and isinstance(error, InvalidInputError)
+            answers = [self._alone(call) for call in batch] if apart else [error] * len(batch)
+            loop.call_soon_threadsafe(self._deliver, batch, answers, loop)
 
     def _deliver(
         self, batch: Sequence[Call], answers: Sequence[Found | Exception], loop: asyncio.AbstractEventLoop
@@ -221,16 +241,17 @@ class Gatherer:
         else:
             loop.call_later(_LOOK_SECONDS, self._look, expected, came, empty, end, loop)
 
-    def _answers(self, batch: Sequence[Call]) -> list[Found | Exception]:
+    def _find(self, batch: Sequence[Call], deliver: Callable[[Found], None]) -> None:
+        users = batch[0].users if len(batch) == 1 else np.concatenate([call.users for call in batch])
+        self._search(users, [one for call in batch for one in call.request_ids], batch[0].k, deliver)
+
+    def _alone(self, call: Call) -> Found | Exception:
+        answers: list[Found] = []
         try:
-            users = batch[0].users if len(batch) == 1 else np.concatenate([call.users for call in batch])
-            found = self._search(users, [one for call in batch for one in call.request_ids], batch[0].k)
-        except Exception as error:  # whatever it is, those who wait have to hear of it
-            if len(batch) > 1 and isinstance(error, InvalidInputError):
-                # Bad input is refused before anything is changed, so nobody suffers for the input of another.
-                return [answer for call in batch for answer in self._answers([call])]
-            return [error] * len(batch)
-        return split(found, [len(call.users) for call in batch])
+            self._find([call], answers.append)
+        except Exception as error:
+            return answers[0] if answers else error
+        return answers[0]
 
 
 def take(waiting: Sequence[Call], max_batch: int) -> tuple[list[Call], list[Call]]:

@@ -15,10 +15,38 @@ if TYPE_CHECKING:
 # Seconds within which the head of a call has to come, and in which an answer has to be read, a part at a time.
 _HEAD_SECONDS, _READ_SECONDS = 10.0, 60.0
 _LONGEST_HEAD = 65_536
+_CONTINUE = b"HTTP/1.1 100"
 _REFUSAL = (
     "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\nretry-after: 1\r\n"
     "connection: close\r\n\r\n{body}"
 )
+
+
+class _Together:
+    """The transport of one answer, which writes the head together with what follows: each write is a system call."""
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head is None or data.startswith(_CONTINUE):
+            self._transport.write(data)
+        elif not self._head:
+            self._head = data
+        else:
+            self._transport.write(self._head + data)
+            self._head = None
+
+    def close(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
 
 
 class Line(HttpToolsProtocol):
@@ -33,7 +61,7 @@ class Line(HttpToolsProtocol):
         self._most, self.limit_concurrency = self.limit_concurrency, None
         self._timer: asyncio.TimerHandle | None = None
         self._slow: asyncio.TimerHandle | None = None
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._in_body, self._head_bytes = True, False, 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, if there is room for it."""
@@ -53,6 +81,9 @@ class Line(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
+        # Most heads come in one piece, and need no timer. Between calls there can be empty lines, which begin nothing.
+        if self._timer is None and (self._in_head or self.cycle.response_complete):
+            self._wait(_HEAD_SECONDS)
         self._head_bytes = self._head_bytes + len(data) if self._in_head else 0
         if self._head_bytes > _LONGEST_HEAD:
             self._refuse("431 Request Header Fields Too Large", "too_large", "The head of the call is too large.")
@@ -61,20 +92,28 @@ class Line(HttpToolsProtocol):
         """Expect the rest of the head soon."""
         super().on_message_begin()
         self._in_head, self._head_bytes = True, 0
-        self._wait(_HEAD_SECONDS)
+        self._wait(None)
 
     def on_headers_complete(self) -> None:
         """Leave the rest to the gate."""
-        self._in_head = False
+        self._in_head, self._in_body = False, True
         self._wait(None)
         super().on_headers_complete()
+        if self.scope["method"] != "HEAD":  # there nothing follows
+            self.cycle.transport = _Together(self.transport)  # type: ignore[assignment]
+
+    def on_message_complete(self) -> None:
+        """Expect nothing more."""
+        self._in_body = False
+        super().on_message_complete()
 
     def on_response_complete(self) -> None:
         """Wait for the next call; also where the rest of a body still comes, for which nobody waits any more.
 
         Where the call was turned away under overload, the next is not read before it may be made.
         """
-        self._wait(_HEAD_SECONDS if self._in_head else self.timeout_keep_alive)
+        if self._in_body:
+            self._wait(self.timeout_keep_alive)
         super().on_response_complete()
         seconds = self.cycle.scope["state"].get(PAUSE)
         if seconds is not None and not self.transport.is_closing():

@@ -44,7 +44,7 @@ class PlainRoute(APIRoute):
 def make_retrieve(keeper: Keeper, gatherer: Gatherer, settings: HttpSettings, histories: Histories | None) -> ASGIApp:
     """Return who answers calls to retrieve, as an ASGI application that nothing need stand before."""
 
-    async def find(scope: Scope, receive: Receive) -> Response:
+    async def find(scope: Scope, receive: Receive) -> tuple[bytes, bytes]:
         holder = holder_of(scope)
         holder.check("retrieve")
         gatherer.check_room(caller=holder.name)  # before a body is read in vain
@@ -65,10 +65,13 @@ def make_retrieve(keeper: Keeper, gatherer: Gatherer, settings: HttpSettings, hi
             raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
         with _Watch(gatherer.ask(users, asked.request_ids, asked.k, holder.name), receive) as searching:
             found = await searching
-        return Response(write_found(found, asked.request_ids, binary=binary), media_type=MSGPACK if binary else JSON)
+        return write_found(found, asked.request_ids, binary=binary), (MSGPACK if binary else JSON).encode()
 
     async def retrieve(scope: Scope, receive: Receive, send: Send) -> None:
-        await (await find(scope, receive))(scope, receive, send)
+        body, kind = await find(scope, receive)
+        headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
 
     return retrieve
 
