@@ -133,7 +133,8 @@ class RedisCoordinator(Bookkeeper):
 
 def _join(books: SharedBooks, groups: Groups, terms: Terms, if_differs: str) -> None:
     """Agree with the promise that stands; make it, if there is none."""
-    until, tries = time.monotonic() + books.lease_seconds, 0
+    # Twice: a lease may have gone out just now, and has to have expired before it is given up.
+    until, tries = time.monotonic() + 2 * books.lease_seconds, 0
     while not _joined(books, groups, terms, if_differs, patient=time.monotonic() < until):
         time.sleep(books.pause(tries))
         tries += 1

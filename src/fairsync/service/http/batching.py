@@ -128,6 +128,17 @@ class Gatherer:
         # Where the order of calls stands, and where each caller who waits does.
         self._turn = 0
         self._turns: dict[str, int] = {}
+        # While the next search waits for calls: for how many, and when it is looked whether they still come.
+        self._expected = 0
+        self._looking: asyncio.TimerHandle | None = None
+        self._of_loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Where it is used. Asking Python each time takes longer than all the rest of a call's way through here."""
+        if self._of_loop is None:
+            self._of_loop = asyncio.get_running_loop()
+        return self._of_loop
 
     def ask(
         self, users: NDArray[Any], request_ids: Sequence[str | None], k: int | None, caller: str = ""
@@ -135,10 +146,9 @@ class Gatherer:
         """Return the candidates of these requests, to be awaited; cancelling it takes them out of the queue."""
         n = len(users)
         self.check_room(n, caller)
-        loop = asyncio.get_running_loop()
         # Who has much in the queue already comes after those who have less.
         turn = max(self._turns.get(caller, 0), self._turn)
-        call = Call(users, request_ids, k, loop.create_future(), turn)
+        call = Call(users, request_ids, k, self.loop.create_future(), turn)
         self._turns[caller] = turn + n
         self.waiting += n
         self._waiting_of[caller] += n
@@ -146,7 +156,10 @@ class Gatherer:
         self._queue.append(call)
         if not self._busy:
             self._busy = True
-            loop.call_soon(self._start, loop)  # calls that were read together are searched together
+            self.loop.call_soon(self._start)  # calls that were read together are searched together
+        elif self._looking is not None and len(self._queue) == self._expected:
+            self._looking.cancel()
+            self._start()
         return call.answer
 
     def check_room(self, n: int = 1, caller: str = "") -> None:
@@ -179,9 +192,9 @@ class Gatherer:
         if not self._waiting_of[caller]:
             del self._waiting_of[caller], self._turns[caller]
 
-    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _start(self) -> None:
         """Have the next batch searched."""
-        now = loop.time()
+        now, self._looking = self.loop.time(), None
         # The whole time from one batch to the next counts: it is what those who wait will see.
         if self._tells_pace:
             self._seconds = _REMEMBERED * self._seconds + now - self._began
@@ -194,15 +207,15 @@ class Gatherer:
         if batch:
             self._turn = batch[0].turn
             self._watch(self._size)
-            self._thread.submit(self._work, batch, loop)
+            self._thread.submit(self._work, batch)
 
-    def _work(self, batch: list[Call], loop: asyncio.AbstractEventLoop) -> None:
+    def _work(self, batch: list[Call]) -> None:
         """Search; runs in the thread."""
         answers: list[Found | Exception] = []
 
         def deliver(found: Found) -> None:
             answers.extend(split(found, [len(call.users) for call in batch]))
-            loop.call_soon_threadsafe(self._deliver, batch, answers, loop)
+            self.loop.call_soon_threadsafe(self._deliver, batch, answers)
 
         try:
             self._find(batch, deliver)
@@ -213,12 +226,10 @@ class Gatherer:
             # Bad input is refused before anything is changed, so nobody need suffer for the input of another.
             apart = len(batch) > 1 and isinstance(error, InvalidInputError)
             answers = [self._alone(call) for call in batch] if apart else [error] * len(batch)
-            loop.call_soon_threadsafe(self._deliver, batch, answers, loop)
+            self.loop.call_soon_threadsafe(self._deliver, batch, answers)
 
-    def _deliver(
-        self, batch: Sequence[Call], answers: Sequence[Found | Exception], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        seconds = loop.time() - self._began
+    def _deliver(self, batch: Sequence[Call], answers: Sequence[Found | Exception]) -> None:
+        seconds = self.loop.time() - self._began
         expected = min(len(batch) + len(self._queue), self.max_batch)
         for call, answer in zip(batch, answers, strict=True):
             if call.answer.done():
@@ -228,18 +239,22 @@ class Gatherer:
             else:
                 call.answer.set_result(answer)
         if expected > max(len(self._queue), 1) and seconds > _WORTH_WAITING and not self._closed:
-            loop.call_later(_LOOK_SECONDS, self._look, expected, len(self._queue), 0, loop.time() + seconds, loop)
+            self._expected = expected
+            self._look_again(len(self._queue), 0, self.loop.time() + seconds)
         else:
-            self._start(loop)
+            self._start()
 
-    def _look(self, expected: int, seen: int, empty: int, end: float, loop: asyncio.AbstractEventLoop) -> None:
-        """Start the next search when all are back, when nobody comes any more, or when it takes too long."""
+    def _look_again(self, seen: int, empty: int, end: float) -> None:
+        self._looking = self.loop.call_later(_LOOK_SECONDS, self._look, seen, empty, end)
+
+    def _look(self, seen: int, empty: int, end: float) -> None:
+        """Start the next search when nobody comes any more, or when it takes too long."""
         came = len(self._queue)
         empty = 0 if came > seen else empty + 1
-        if came >= expected or empty > _EMPTY_LOOKS or loop.time() > end or self._closed:
-            self._start(loop)
+        if empty > _EMPTY_LOOKS or self.loop.time() > end or self._closed:
+            self._start()
         else:
-            loop.call_later(_LOOK_SECONDS, self._look, expected, came, empty, end, loop)
+            self._look_again(came, empty, end)
 
     def _find(self, batch: Sequence[Call], deliver: Callable[[Found], None]) -> None:
         users = batch[0].users if len(batch) == 1 else np.concatenate([call.users for call in batch])

@@ -31,6 +31,8 @@ _GONE = 499
 # Who was turned away under overload is not read from for so long, if the connection can do it: answering everybody who
 # asks again at once would leave no time for those who are not turned away.
 PAUSE, _PAUSE_SECONDS = "pause", 1.0
+# Lines of calls are written so much later: when many are answered at once, the next search need not wait for them.
+_WRITE_AFTER_SECONDS = 0.025
 # Of a path, so much goes into the log.
 _LONGEST_PATH = 200
 
@@ -66,11 +68,13 @@ class Gate:
         self._direct = direct
         self._bodies = Bodies(settings.max_body_bytes)
         self._turned_away, self._told_at = 0, 0.0
+        self._lines: list[dict[str, object]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a call through, or answer it here."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            self._write_lines()
             return
         scope.setdefault("state", {})
         app = self._direct.get((scope["method"], scope["path"]), self.app)
@@ -137,6 +141,14 @@ class Gate:
         if mistake or (failure is not None and status < 400):  # the latter: it broke off in the middle of the answer
             log.error("call failed", exc_info=failure, extra={"facts": facts})
         else:
+            self._lines.append(facts)
+            if len(self._lines) == 1:
+                asyncio.get_running_loop().call_later(_WRITE_AFTER_SECONDS, self._write_lines)
+
+    def _write_lines(self) -> None:
+        """Write the lines of calls that were answered a moment ago."""
+        lines, self._lines = self._lines, []
+        for facts in lines:
             log.info("call", extra={"facts": facts})
 
 

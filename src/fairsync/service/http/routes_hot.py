@@ -63,7 +63,8 @@ def make_retrieve(keeper: Keeper, gatherer: Gatherer, settings: HttpSettings, hi
             users = check_users(await run_in_threadpool(histories.vectors, asked.histories), keeper.catalog)
         else:
             raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
-        with _Watch(gatherer.ask(users, asked.request_ids, asked.k, holder.name), receive) as searching:
+        searching = gatherer.ask(users, asked.request_ids, asked.k, holder.name)
+        with _Watch(searching, receive, gatherer.loop):
             found = await searching
         return write_found(found, asked.request_ids, binary=binary), (MSGPACK if binary else JSON).encode()
 
@@ -130,13 +131,13 @@ async def _body(receive: Receive) -> bytes:
 class _Watch:
     """Cancels a search when the client has gone away. Looks only after a while: most answers are there before."""
 
-    def __init__(self, searching: asyncio.Future[Found], receive: Receive) -> None:
+    def __init__(self, searching: asyncio.Future[Found], receive: Receive, loop: asyncio.AbstractEventLoop) -> None:
         self._searching, self._receive = searching, receive
         self._task: asyncio.Future[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._begin)
+        self._timer = loop.call_later(_WATCH_AFTER_SECONDS, self._begin)
 
-    def __enter__(self) -> asyncio.Future[Found]:
-        return self._searching
+    def __enter__(self) -> None:
+        """Begin."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._timer.cancel()
