@@ -22,7 +22,7 @@ from benchmarks.output import OUT, Table, finish, make_screen, progress
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FrontEnd
-from fairsync.books import Lease
+from fairsync.coordination.books import Lease
 from fairsync.data import synthetic
 from fairsync.ledger import Entry
 from fairsync.policies import Sample

@@ -28,10 +28,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 
+from fairsync.coordination.redis import RedisCoordinator
 from fairsync.groups import Groups
 from fairsync.ledger import Entry
 from fairsync.ledger.redis import RedisLedger
-from fairsync.redis_coordinator import RedisCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

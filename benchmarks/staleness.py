@@ -28,7 +28,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FairRetriever, FrontEnd, hindsight
-from fairsync.books import Lease
+from fairsync.coordination.books import Lease
 from fairsync.data import synthetic
 from fairsync.ledger import Entry
 from fairsync.policies import Sample

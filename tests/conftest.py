@@ -16,7 +16,7 @@ settings.load_profile("patient")
 
 # Tests of these files start something large, a cluster, a server or a browser, of which there should be one at a time.
 _TOGETHER = {
-    "ray": ("test_ray.py", "test_ray_faults.py", "test_ray_coordinator.py", "test_cluster.py"),
+    "ray": ("test_ray.py", "test_ray_faults.py", "test_cluster.py"),
     "milvus": ("test_milvus_server.py",),
     "browser": ("test_dashboard.py",),
     "replicas": ("test_replicas.py",),

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import InvalidInputError
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger, SqliteLedger

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fairsync import guard
 from fairsync.catalog import Catalog
 from fairsync.changes import remove_items
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError
 from fairsync.floors import group_caps
 from fairsync.front_end import FrontEnd

@@ -29,7 +29,7 @@ True
 from importlib.metadata import version
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, UnknownGroupError
 from fairsync.front_end import FrontEnd
 from fairsync.hindsight import Hindsight, hindsight

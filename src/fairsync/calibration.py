@@ -15,8 +15,8 @@ from fairsync.serving import make_sample
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from fairsync.books import Books
     from fairsync.catalog import Catalog
+    from fairsync.coordination.books import Books
     from fairsync.policies import Policy, Terms
     from fairsync.search import Index
 

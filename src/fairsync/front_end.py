@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.books import Lease
     from fairsync.catalog import Catalog
-    from fairsync.coordinator import Coordination
+    from fairsync.coordination.books import Lease
+    from fairsync.coordination.coordinator import Coordination
     from fairsync.groups import Label
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.books import Books, changed_terms, make_terms
 from fairsync.calibration import calibrate
 from fairsync.catalog import Catalog
 from fairsync.changes import Change, put_items, remove_items
+from fairsync.coordination.books import Books, changed_terms, make_terms
 from fairsync.floors import Floors
 from fairsync.groups import Label
 from fairsync.hindsight import Hindsight

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.books import Lease
     from fairsync.catalog import Catalog
+    from fairsync.coordination.books import Lease
     from fairsync.search import Index
 
 

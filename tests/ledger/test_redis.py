@@ -16,7 +16,7 @@ import pytest
 import redis
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.ledger import Entry, redis_store
 from fairsync.ledger.base import ANSWERS_KEPT

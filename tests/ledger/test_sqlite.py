@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.ledger import Entry, SqliteLedger, sqlite_formats
 from fairsync.ledger.sqlite_files import back_up, restore

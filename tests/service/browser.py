@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from fairsync.service.http.app import make_app
-from fairsync.service.keeper import Keeper
+from fairsync.service.keeper.keeper import Keeper
 from fairsync.service.settings import Settings
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -12,10 +12,10 @@ import numpy as np
 import uvicorn
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.front_end import FrontEnd
 from fairsync.service.http.app import make_app
-from fairsync.service.keeper import Keeper
+from fairsync.service.keeper.keeper import Keeper
 from fairsync.service.settings import Settings
 from fairsync.windows import Forecast
 

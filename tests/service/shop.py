@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.front_end import FrontEnd
 from fairsync.groups import Label
 from fairsync.search import ExactIndex, Hits, Index, ShardedIndex
 from fairsync.search.sharded import merge
-from fairsync.service.keeper import Keeper
+from fairsync.service.keeper.keeper import Keeper
 from fairsync.service.records import PromiseView
 from fairsync.windows import Forecast, Promise
 

@@ -73,7 +73,7 @@ class Service:
         self.config.write_text(CONFIG + f"port = {self.port}\n" + ledger)
         self.starts = 0
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["fairsync.service.run", "fairsync.redis_coordinator"])
+        self._context.set_forkserver_preload(["fairsync.service.run", "fairsync.coordination.redis"])
         self._process: BaseProcess | None = None
 
     @property

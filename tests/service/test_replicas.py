@@ -17,12 +17,12 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.catalog_files import save_catalog
+from fairsync.coordination.redis import RedisCoordinator
 from fairsync.errors import BackendUnavailableError
 from fairsync.front_end import FrontEnd
 from fairsync.ledger.redis import RedisLedger
-from fairsync.redis_coordinator import RedisCoordinator
 from fairsync.service.client import Client
-from fairsync.service.keeper import Keeper
+from fairsync.service.keeper.keeper import Keeper
 from fairsync.service.records import PastWindow, PromiseRecord, WindowRecord
 from fairsync.windows import Forecast, Promise, Window
 from ledger.valkey_server import ValkeyServer
@@ -191,7 +191,7 @@ def outcome(client: Client, promise: str) -> PastWindow | None:
 def test_windows_that_end_while_nobody_leads_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever leads dies in the last hour of a day, and the next one takes over in the day after."""
     monkeypatch.setattr("fairsync.ledger.redis_lead.LEAD_SECONDS", 0.2)
-    monkeypatch.setattr("fairsync.redis_coordinator._ASKED_EVERY", 0.0)
+    monkeypatch.setattr("fairsync.coordination.redis._ASKED_EVERY", 0.0)
     catalog, rng, shown = make_catalog(), np.random.default_rng(0), Counter[Any]()
     now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
     promises = [Promise("wine", 200, Window.day("UTC")), Promise("toys", 5, Window.hour("UTC"))]

@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 from fairsync.catalog import Catalog
 from fairsync.catalog_files import save_catalog
 from fairsync.cli.check import check
+from fairsync.coordination.redis import RedisCoordinator
 from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.models import train_svd
-from fairsync.redis_coordinator import RedisCoordinator
 from fairsync.service.client import Client
 from fairsync.service.run import make_keeper, make_search
 from fairsync.service.settings import SearchSettings, load_settings

@@ -58,7 +58,7 @@ def start(
     fairsync cluster start /data/items --shards 8 --replicas 2 --floor 1000 --horizon 1000000 --ledger exposures.db
     """
     from fairsync.catalog_files import open_catalog
-    from fairsync.ray_coordinator import RayCoordinator
+    from fairsync.coordination.ray import RayCoordinator
     from fairsync.search.ray import RayIndex
 
     screen = _connected(address)
@@ -79,7 +79,7 @@ def start(
 @cluster.command()
 def status(catalog: _Catalog, name: _Name = "fairsync", address: _Address = "auto") -> None:
     """Show every replica, and where the promise stands."""
-    from fairsync.ray_coordinator import RayCoordinator
+    from fairsync.coordination.ray import RayCoordinator
 
     screen = _connected(address)
     running = _attached(name, catalog)
@@ -100,8 +100,8 @@ def retrieve(
     address: _Address = "auto",
 ) -> None:
     """Answer requests from a file, as one of any number of front ends."""
+    from fairsync.coordination.ray import RayCoordinator
     from fairsync.front_end import FrontEnd
-    from fairsync.ray_coordinator import RayCoordinator
     from fairsync.serving import Found
 
     screen = _connected(address)
@@ -129,7 +129,7 @@ def retrieve(
 @cluster.command()
 def stop(name: _Name = "fairsync", address: _Address = "auto") -> None:
     """End shards and coordinator. The ledger stays, and `start` goes on from it."""
-    from fairsync.ray_coordinator import RayCoordinator
+    from fairsync.coordination.ray import RayCoordinator
     from fairsync.search.ray import RayIndex
 
     screen = _connected(address)

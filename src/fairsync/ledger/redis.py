@@ -23,7 +23,7 @@ class RedisLedger:
 
     Any number of processes may read it. One retriever or coordinator at a time should write to it, since each goes by
     the counts it has seen itself. Several share a promise by
-    :class:`fairsync.redis_coordinator.RedisCoordinator`, which keeps its record in a ledger of this kind.
+    :class:`fairsync.coordination.redis.RedisCoordinator`, which keeps its record in a ledger of this kind.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-# Answers that were lost, the latest of them: as many as in fairsync.accounts.
+# Answers that were lost, the latest of them: as many as in fairsync.coordination.accounts.
 _MOST_LOST = 10_000
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 

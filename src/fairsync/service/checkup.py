@@ -16,7 +16,7 @@ from fairsync.policies import make_policy
 from fairsync.service import sharing
 from fairsync.service.http.auth import Tokens
 from fairsync.service.http.histories import load_histories
-from fairsync.service.promises import promise_of
+from fairsync.service.keeper.promises import promise_of
 from fairsync.service.run import make_forecast
 from fairsync.windows import check_promise
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from fairsync.catalog_files import open_catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import InvalidInputError
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger, SqliteLedger
@@ -19,9 +19,9 @@ from fairsync.search import ExactIndex, ShardedIndex, make_index
 from fairsync.service.http.app import make_app
 from fairsync.service.http.lines import Line
 from fairsync.service.http.logs import log, start_logs
-from fairsync.service.keeper import Keeper
-from fairsync.service.notes import Notes
-from fairsync.service.promises import promises_of
+from fairsync.service.keeper.keeper import Keeper
+from fairsync.service.keeper.notes import Notes
+from fairsync.service.keeper.promises import promises_of
 from fairsync.service.sharing import join
 from fairsync.windows import Forecast
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.catalog import Catalog
+    from fairsync.coordination.redis import RedisCoordinator
     from fairsync.ledger import Ledger
-    from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.search import Index
     from fairsync.service.settings import LedgerSettings, SearchSettings, Settings
 

@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.notes import Notes
+from fairsync.service.keeper.notes import Notes
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
+    from fairsync.coordination.redis import RedisCoordinator
     from fairsync.ledger.redis_store import RedisStore
-    from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.service.settings import Settings
 
 # Whoever only looks does not wait for longer, in seconds.
@@ -30,7 +30,7 @@ def join(settings: Settings, catalog: Catalog) -> tuple[Catalog, RedisCoordinato
     and promises are theirs all the same.
     """
     url = _url_of(settings)
-    from fairsync.redis_coordinator import RedisCoordinator
+    from fairsync.coordination.redis import RedisCoordinator
 
     promise, ledger, http = settings.promise, settings.ledger, settings.http
     # Calls may have to wait for a replica that died, or for the server: for less than their own time.
@@ -61,9 +61,9 @@ def look(settings: Settings) -> tuple[str, list[str]]:
 
 def check_agrees(settings: Settings, catalog: Catalog) -> None:
     """Refuse settings with which the service could not join those that keep the promise on the server."""
-    from fairsync.bookkeeper import promised
+    from fairsync.coordination.bookkeeper import promised
+    from fairsync.coordination.shared_promise import Promise
     from fairsync.policies import make_policy
-    from fairsync.shared_promise import Promise
 
     wanted = settings.promise
     with closing(_glance(settings)) as store:
@@ -75,7 +75,7 @@ def check_agrees(settings: Settings, catalog: Catalog) -> None:
 
 
 def _standing(store: RedisStore) -> str:
-    from fairsync.shared_promise import Promise
+    from fairsync.coordination.shared_promise import Promise
 
     seen, promise = store.read(), Promise.on(store)
     if promise is None:
@@ -89,7 +89,7 @@ def _standing(store: RedisStore) -> str:
 
 
 def _fitted(catalog: Catalog, store: RedisStore) -> Catalog:
-    from fairsync.shared_promise import Promise
+    from fairsync.coordination.shared_promise import Promise
 
     standing = Promise.on(store)
     if standing is None or catalog.labels == standing.groups.labels:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from fairsync.service.keeper import Keeper
+    from fairsync.service.keeper.keeper import Keeper
     from fairsync.service.settings import Settings
 
 _LOOK_SECONDS = 1.0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from fairsync.service.http.batching import Gatherer
     from fairsync.service.http.histories import Histories
-    from fairsync.service.keeper import Keeper
+    from fairsync.service.keeper.keeper import Keeper
     from fairsync.service.settings import HttpSettings
     from fairsync.serving import Found
 

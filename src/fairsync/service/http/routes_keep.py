@@ -23,7 +23,7 @@ from fairsync.service.records import (
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from fairsync.service.keeper import Keeper
+    from fairsync.service.keeper.keeper import Keeper
     from fairsync.service.settings import HttpSettings
 
 _EXAMPLE = Body(examples=[{"group": "books", "floor": 100, "window": {"every": "day", "zone": "Europe/Berlin"}}])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from fairsync.service.http.metrics import Metrics
-    from fairsync.service.keeper import Keeper
+    from fairsync.service.keeper.keeper import Keeper
 
 _PAST = 1_000
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.books import Pricing, changed_terms, make_terms
 from fairsync.calibration import calibrate
+from fairsync.coordination.books import Pricing, changed_terms, make_terms
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.floors import resolve_floors
 from fairsync.groups import Groups
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.books import Lease
     from fairsync.catalog import Catalog
+    from fairsync.coordination.books import Lease
+    from fairsync.coordination.keeping import Keeping
     from fairsync.floors import Floors
     from fairsync.groups import Grouped, Label
     from fairsync.hindsight import Hindsight
-    from fairsync.keeping import Keeping
     from fairsync.ledger import Ledger, Standing
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.search import Index

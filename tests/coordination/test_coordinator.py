@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairsync.accounts import requests_needed
 from fairsync.catalog import Catalog
 from fairsync.changes import put_items
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.accounts import requests_needed
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.front_end import FrontEnd
 from fairsync.guard import is_safe

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairsync.books import Books, Lease, Pricing
+    from fairsync.coordination.books import Books, Lease, Pricing
     from fairsync.groups import Grouped, Groups
     from fairsync.ledger import Entry, Standing
     from fairsync.policies import Sample, Terms

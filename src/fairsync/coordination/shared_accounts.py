@@ -1,10 +1,10 @@
 """Accounts that several coordinators share through a record on a server.
 
-The rules are those of :mod:`fairsync.accounts`, and so is the proof. Every coordinator works out with the same code
-what is to change, from the accounts as it knows them, and the server carries it out if it is right also beside what
-others did meanwhile. For that the server knows one number, how many requests are left. A lease says how many have to
-be left after it: as many as the missing exposures take. It may know of fewer exposures than there are by now, never of
-more, so it may ask for too many requests to be left, never for too few.
+The rules are those of :mod:`fairsync.coordination.accounts`, and so is the proof. Every coordinator works out with the
+same code what is to change, from the accounts as it knows them, and the server carries it out if it is right also
+beside what others did meanwhile. For that the server knows one number, how many requests are left. A lease says how
+many have to be left after it: as many as the missing exposures take. It may know of fewer exposures than there are by
+now, never of more, so it may ask for too many requests to be left, never for too few.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.accounts import Accounts, requests_needed
+from fairsync.coordination.accounts import Accounts, requests_needed
 from fairsync.ledger.redis_changes import Change
 from fairsync.ledger.redis_lines import Line, add_up, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from fairsync.accounts import Grant
+    from fairsync.coordination.accounts import Grant
     from fairsync.ledger.redis_changes import Command, Seen
     from fairsync.ledger.redis_store import RedisStore
     from fairsync.policies import Terms

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
-from fairsync.books import Books, Lease, Pricing, check_standing, following, room_in_batch, steered_terms
+from fairsync.coordination.books import Books, Lease, Pricing, check_standing, following, room_in_batch, steered_terms
+from fairsync.coordination.shared_accounts import Shared, addition
+from fairsync.coordination.shared_promise import TERMS, Promise
 from fairsync.errors import InvalidInputError
 from fairsync.groups import Groups
 from fairsync.ledger.redis_lines import Line
-from fairsync.shared_accounts import Shared, addition
-from fairsync.shared_promise import TERMS, Promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from fairsync.accounts import Grant
+    from fairsync.coordination.accounts import Grant
     from fairsync.groups import Grouped
     from fairsync.ledger import Entry, Standing
     from fairsync.ledger.redis import RedisLedger
@@ -61,7 +61,7 @@ class Step(Generic[T]):
 
 
 class SharedBooks:
-    """What :class:`fairsync.own_books.OwnBooks` are to one coordinator, these are to one of several.
+    """What :class:`fairsync.coordination.own_books.OwnBooks` are to one coordinator, these are to one of several.
 
     Parameters
     ----------

@@ -15,7 +15,7 @@ import numpy as np
 from fairsync.changes import find_rows
 from fairsync.errors import FairSyncError
 from fairsync.search import Hits
-from fairsync.service.costs import Answered, estimate_costs
+from fairsync.service.keeper.costs import Answered, estimate_costs
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.search import Index
-    from fairsync.service.costs import Costs, Search
-    from fairsync.service.keeper import Keeper
-    from fairsync.service.planner import Planner
+    from fairsync.service.keeper.costs import Costs, Search
+    from fairsync.service.keeper.keeper import Keeper
+    from fairsync.service.keeper.planner import Planner
     from fairsync.serving import Found
 
 _log = logging.getLogger(__name__)

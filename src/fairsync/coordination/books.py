@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync import guard
-from fairsync.accounts import Accounts
+from fairsync.coordination.accounts import Accounts
 from fairsync.errors import InvalidInputError
 from fairsync.floors import check_feasible, group_caps, resolve_floors
 from fairsync.groups import Groups
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.accounts import Grant
+    from fairsync.coordination.accounts import Grant
     from fairsync.floors import Floors
     from fairsync.groups import Grouped, Label
     from fairsync.ledger import Entry, Standing

@@ -14,10 +14,10 @@ import numpy as np
 
 from fairsync.errors import BackendUnavailableError
 from fairsync.floors import group_caps
-from fairsync.service.notes import Notes
-from fairsync.service.past import past_window, windows_ended
-from fairsync.service.set_back import SLACK, TickTimes, count_again, without_future
-from fairsync.service.shown import InTime, ShownShare
+from fairsync.service.keeper.notes import Notes
+from fairsync.service.keeper.past import past_window, windows_ended
+from fairsync.service.keeper.set_back import SLACK, TickTimes, count_again, without_future
+from fairsync.service.keeper.shown import InTime, ShownShare
 from fairsync.windows import SLUMP, Span, make_plan
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.coordinator import Coordinator
+    from fairsync.coordination.coordinator import Coordinator
+    from fairsync.coordination.redis import RedisCoordinator
     from fairsync.groups import Label
     from fairsync.ledger import Standing
-    from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.windows import Outlook, Plan, Promise, Traffic
 
 _log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Planner:
 
     A tick is one horizon of the ledger. So the exposures of a window are those of its ticks, and each tick knows when
     it began: whatever is killed when, the counts of every window can be read from the ledger alone. Where that was by a
-    clock that proved wrong, :mod:`fairsync.service.set_back` knows better.
+    clock that proved wrong, :mod:`fairsync.service.keeper.set_back` knows better.
 
     Where several processes share a ledger, one of them leads: it plans, and the others read its notes. If it dies,
     another takes over; and whoever is given a promise to change takes over too.

@@ -9,7 +9,7 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.service.http.metrics import Metrics
-from fairsync.service.meter import FEWEST, AnswerSample
+from fairsync.service.keeper.meter import FEWEST, AnswerSample
 from fairsync.serving import Found
 from fairsync.windows import Promise, Window
 from service.shop import LossyShards, Shop, at

@@ -18,9 +18,9 @@ import ray
 
 from fairsync.catalog import Catalog
 from fairsync.changes import put_items
+from fairsync.coordination.ray import RayCoordinator
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
 from fairsync.front_end import FrontEnd
-from fairsync.ray_coordinator import RayCoordinator
 from search.ray_cluster import RayCluster
 from worlds import World, make_world
 

@@ -17,16 +17,16 @@ from fairsync.errors import (
     InvalidInputError,
     UnknownPromiseError,
 )
-from fairsync.service.clock import SteadyClock
-from fairsync.service.meter import CostMeter
-from fairsync.service.notes import Notes
-from fairsync.service.planner import Planner
-from fairsync.service.preview import Recent
-from fairsync.service.promises import promise_of
-from fairsync.service.prospects import Prospects
-from fairsync.service.readiness import Readiness
+from fairsync.service.keeper.clock import SteadyClock
+from fairsync.service.keeper.meter import CostMeter
+from fairsync.service.keeper.notes import Notes
+from fairsync.service.keeper.planner import Planner
+from fairsync.service.keeper.preview import Recent
+from fairsync.service.keeper.promises import promise_of
+from fairsync.service.keeper.prospects import Prospects
+from fairsync.service.keeper.readiness import Readiness
+from fairsync.service.keeper.views import Paces, make_overview, shards_of
 from fairsync.service.records import Preview, ShownResult
-from fairsync.service.views import Paces, make_overview, shards_of
 from fairsync.serving import Found
 from fairsync.windows import SLUMP, check_promise
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.changes import Change
-    from fairsync.coordinator import Coordinator
+    from fairsync.coordination.coordinator import Coordinator
+    from fairsync.coordination.redis import RedisCoordinator
     from fairsync.front_end import FrontEnd
     from fairsync.groups import Label
-    from fairsync.redis_coordinator import RedisCoordinator
     from fairsync.service.records import Overview, Pace, PastWindow, PromiseRecord, PromiseView, ShownReport
     from fairsync.windows import Forecast, Promise, Verdict
 

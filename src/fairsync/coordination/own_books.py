@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairsync.books import Books, following, steered_terms
+from fairsync.coordination.books import Books, following, steered_terms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairsync.accounts import Accounts
-    from fairsync.books import Lease, Pricing
+    from fairsync.coordination.accounts import Accounts
+    from fairsync.coordination.books import Lease, Pricing
     from fairsync.groups import Grouped, Groups
     from fairsync.ledger import Entry, Ledger, Standing
     from fairsync.policies import Policy, Sample, Terms
@@ -28,7 +28,7 @@ _SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 60.0
 
 
 class OwnBooks:
-    """:class:`fairsync.books.Books` as they are now, with a ledger behind them and an eye on the clock.
+    """:class:`fairsync.coordination.books.Books` as they are now, with a ledger behind them and an eye on the clock.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ from fairsync.changes import find_rows
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
-from fairsync.service.costs import Answered, Costs, estimate_costs
+from fairsync.service.keeper.costs import Answered, Costs, estimate_costs
 
 GROUPS, REQUESTS, K, DIM = 12, 2000, 8, 12
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fairsync.bookkeeper import Bookkeeper, check_seconds, promised
-from fairsync.books import Pricing
+from fairsync.coordination.bookkeeper import Bookkeeper, check_seconds, promised
+from fairsync.coordination.books import Pricing
+from fairsync.coordination.shared_books import SharedBooks
+from fairsync.coordination.shared_promise import Promise
 from fairsync.errors import BackendUnavailableError
 from fairsync.floors import group_caps
 from fairsync.ledger.redis import RedisLedger
 from fairsync.policies import Policy, make_policy
-from fairsync.shared_books import SharedBooks
-from fairsync.shared_promise import Promise
 
 if TYPE_CHECKING:
     from fairsync.floors import Floors
@@ -32,9 +32,9 @@ class RedisCoordinator(Bookkeeper):
     """One of several coordinators that keep one promise together: give it to :class:`fairsync.FrontEnd`.
 
     Each replica of a service has its own. Prices are made from the requests of the replica; exposures, and who was
-    given which requests, are shared, so that floors hold for all replicas together (:mod:`fairsync.accounts` says why).
-    A replica may be killed at any moment: its leases expire. So may the server, if it keeps what it acknowledges
-    (`appendonly yes`, `appendfsync always`).
+    given which requests, are shared, so that floors hold for all replicas together:
+    :mod:`fairsync.coordination.accounts` says why. A replica may be killed at any moment: its leases expire. So may the
+    server, if it keeps what it acknowledges (`appendonly yes`, `appendfsync always`).
 
     All its methods may be called from many threads at once. When the server stays away for longer than the timeout they
     raise `BackendUnavailableError`; of what was to be settled it is then unknown whether it counts, and saying it again

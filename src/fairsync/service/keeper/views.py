@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.search import ShardedIndex
-from fairsync.service.meter import asked_in_tick
+from fairsync.service.keeper.meter import asked_in_tick
 from fairsync.service.records import (
     Alert,
     GroupView,
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.groups import Label
-    from fairsync.service.keeper import Keeper
-    from fairsync.service.planner import Planner
-    from fairsync.service.prospects import Prospects
+    from fairsync.service.keeper.keeper import Keeper
+    from fairsync.service.keeper.planner import Planner
+    from fairsync.service.keeper.prospects import Prospects
     from fairsync.windows import Promise
 
 # Points of a pace that are kept, and points of the line that the forecast asks for.

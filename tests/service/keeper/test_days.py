@@ -24,17 +24,17 @@ from fairsync.data import prepare, read_completejourney
 from fairsync.data import replay as visits_of
 from fairsync.errors import InvalidInputError
 from fairsync.service.client import Client
+from fairsync.service.keeper.replay import replay
 from fairsync.service.records import ShownReport
-from fairsync.service.replay import replay
 from fairsync.windows import SLUMP, Forecast, Promise, Span, Window
 from sequences import real_dataset
-from service.days import DAY, HOUR, Audit, Shop, Times, audit, changed, spread, usual_traffic, within, without
+from service.keeper.days import DAY, HOUR, Audit, Shop, Times, audit, changed, spread, usual_traffic, within, without
 from service.running import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.service.keeper import Keeper
+    from fairsync.service.keeper.keeper import Keeper
     from fairsync.service.records import PastWindow
 
 DAYS = int(os.environ.get("FAIRSYNC_DAYS", "1"))

@@ -20,7 +20,9 @@ from hypothesis import strategies as st
 import replicas
 from fairsync.catalog import Catalog
 from fairsync.changes import put_items
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.redis import RedisCoordinator
+from fairsync.coordination.shared_accounts import Shared
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.front_end import FrontEnd
 from fairsync.inputs import check_users
@@ -28,11 +30,9 @@ from fairsync.ledger import Entry
 from fairsync.ledger.redis import RedisLedger
 from fairsync.ledger.redis_lines import pack
 from fairsync.policies import POLICIES
-from fairsync.redis_coordinator import RedisCoordinator
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
 from fairsync.serving import Served, serve
-from fairsync.shared_accounts import Shared
 from ledger.valkey_server import ValkeyServer
 from worlds import World, make_world
 
@@ -94,7 +94,7 @@ def test_floors_hold_in_any_order_of_events(
     late: dict[int, Served] = {}
     shown: Counter[Any] = Counter()
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fairsync.shared_books._MOST_LINES", most_lines)
+        patched.setattr("fairsync.coordination.shared_books._MOST_LINES", most_lines)
 
         def started() -> RedisCoordinator:
             made = RedisCoordinator(
@@ -604,7 +604,7 @@ def test_replicas_that_are_steered_join_whatever_stands(start: Callable[..., Red
 
 def test_one_leads_until_it_is_silent(start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.ledger.redis_lead.LEAD_SECONDS", 0.4)
-    monkeypatch.setattr("fairsync.redis_coordinator._ASKED_EVERY", 0.0)
+    monkeypatch.setattr("fairsync.coordination.redis._ASKED_EVERY", 0.0)
     one, other = (start(TWO, 1, rolls=False) for _ in range(2))
     assert [one.lead(), other.lead(), one.lead()] == [True, False, True]
     for _ in range(3):  # each time it says so, its time begins anew

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger, SqliteLedger
-from fairsync.service.clock import SteadyClock, steady_seconds
-from fairsync.service.keeper import Keeper
-from fairsync.service.set_back import TickTimes
+from fairsync.service.keeper.clock import SteadyClock, steady_seconds
+from fairsync.service.keeper.keeper import Keeper
+from fairsync.service.keeper.set_back import TickTimes
 from fairsync.windows import Forecast, Promise, Window
 
 if TYPE_CHECKING:

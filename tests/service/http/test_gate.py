@@ -23,7 +23,7 @@ from service.running import Running, make_settings, running, small_keeper
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.service.keeper import Keeper
+    from fairsync.service.keeper.keeper import Keeper
 
 BODY = {"vectors": [[1.0] * 8]}
 

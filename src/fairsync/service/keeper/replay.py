@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from fairsync.service.keeper import Keeper
+    from fairsync.service.keeper.keeper import Keeper
     from fairsync.windows import Span
 
     Clock: TypeAlias = Callable[[], float]
@@ -62,7 +62,7 @@ def replay(
     >>> from datetime import UTC, datetime
     >>> from fairsync import Catalog, Coordinator, FrontEnd
     >>> from fairsync.ledger import MemoryLedger
-    >>> from fairsync.service.keeper import Keeper
+    >>> from fairsync.service.keeper.keeper import Keeper
     >>> from fairsync.windows import Forecast, Promise, Span, Window
     >>> rng, day = np.random.default_rng(0), datetime(2026, 3, 2, tzinfo=UTC)
     >>> catalog, ledger = Catalog(rng.normal(size=(40, 8)), ["red"] * 20 + ["blue"] * 20), MemoryLedger(2)

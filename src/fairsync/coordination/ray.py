@@ -12,7 +12,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.groups import Groups
 from fairsync.ledger import SqliteLedger
@@ -21,7 +21,7 @@ from fairsync.search.ray.names import NAMESPACE, check_connected
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fairsync.books import Lease
+    from fairsync.coordination.books import Lease
     from fairsync.floors import Floors
     from fairsync.groups import Grouped, Label
     from fairsync.hindsight import Hindsight

@@ -13,11 +13,11 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.data.synthetic import synthetic
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger
-from fairsync.service.keeper import Keeper
+from fairsync.service.keeper.keeper import Keeper
 from fairsync.windows import SLUMP
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 import pytest
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.promises import promises_of
+from fairsync.service.keeper.promises import promises_of
 from fairsync.service.records import PromiseRecord, WindowRecord
 from service.running import small_catalog
 

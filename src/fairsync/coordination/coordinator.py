@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from fairsync.bookkeeper import Bookkeeper, check_seconds, promised
+from fairsync.coordination.bookkeeper import Bookkeeper, check_seconds, promised
+from fairsync.coordination.own_books import OwnBooks
 from fairsync.ledger import Ledger, MemoryLedger
-from fairsync.own_books import OwnBooks
 from fairsync.policies import Policy, make_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairsync.books import Lease
+    from fairsync.coordination.books import Lease
     from fairsync.floors import Floors
     from fairsync.groups import Grouped, Label
     from fairsync.ledger import Entry
@@ -51,7 +51,7 @@ class Coordinator(Bookkeeper):
     """The one place where counts meet and prices are made, for any number of front ends.
 
     It knows groups and no items. All its methods may be called from many threads at once. Floors hold for any number of
-    front ends (:mod:`fairsync.accounts` says why).
+    front ends (:mod:`fairsync.coordination.accounts` says why).
 
     With a ledger that outlives it, a coordinator that was killed is replaced by another one over the same ledger: it
     goes on where the record ends, with the prices that the policy had learnt. Leases of the first one may still be

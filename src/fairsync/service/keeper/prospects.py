@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fairsync.groups import Label
-    from fairsync.service.keeper import Keeper
+    from fairsync.service.keeper.keeper import Keeper
     from fairsync.windows import Promise, Window
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError, UnknownPromiseError
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import Ledger, MemoryLedger, SqliteLedger
-from fairsync.service.keeper import Keeper
+from fairsync.service.keeper.keeper import Keeper
 from fairsync.service.records import PromiseRecord, ShownReport, WindowRecord
 from fairsync.service.run import fit_groups
 from fairsync.windows import Forecast, Promise, Window

@@ -27,7 +27,7 @@ class SteadyClock:
     time. Nobody can tell the two apart but by waiting, so that is done: a jump counts when it has stayed for five
     minutes, as long as NTP itself waits before it steps. Meanwhile, time goes on from before. What was believed and
     proves wrong is taken back in the same way; what was counted meanwhile moves along
-    (:class:`fairsync.service.set_back.TickTimes`).
+    (:class:`fairsync.service.keeper.set_back.TickTimes`).
 
     May be called from many threads at once.
 

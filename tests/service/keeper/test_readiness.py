@@ -11,13 +11,13 @@ import httpx
 import numpy as np
 import pytest
 
-from fairsync.coordinator import Coordinator
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.service.client import Client
-from fairsync.service.keeper import Keeper
-from fairsync.service.readiness import Readiness
+from fairsync.service.keeper.keeper import Keeper
+from fairsync.service.keeper.readiness import Readiness
 from fairsync.service.records import ShardView
 from fairsync.windows import Forecast
 from service.running import make_settings, running, small_catalog, small_keeper
@@ -99,7 +99,7 @@ def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pyte
 
 def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.http.app._LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("fairsync.service.readiness._LOOKED_WITHIN", 0.3)
+    monkeypatch.setattr("fairsync.service.keeper.readiness._LOOKED_WITHIN", 0.3)
     keeper, away = small_keeper(), True
 
     def kept(name: str) -> bytes | None:
@@ -133,7 +133,7 @@ def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_planner_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.http.app._LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("fairsync.service.readiness._LOOKED_WITHIN", 0.2)
+    monkeypatch.setattr("fairsync.service.keeper.readiness._LOOKED_WITHIN", 0.2)
     keeper = small_keeper()
 
     def look() -> None:
