@@ -57,6 +57,10 @@ class Asker:
         self.due, self.sent, self.waits = first, 0.0, False
         self._came = b""
 
+    def close(self) -> None:
+        """Go."""
+        self.socket.close()
+
     def ask(self, request: bytes) -> None:
         """Send a request: small enough for the socket to take it whole."""
         self.sent, self.waits = time.perf_counter(), True
@@ -105,6 +109,8 @@ def load(
                 if status is not None:
                     tally.answered(status, time.perf_counter() - key.data.sent)
     took = time.perf_counter() - start
+    for asker in askers:
+        asker.close()
     median, high = np.quantile(tally.seconds, (0.5, 0.99)).tolist()
     return {
         "requests": len(tally.seconds) + len(tally.refused),
