@@ -16,6 +16,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import numpy as np
 import pytest
 import typer
@@ -103,6 +104,61 @@ def test_it_serves_stops_gracefully_and_goes_on_where_it_was(tmp_path: Path) -> 
         (again,) = client.promises()
         assert again.id == promise.id
         assert again.exposures == sum(int((groups == "wine").sum()) for groups in answered)
+
+
+def test_before_it_stops_it_says_so_and_still_answers(tmp_path: Path) -> None:
+    port = free_port()
+    config, log = configured(tmp_path, "drain_seconds = 1\n", port=port), tmp_path / "log"
+    users = np.random.default_rng(0).normal(size=(4, 8))
+    lost: list[Exception] = []
+    answered: list[float] = []
+    told, url = threading.Event(), f"http://127.0.0.1:{port}"
+    with served(config, log) as process, Client(url, timeout=60, attempts=40) as client:
+        assert client.ready()
+
+        def ask() -> None:
+            with Client(url, attempts=1) as caller:
+                while not told.is_set():  # by then a load balancer would have turned away
+                    try:
+                        caller.retrieve(users)
+                        answered.append(time.monotonic())
+                    except Exception as error:
+                        lost.append(error)
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.3)
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        while client.ready():
+            time.sleep(0.02)
+        refused = time.monotonic()
+        answer = httpx.get(f"{url}/ready")
+        assert (answer.status_code, answer.headers["connection"]) == (503, "close")
+        assert "being stopped" in answer.json()["message"]
+        time.sleep(0.2)
+        told.set()
+        for thread in threads:
+            thread.join()
+        assert process.wait(20) == 0
+        assert time.monotonic() - began >= 1
+    assert not lost
+    assert max(answered) > refused, "it answered after it had said that it ends"
+
+
+def test_a_second_interrupt_ends_it_at_once_and_says_what_that_means(tmp_path: Path) -> None:
+    port = free_port()
+    config, log = configured(tmp_path, "drain_seconds = 60\n", port=port), tmp_path / "log"
+    with served(config, log) as process, Client(f"http://127.0.0.1:{port}", timeout=60, attempts=40) as client:
+        assert client.ready()
+        process.send_signal(signal.SIGINT)
+        while client.ready():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines[-1]["message"].startswith("stopped at once")
 
 
 def test_a_mistake_is_one_line_and_code_1(tmp_path: Path) -> None:

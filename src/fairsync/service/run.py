@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -105,7 +107,10 @@ def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
 
 
 def serve(settings: Settings) -> None:
-    """Run the service until it is told to stop (SIGTERM or SIGINT); then what is in flight is finished."""
+    """Run the service until it is told to stop (SIGTERM or SIGINT); then what is in flight is finished.
+
+    A second SIGINT ends it at once.
+    """
     start_logs()
     sys.setswitchinterval(_SWITCH_SECONDS)
     keeper = make_keeper(settings)
@@ -113,8 +118,9 @@ def serve(settings: Settings) -> None:
     log.info("%r, promises: %d", keeper.catalog, len(keeper.promises()))
     if settings.is_open:
         log.warning("no [[tokens]]: anybody on this machine may do anything")
+    app = make_app(keeper, settings)
     config = uvicorn.Config(
-        make_app(keeper, settings),
+        app,
         host=http.host,
         port=http.port,
         log_config=None,
@@ -134,21 +140,52 @@ def serve(settings: Settings) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
-    _Server(config).run()
+    server = _Server(config, keeper, http.drain_seconds)
+    server.run()
+    app.write_lines()  # of calls that were still given up when the rest had ended
     close: Callable[[], None] | None = getattr(keeper.coordinator.ledger, "close", None)  # there is none in memory
     if close is not None:
         close()
-    log.info("stopped; prices and promises are kept")
+    if server.force_exit:
+        log.warning(
+            "stopped at once; what was counted is kept, and what was learnt since it was last written down is not"
+        )
+    else:
+        log.info("stopped; prices and promises are kept")
 
 
 class _Server(uvicorn.Server):
-    """Says where it listens as soon as it does: with port 0, the system has chosen."""
+    """Says where it listens, for with port 0 the system has chosen; and, before it stops, that it will.
+
+    Parameters
+    ----------
+    config
+        Of uvicorn.
+    keeper
+        Told that it ends.
+    drain_seconds
+        Between that and the end of answers.
+    """
+
+    def __init__(self, config: uvicorn.Config, keeper: Keeper, drain_seconds: float) -> None:
+        super().__init__(config)
+        self._keeper, self._drain_seconds = keeper, drain_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for one in (line for server in getattr(self, "servers", []) for line in server.sockets):
             host, port = one.getsockname()[:2]
             log.info("listening", extra={"facts": {"host": host, "port": port}})
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._keeper.readiness.end()
+        # Whoever has a connection is asked to go, so that no call is on its way when connections are closed.
+        self.config.encoded_headers.append((b"connection", b"close"))
+        end = time.monotonic() + self._drain_seconds
+        while time.monotonic() < end and not self.force_exit:
+            await self.on_tick(0)  # which renews the headers of all answers
+            await asyncio.sleep(0.1)
+        await super().shutdown(sockets)
 
 
 def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:

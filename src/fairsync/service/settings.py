@@ -122,6 +122,8 @@ class HttpSettings(_Section):
     max_connections: Positive = 4_096
     request_seconds: Seconds = 10.0
     """Within which a call is answered or given up."""
+    drain_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
+    """Between the signal to stop and the end of answers: /ready says no meanwhile, so that others are asked instead."""
     shutdown_seconds: Seconds = 20.0
     """That calls in flight have to finish when the service is stopped."""
     log: Literal["all", "problems"] = "all"

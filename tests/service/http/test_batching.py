@@ -282,6 +282,33 @@ def test_callers_take_turns() -> None:
     assert [n for n in order if n >= 10] == list(range(10, 22)), "each caller's are answered in their order"
 
 
+def test_who_asks_again_at_once_does_not_hold_up_others() -> None:
+    """What one caller asks for cannot be searched together, and another is back before the next search begins."""
+
+    def slowly(users: Any, request_ids: Any, k: Any, deliver: Callable[[Found], None]) -> None:
+        time.sleep(0.012)  # long enough to be waited for
+        ids = np.zeros((len(users), k), dtype=np.int64)
+        deliver(Found(ids, ids, ids.astype(float), np.ones(len(users))))
+
+    async def work() -> list[str]:
+        gatherer = Gatherer(slowly, max_batch=8, max_waiting=100)
+        order: list[str] = []
+
+        async def ask(caller: str, k: int) -> None:
+            await gatherer.ask(users_of(1), [None], k, caller)
+            order.append(caller)
+
+        async def again_and_again() -> None:
+            for _ in range(20):
+                await ask("quick", 1)
+
+        await asyncio.gather(again_and_again(), *(ask("patient", k) for k in (2, 3, 4)))
+        await gatherer.close()
+        return order
+
+    assert run(work())[:8].count("patient") == 3, "they take turns"
+
+
 def test_one_token_leaves_room_for_another() -> None:
     search = Search()
 

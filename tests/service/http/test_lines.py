@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 HEAD = b"GET /health HTTP/1.1\r\nhost: localhost\r\n"
+BODY = b'{"vectors": [[1, 0, 0, 0, 0, 0, 0, 0]]}'
 
 
 @contextmanager
@@ -45,6 +47,23 @@ def is_well(line: socket.socket) -> bool:
     while b"alive" not in answer:
         answer += line.recv(1000)
     return b"200 OK" in answer
+
+
+def retrieve(*headers: bytes, body: bytes = BODY) -> bytes:
+    """Return a call for candidates."""
+    size = b"content-length: %d" % len(body)
+    lines = (b"POST /v1/retrieve HTTP/1.1", b"host: localhost", b"content-type: application/json", size, *headers)
+    return b"\r\n".join([*lines, b"", body])
+
+
+def read_answers(line: socket.socket, count: int) -> bytes:
+    """Read so many answers, each with a body of JSON."""
+    answer = b""
+    while answer.count(b"HTTP/1.1 ") < count or not answer.endswith(b"}"):
+        more = line.recv(65_536)
+        assert more, answer
+        answer += more
+    return answer
 
 
 def ends_within(line: socket.socket, seconds: float) -> bool:
@@ -213,6 +232,106 @@ def test_who_was_turned_away_is_not_read_from_for_a_while(
         assert took[0] < 0.3 < min(took[1:])
         lines = [record for record in caplog.records if getattr(record, "facts", {}).get("status") == 503]
         assert len(lines) == 1, "of those who are turned away within a second, one is written down"
+
+
+def test_who_sends_calls_before_answers_came_is_not_read_from_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.http.gate._PAUSE_SECONDS", 5.0)
+    monkeypatch.setattr("fairsync.service.http.batching.Gatherer.check_room", turn_away)
+    with running() as service, closing(connect(service)) as line:
+        line.settimeout(0.5)
+        answers = b""
+        with suppress(TimeoutError):
+            line.sendall(4_000 * retrieve(body=b""))  # twice what is read at once
+        with suppress(TimeoutError):
+            while True:
+                answers += line.recv(1_000_000)
+        assert 0 < answers.count(b"HTTP/1.1 503 ") < 3_000, "the rest is not read for five seconds"
+
+
+@pytest.mark.parametrize("sent", [b"CONNECT there:443 HTTP/1.1", b"CONNECT /health HTTP/1.1", b"GET http:// HTTP/1.1"])
+def test_what_is_no_call_is_refused(sent: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with running() as service, closing(connect(service)) as line:
+        line.sendall(sent + b"\r\nhost: localhost\r\n\r\n")
+        answer = line.recv(1000)
+        assert answer.startswith(b"HTTP/1.1 400 ")
+        assert b"application/problem+json" in answer
+        assert ends_within(line, 2)
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def chunked(*trailers: bytes) -> bytes:
+    """Return a call for candidates whose body comes in tiny pieces."""
+    head = retrieve(b"transfer-encoding: chunked").partition(b"\r\n\r\n")[0]
+    head = b"\r\n".join(one for one in head.split(b"\r\n") if not one.startswith(b"content-length"))
+    pieces = b"".join(b"1\r\n%c\r\n" % one for one in BODY)
+    return b"\r\n".join([head, b"", pieces + b"0", *trailers, b"", b""])
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_follows_a_body_is_no_part_of_the_head(at_once: bool) -> None:
+    call = chunked(b"host: elsewhere.example", b"x-request-id: from-behind")
+    with running() as service, closing(connect(service)) as line:
+        for part in [call] if at_once else [call[at : at + 1] for at in range(len(call))]:
+            line.sendall(part)
+        answer = read_answers(line, 1)
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"from-behind" not in answer
+        assert is_well(line)
+
+
+@pytest.mark.parametrize("more", [b"a: b\r\n" * 1000, b"a" * 6000])
+def test_what_follows_a_body_has_an_end(more: bytes) -> None:
+    with running() as service, closing(connect(service)) as line:
+        line.sendall(chunked()[:-2] + b"a: b")
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):  # noqa: PT012 - it is not known at which
+            for _ in range(2_000):
+                line.sendall(more)
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"websocket"])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_who_offers_another_protocol_is_answered_in_this_one(protocol: bytes, at_once: bool) -> None:
+    call = retrieve(b"connection: Upgrade, HTTP2-Settings", b"upgrade: " + protocol, b"x-request-id: mine")
+    calls = call + call + retrieve()
+    with running() as service, closing(connect(service)) as line:
+        for part in [calls] if at_once else [calls[at : at + 1] for at in range(len(calls))]:
+            line.sendall(part)
+        answers = read_answers(line, 3)
+        assert answers.count(b"HTTP/1.1 200 ") == 3
+        assert answers.count(b"x-request-id: mine") == 2
+        assert is_well(line)
+
+
+def hold(service: Running) -> threading.Event:
+    """Have searches wait until they may go on."""
+    go, search = threading.Event(), service.keeper.front.retrieve
+    service.keeper.front.retrieve = lambda *asked: go.wait(10) and search(*asked)  # type: ignore[assignment]
+    return go
+
+
+def test_a_head_that_comes_with_a_large_body_before_it_is_not_too_large() -> None:
+    with running() as service, closing(connect(service)) as line:
+        go = hold(service)
+        line.sendall(2 * retrieve())  # nothing is read after the second, before the first is answered
+        time.sleep(0.1)
+        line.sendall(retrieve(body=BODY + b" " * 90_000) + HEAD)
+        go.set()
+        time.sleep(0.2)
+        line.sendall(b"\r\n")
+        assert read_answers(line, 4).count(b"HTTP/1.1 200 ") == 4
+
+
+def test_who_has_gone_is_not_waited_for_where_another_call_follows(caplog: pytest.LogCaptureFixture) -> None:
+    with running() as service, caplog.at_level("INFO"):
+        go = hold(service)
+        with closing(connect(service)) as line:
+            line.sendall(2 * retrieve())
+            time.sleep(0.1)
+        end = time.monotonic() + 5
+        while not caplog.records and time.monotonic() < end:
+            time.sleep(0.02)
+        go.set()
+    assert [getattr(record, "facts", {}).get("status") for record in caplog.records] == [499]
 
 
 def turn_away(*_: object, **__: object) -> None:

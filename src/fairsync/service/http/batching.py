@@ -205,7 +205,9 @@ class Gatherer:
         # A few requests take nearly as long as many would: they do not tell how long many wait.
         self._tells_pace = self._size >= _ALWAYS_WAIT or bool(self._queue)
         if batch:
-            self._turn = batch[0].turn
+            # Whoever comes from now on comes after those whose turn is next: who always asks again at once would be
+            # before them for ever.
+            self._turn = batch[0].turn + 1
             self._watch(self._size)
             self._thread.submit(self._work, batch)
 

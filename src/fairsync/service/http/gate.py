@@ -74,7 +74,7 @@ class Gate:
         """Let a call through, or answer it here."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
-            self._write_lines()
+            self.write_lines()
             return
         scope.setdefault("state", {})
         app = self._direct.get((scope["method"], scope["path"]), self.app)
@@ -143,9 +143,9 @@ class Gate:
         else:
             self._lines.append(facts)
             if len(self._lines) == 1:
-                asyncio.get_running_loop().call_later(_WRITE_AFTER_SECONDS, self._write_lines)
+                asyncio.get_running_loop().call_later(_WRITE_AFTER_SECONDS, self.write_lines)
 
-    def _write_lines(self) -> None:
+    def write_lines(self) -> None:
         """Write the lines of calls that were answered a moment ago."""
         lines, self._lines = self._lines, []
         for facts in lines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from httptools import HttpParserError, HttpParserUpgrade
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from fairsync.service.http.gate import PAUSE
@@ -12,12 +13,14 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
 # Seconds within which the head of a call has to come, and in which an answer has to be read, a part at a time.
 _HEAD_SECONDS, _READ_SECONDS = 10.0, 60.0
 _LONGEST_HEAD = 65_536
 _CONTINUE = b"HTTP/1.1 100"
 _REFUSAL = (
-    "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\nretry-after: 1\r\n"
+    "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n{more}"
     "connection: close\r\n\r\n{body}"
 )
 
@@ -49,6 +52,16 @@ class _Together:
         return self._transport.is_closing()
 
 
+class _Trailers(list[tuple[bytes, bytes]]):
+    """Where what follows a body goes: nowhere. It must not count as part of the head, which was judged before."""
+
+    def append(self, _: tuple[bytes, bytes]) -> None:
+        pass
+
+
+_TRAILERS = _Trailers()
+
+
 class Line(HttpToolsProtocol):
     """One connection, as uvicorn has it, with limits on what comes before a call and after it.
 
@@ -61,49 +74,79 @@ class Line(HttpToolsProtocol):
         self._most, self.limit_concurrency = self.limit_concurrency, None
         self._timer: asyncio.TimerHandle | None = None
         self._slow: asyncio.TimerHandle | None = None
-        self._in_head, self._in_body, self._head_bytes = True, False, 0
+        self._in_head, self._in_body = True, False
+        # What came since a head was complete, or a part of a body came: so much of a head, or of what follows a body.
+        self._loose_bytes = 0
+        # Which call is being answered: others may have been read after it, and uvicorn's ``cycle`` is the last of them.
+        self._answered: RequestResponseCycle | None = None
+        self._again: bytes | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, if there is room for it."""
         super().connection_made(transport)
         self._wait(_HEAD_SECONDS)
         if self._most is not None and len(self.connections) > self._most:
-            self._refuse("503 Service Unavailable", "overloaded", "There are too many connections.")
+            hint = "Keep connections and use them again."
+            again = "retry-after: 1\r\n"
+            self._refuse("503 Service Unavailable", "overloaded", "There are too many connections.", hint, again)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Forget it, and tell the call that is being answered."""
         self._wait(None)
         self.resume_writing()
         super().connection_lost(exc)
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came; of a head, not too much."""
+        """Take what came; of heads, and of what follows bodies, not too much."""
         if self.transport.is_closing():
             return
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        self._loose_bytes += len(data)
+        try:
+            self._read(data)
+        except HttpParserError:
+            self.logger.warning("what came is not a call")
+            self._refuse("400 Bad Request", "malformed", "This is not a call of HTTP/1.1.", "Check how it is sent.")
+            return
         # Most heads come in one piece, and need no timer. Between calls there can be empty lines, which begin nothing.
         if self._timer is None and (self._in_head or self.cycle.response_complete):
             self._wait(_HEAD_SECONDS)
-        self._head_bytes = self._head_bytes + len(data) if self._in_head else 0
-        if self._head_bytes > _LONGEST_HEAD:
-            self._refuse("431 Request Header Fields Too Large", "too_large", "The head of the call is too large.")
+        if self._loose_bytes > _LONGEST_HEAD:
+            message = "The head of the call, or what follows its body, is too large."
+            self._refuse("431 Request Header Fields Too Large", "too_large", message, "Send fewer or shorter headers.")
 
     def on_message_begin(self) -> None:
         """Expect the rest of the head soon."""
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._again = True, None
         self._wait(None)
 
     def on_headers_complete(self) -> None:
         """Leave the rest to the gate."""
-        self._in_head, self._in_body = False, True
+        if self.parser.should_upgrade():
+            self._again = self._without_offer()
+            return
+        self._in_head, self._in_body, self._loose_bytes = False, True, 0
         self._wait(None)
         super().on_headers_complete()
+        self.headers = _TRAILERS
+        if not self.pipeline:
+            self._answered = self.cycle
         if self.scope["method"] != "HEAD":  # there nothing follows
             self.cycle.transport = _Together(self.transport)  # type: ignore[assignment]
 
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body."""
+        self._loose_bytes = 0
+        super().on_body(body)
+
     def on_message_complete(self) -> None:
         """Expect nothing more."""
+        if self._again is not None:
+            return
         self._in_body = False
         super().on_message_complete()
 
@@ -112,10 +155,14 @@ class Line(HttpToolsProtocol):
 
         Where the call was turned away under overload, the next is not read before it may be made.
         """
-        if self._in_body:
+        answered = self._answered
+        assert answered is not None, "there was a call"
+        if self._in_body and answered is self.cycle:
             self._wait(self.timeout_keep_alive)
+        if self.pipeline:
+            self._answered = self.pipeline[-1][0]
         super().on_response_complete()
-        seconds = self.cycle.scope["state"].get(PAUSE)
+        seconds = answered.scope["state"].get(PAUSE)
         if seconds is not None and not self.transport.is_closing():
             self.flow.pause_reading()
             self.loop.call_later(seconds, self._read_on)
@@ -130,6 +177,30 @@ class Line(HttpToolsProtocol):
         if self._slow is not None:
             self._slow.cancel()
         super().resume_writing()
+
+    def _read(self, data: bytes | memoryview) -> None:
+        """Read what came; calls that offer another protocol too, as Java's client does in all of its calls.
+
+        httptools leaves out the bodies of those, so the head is read a second time, without the offer.
+        """
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except HttpParserUpgrade as offer:
+                assert self._again is not None, "the head was complete"
+                data = memoryview(data)[offer.args[0] :]
+                self.parser.feed_data(self._again)
+            else:
+                return
+
+    def _without_offer(self) -> bytes:
+        """Return the head that was just read, without what it offers."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        if method == b"CONNECT":
+            raise ValueError("there are no tunnels here")
+        lines = [b"%s %s HTTP/%s" % (method, self.url, version)]
+        lines += [b"%s: %s" % (name, value) for name, value in self.headers if name != b"upgrade"]
+        return b"\r\n".join([*lines, b"", b""])
 
     def _read_on(self) -> None:
         if not self.transport.is_closing():
@@ -146,8 +217,7 @@ class Line(HttpToolsProtocol):
         abort: Callable[[], object] = self.transport.abort
         return self.loop.call_later(seconds, abort)
 
-    def _refuse(self, status: str, error: str, message: str) -> None:
-        hint = "Keep connections and use them again."
+    def _refuse(self, status: str, error: str, message: str, hint: str, more: str = "") -> None:
         body = f'{{"error":"{error}","message":"{message}","hint":"{hint}"}}'
-        self.transport.write(_REFUSAL.format(status=status, length=len(body), body=body).encode())
+        self.transport.write(_REFUSAL.format(status=status, length=len(body), more=more, body=body).encode())
         self.transport.close()
