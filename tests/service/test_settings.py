@@ -61,6 +61,15 @@ def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
         load(tmp_path, text)
 
 
+def test_a_campaign_by_its_days(tmp_path: Path) -> None:
+    window = "window = {every = 'campaign', zone = 'Europe/Berlin', start = 2026-03-01, end = 2026-03-14}"
+    path = tmp_path / "service.toml"
+    path.write_text(PLAIN + f"[[promises]]\ngroup = 'a'\nfloor = 1\n{window}\n")
+    (promise,) = load_settings(path, {}).promises
+    assert str(promise.window.start) == "2026-02-28 23:00:00+00:00"
+    assert str(promise.window.end) == "2026-03-14 23:00:00+00:00"
+
+
 def test_what_was_given_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError) as error:
         load(tmp_path, PLAIN + "[[tokens]]\nname = 'a'\nroles = ['admin']\nsha256 = 'my-secret'\n")

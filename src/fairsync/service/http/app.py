@@ -109,7 +109,7 @@ async def _refuse(_: Request, error: Any) -> Response:
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "json_invalid":
         return Problem(400, "malformed", "The body is not JSON.", "Check how it is encoded.").to_response()
-    return invalid(f"{place}: {first['msg']}").to_response()
+    return invalid(f"{place}: {first['msg'].removeprefix('Value error, ')}").to_response()
 
 
 async def _refuse_http(request: Request, error: Any) -> Response:
