@@ -83,7 +83,7 @@ def test_a_variable_that_misses_by_a_letter(tmp_path: Path) -> None:
 
 def test_a_variable_that_holds_a_mistake_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        InvalidInputError, match="http.port, set by FAIRSYNC_HTTP_PORT: Input should be a valid integer"
+        InvalidInputError, match=r"http\.port, set by FAIRSYNC_HTTP_PORT: Input should be a valid integer"
     ):
         load(tmp_path, PLAIN, FAIRSYNC_HTTP_PORT="many")
 
@@ -91,7 +91,7 @@ def test_a_variable_that_holds_a_mistake_is_named(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="there is no file"):
         load_settings(tmp_path / "nothing.toml", {})
-    with pytest.raises(InvalidInputError, match="cannot be read .*: name a TOML file"):
+    with pytest.raises(InvalidInputError, match=r"cannot be read .*: name a TOML file"):
         load_settings(tmp_path, {})
 
 

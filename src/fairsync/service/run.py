@@ -167,8 +167,8 @@ def bind(http: HttpSettings) -> list[socket.socket]:
         for door in doors:
             door.close()
         raise InvalidInputError(
-            f"the service cannot listen on {http.host}, port {http.port} ({error.strerror or error}): stop what does, or"
-            " set another http.host or http.port."
+            f"the service cannot listen on {http.host}, port {http.port} ({error.strerror or error}): stop what does,"
+            " or set another http.host or http.port."
         ) from error
     return doors
 
