@@ -149,7 +149,7 @@ class RedisStore:
                     self._is_away = True
                     why = str(error).rstrip(".")
                     raise BackendUnavailableError(
-                        f"{self.address} does not answer ({why}): is the server up? Calls go on when it is."
+                        f"{self.address} does not answer: {why}. Is the server up? Calls go on when it is."
                     ) from error
             except ResponseError as error:
                 if "WRONGTYPE" in str(error):
