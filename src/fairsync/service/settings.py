@@ -240,7 +240,9 @@ def load_settings(path: str | os.PathLike[str], environ: Mapping[str, str] | Non
     try:
         settings = Settings.model_validate(given)
     except ValidationError as error:
-        names = {(section, key): f"{PREFIX}{section}_{key}".upper() for section, key, _ in laid_over}
+        names: dict[tuple[int | str, ...], str] = {
+            (section, key): f"{PREFIX}{section}_{key}".upper() for section, key, _ in laid_over
+        }
         raise InvalidInputError(f"{file}: {_in_words(error, names)}") from None
     return _from_folder(settings, file.resolve().parent)
 
