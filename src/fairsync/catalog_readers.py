@@ -53,7 +53,9 @@ def make_reader(path: str | os.PathLike[str]) -> Reader:
     """Return what reads this path, having looked at sizes and types only."""
     path = Path(path).resolve()
     if not path.exists():
-        raise InvalidInputError(f"{path} does not exist: check the path, and that every node can read it.")
+        raise InvalidInputError(
+            f"{path} does not exist: check the path; on a cluster, every node must be able to read it."
+        )
     if path.is_file() and path.suffix.lower() != ".parquet":
         raise InvalidInputError(f"{path} is no catalog: give a folder that save_catalog wrote, or a .parquet file.")
     try:

@@ -141,6 +141,17 @@ def test_tells_what_fairness_costs_next_to_the_least_possible(page: Page, shop: 
     assert [costs[label] for label in shown] == sorted((costs[label] for label in shown), reverse=True)
 
 
+def test_a_clock_that_is_not_the_readers_is_named(browser: Any, served: Served, shop: Shop) -> None:
+    zone = shop.view("Toys").window.zone
+    for reader, named in (
+        (zone, r"requests by [\d:, \w]*\d\d:\d\d\."),
+        ("Asia/Tokyo", r"requests by .*\d\d:\d\d \w+(\+\d+)?\."),
+    ):
+        page = Page(browser, served.url, timezone_id=reader)
+        page.wait_for(page.tab.locator("#lead"), named)
+        page.context.close()
+
+
 def test_pace_is_drawn_from_what_was_and_what_is_expected(page: Page, shop: Shop) -> None:
     page.row("Toys").get_by_role("button", name="Toys", exact=True).click()
     chart = page.row("Toys").locator("svg.pace")

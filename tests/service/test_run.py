@@ -30,8 +30,8 @@ from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.models import train_svd
 from fairsync.service.client import Client
-from fairsync.service.run import make_keeper, make_search
-from fairsync.service.settings import SearchSettings, load_settings
+from fairsync.service.run import bind, make_keeper, make_search, serve
+from fairsync.service.settings import HttpSettings, SearchSettings, load_settings
 from ledger.valkey_server import ValkeyServer
 from service.running import small_catalog
 
@@ -165,6 +165,21 @@ def test_a_mistake_is_one_line_and_code_1(tmp_path: Path) -> None:
     config = configured(tmp_path, '[[promises]]\ngroup = "wyne"\nfloor = 1\nwindow = {every = "day"}\n')
     with pytest.raises(InvalidInputError, match="Did you mean 'wine'"):
         make_keeper(load_settings(config, {}))
+
+
+def test_whoever_cannot_start_has_not_touched_the_ledger(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(InvalidInputError, match=f"cannot listen on 127.0.0.1, port {port} .*set another"):
+            serve(load_settings(configured(tmp_path, PROMISES, port=port), {}))
+    token = "[[tokens]]\nname = 'shop'\nroles = ['admin']\nenv = 'NOT_SET_ANYWHERE'\n"
+    with pytest.raises(InvalidInputError, match="NOT_SET_ANYWHERE, which is not set"):
+        serve(load_settings(configured(tmp_path, PROMISES + token), {}))
+    with pytest.raises(InvalidInputError, match="cannot listen on no-such-host"):
+        bind(HttpSettings(host="no-such-host.invalid"))
+    assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +327,7 @@ def test_check_looks_at_the_file_and_changes_nothing(tmp_path: Path) -> None:
     keeper.coordinator.ledger.close()  # type: ignore[attr-defined]
     before = file.read_bytes()
     told = json.loads(run_check(config, "--json").output)
-    assert told["facts"]["ledger"].endswith("5 requests so far, 3 groups")
+    assert "5 requests so far, 3 groups; promises are those it has, not those of the file" in told["facts"]["ledger"]
     assert file.read_bytes() == before
     file.write_bytes(b"no ledger at all" * 1000)
     told = run_check(config, "--json")

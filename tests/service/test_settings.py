@@ -41,7 +41,7 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
     [
         ("", "catalog: is missing"),
         ("[catalog]\n", "catalog.path: is missing"),
-        (PLAIN + "[http]\nprot = 1\n", "http.prot: is not a setting; did you mean 'port'"),
+        (PLAIN + "[http]\nprot = 1\n", r"http.prot: is not a setting; did you mean 'port'\?$"),
         (PLAIN + "[htpp]\nport = 1\n", "htpp: is not a setting; did you mean 'http'"),
         (PLAIN + "[http]\nport = 99999\n", "http.port: Input should be less than"),
         (PLAIN + "[ledger]\nkind = 'sqlite'\n", "ledger: kind is 'sqlite', so 'path'"),
@@ -61,6 +61,15 @@ def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:
         load(tmp_path, text)
 
 
+def test_a_campaign_by_its_days(tmp_path: Path) -> None:
+    window = "window = {every = 'campaign', zone = 'Europe/Berlin', start = 2026-03-01, end = 2026-03-14}"
+    path = tmp_path / "service.toml"
+    path.write_text(PLAIN + f"[[promises]]\ngroup = 'a'\nfloor = 1\n{window}\n")
+    (promise,) = load_settings(path, {}).promises
+    assert str(promise.window.start) == "2026-02-28 23:00:00+00:00"
+    assert str(promise.window.end) == "2026-03-14 23:00:00+00:00"
+
+
 def test_what_was_given_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError) as error:
         load(tmp_path, PLAIN + "[[tokens]]\nname = 'a'\nroles = ['admin']\nsha256 = 'my-secret'\n")
@@ -72,9 +81,18 @@ def test_a_variable_that_misses_by_a_letter(tmp_path: Path) -> None:
         load(tmp_path, PLAIN, FAIRSYNC_HTTP_PROT="1")
 
 
+def test_a_variable_that_holds_a_mistake_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"http\.port, set by FAIRSYNC_HTTP_PORT: Input should be a valid integer"
+    ):
+        load(tmp_path, PLAIN, FAIRSYNC_HTTP_PORT="many")
+
+
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="there is no file"):
         load_settings(tmp_path / "nothing.toml", {})
+    with pytest.raises(InvalidInputError, match=r"cannot be read .*: name a TOML file"):
+        load_settings(tmp_path, {})
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -44,7 +44,10 @@ def _show(found: Checkup, screen: Console) -> None:
         facts.add_row(f"[bold]{subject}[/]", words)
     screen.print(facts)
     if found.verdicts:
-        table = Table("group", "window", "floor", "largest", "to be safe", "", title="Promises", title_justify="left")
+        table = Table(title="Promises of the file", title_justify="left")
+        for name in ("group", "window", "floor", "largest", "to be safe", ""):
+            # A number that is cut short is another number.
+            table.add_column(name, no_wrap=name in ("floor", "largest", "to be safe"), overflow="fold")
         for verdict in found.verdicts:
             promise = verdict.promise
             safe = promise.floor <= verdict.largest_cautious

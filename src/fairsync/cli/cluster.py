@@ -73,7 +73,8 @@ def start(
         RayCoordinator.end(name)
         raise
     screen.print(f"{name!r} runs: {opened}, {shards} shards × {replicas}, k = {k}.")
-    screen.print(f"Look at it: fairsync cluster status {catalog} --name {name}")
+    at = "" if address == "auto" else f" --address {address}"
+    screen.print(f"Look at it: fairsync cluster status {catalog} --name {name}{at}")
 
 
 @cluster.command()

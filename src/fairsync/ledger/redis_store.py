@@ -147,8 +147,9 @@ class RedisStore:
                 # A server that was restarted reads its file first, and one that was replaced takes no changes.
                 if time.monotonic() + pause > until:
                     self._is_away = True
+                    why = str(error).rstrip(".")
                     raise BackendUnavailableError(
-                        f"{self.address} does not answer: {error}. Is the server up? Calls go on when it is."
+                        f"{self.address} does not answer: {why}. Is the server up? Calls go on when it is."
                     ) from error
             except ResponseError as error:
                 if "WRONGTYPE" in str(error):

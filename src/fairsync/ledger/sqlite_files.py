@@ -136,7 +136,9 @@ def look(path: str | Path) -> Summary:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_PATIENCE_SECONDS)) as db:
             return _summary(db, path) if read_format(db, path) else Summary(0, 0, 0, 0)
     except sqlite3.DatabaseError as error:
-        raise InvalidInputError(f"{path} cannot be read as a ledger ({error}): name another file.") from error
+        raise InvalidInputError(
+            f"{path} cannot be read as a ledger ({error}): restore a backup, or name another file."
+        ) from error
 
 
 def _copy(source: Path, to: Path) -> Summary:

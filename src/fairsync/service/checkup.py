@@ -151,4 +151,6 @@ def _look_at_file(path: Path) -> str:
     if there is not path:
         return "not there yet"
     known = look(path)
-    return f"{known.requests:,} requests so far, {known.groups:,} groups"
+    return (
+        f"{known.requests:,} requests so far, {known.groups:,} groups; promises are those it has, not those of the file"
+    )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Literal
+import re
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from fairsync.errors import InvalidInputError
+from fairsync.windows import Window
 
 Label = Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, min_length=1, max_length=500)]
 """Of an item or a group: a number or a word, as in the catalog; "7" is not 7."""
@@ -17,12 +22,61 @@ class _Record(BaseModel):
 
 
 class WindowRecord(_Record):
-    """The time within which a floor holds."""
+    """The time within which a floor holds.
+
+    Examples
+    --------
+    >>> window = WindowRecord.model_validate(
+    ...     {"every": "campaign", "zone": "Europe/Berlin", "start": "2026-03-01", "end": "2026-03-14"}
+    ... )
+    >>> window.start.isoformat(), window.end.isoformat()
+    ('2026-02-28T23:00:00+00:00', '2026-03-14T23:00:00+00:00')
+    """
 
     every: Literal["hour", "day", "week", "campaign"] = Field(description="How long a window is; a campaign has one.")
     zone: str = Field(default="UTC", description="IANA time zone in which hours, days and weeks begin.")
-    start: Moment | None = Field(default=None, description="Of a campaign, with its offset from UTC.")
-    end: Moment | None = Field(default=None, description="Of a campaign, with its offset from UTC; not included.")
+    start: Moment | None = Field(
+        default=None, description="Of a campaign: a moment with its offset from UTC, or a day of the zone (2026-03-01)."
+    )
+    end: Moment | None = Field(
+        default=None,
+        description="Of a campaign: a moment with its offset from UTC, not included, or a day of the zone, included.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _days_as_moments(cls, given: Any) -> Any:
+        """Take the days of a campaign as people say them: from the start of the first to the end of the last."""
+        if not isinstance(given, dict) or given.get("every") != "campaign":
+            return given
+        zone, edges = given.get("zone", "UTC"), {}
+        for name in ("start", "end"):
+            edges[name] = _day_or_moment(given.get(name))
+            if isinstance(edges[name], datetime) and edges[name].utcoffset() is None:
+                raise InvalidInputError(_without_offset(name, edges[name], zone))
+        if not all(isinstance(edge, date) for edge in edges.values()):
+            return given
+        try:
+            window = Window.campaign(edges["start"], edges["end"], zone)
+        except OverflowError:
+            raise InvalidInputError("start and end must lie in the years 1900 to 9000") from None
+        return {**given, "start": window.start, "end": window.end}
+
+
+def _day_or_moment(given: Any) -> Any:
+    """Return the day or moment that a text means; what is neither, as it came, for pydantic to say what it lacks."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return date.fromisoformat(given) if re.fullmatch(r"\d{4}-\d\d-\d\d", given) else datetime.fromisoformat(given)
+    except ValueError:
+        return given
+
+
+def _without_offset(name: str, moment: datetime, zone: str) -> str:
+    Window.day(zone)  # says which zone may be meant, if there is none of that name
+    meant, day = moment.replace(tzinfo=ZoneInfo(zone)).isoformat(), moment.date().isoformat()
+    return f"{name} is {moment.isoformat()} without its offset from UTC: write {meant}, or the day alone, {day}"
 
 
 class PromiseRecord(_Record):

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import signal
+import socket
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.search import ExactIndex, ShardedIndex, make_index
 from fairsync.service.http.app import make_app
+from fairsync.service.http.auth import Tokens
 from fairsync.service.http.lines import Line
 from fairsync.service.http.logs import log, start_logs
 from fairsync.service.keeper.keeper import Keeper
@@ -28,14 +30,13 @@ from fairsync.service.sharing import join
 from fairsync.windows import Forecast
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from fairsync.catalog import Catalog
     from fairsync.coordination.redis import RedisCoordinator
     from fairsync.ledger import Ledger
     from fairsync.search import Index
-    from fairsync.service.settings import LedgerSettings, SearchSettings, Settings
+    from fairsync.service.settings import HttpSettings, LedgerSettings, SearchSettings, Settings
 
 # The thread that searches and the one that talks to clients hand the interpreter to each other: waiting Python's usual
 # 5 ms for it would be most of the time of a request.
@@ -111,18 +112,19 @@ def serve(settings: Settings) -> None:
 
     A second SIGINT ends it at once.
     """
+    http = settings.http
+    # Whoever cannot start must not have made promises, or taken the lead from another, before it says so.
+    Tokens(settings.tokens)
+    doors = bind(http)
     start_logs()
     sys.setswitchinterval(_SWITCH_SECONDS)
     keeper = make_keeper(settings)
-    http = settings.http
     log.info("%r, promises: %d", keeper.catalog, len(keeper.promises()))
     if settings.is_open:
         log.warning("no [[tokens]]: anybody on this machine may do anything")
     app = make_app(keeper, settings)
     config = uvicorn.Config(
         app,
-        host=http.host,
-        port=http.port,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -141,7 +143,7 @@ def serve(settings: Settings) -> None:
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
     server = _Server(config, keeper, http.drain_seconds)
-    server.run()
+    server.run(doors)
     app.write_lines()  # of calls that were still given up when the rest had ended
     close: Callable[[], None] | None = getattr(keeper.coordinator.ledger, "close", None)  # there is none in memory
     if close is not None:
@@ -152,6 +154,36 @@ def serve(settings: Settings) -> None:
         )
     else:
         log.info("stopped; prices and promises are kept")
+
+
+def bind(http: HttpSettings) -> list[socket.socket]:
+    """Return sockets that have the address to themselves, of which a name may have several; nobody can call yet.
+
+    Examples
+    --------
+    >>> from fairsync.service.settings import HttpSettings
+    >>> (door,) = bind(HttpSettings(port=0))
+    >>> door.getsockname()[0]
+    '127.0.0.1'
+    >>> door.close()
+    """
+    doors: list[socket.socket] = []
+    try:
+        found = socket.getaddrinfo(http.host, http.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            doors.append(socket.socket(family, kind, protocol))
+            doors[-1].setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:  # that of IPv4 has a door of its own
+                doors[-1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            doors[-1].bind(address)
+    except OSError as error:
+        for door in doors:
+            door.close()
+        raise InvalidInputError(
+            f"the service cannot listen on {http.host}, port {http.port} ({error.strerror or error}): stop what does,"
+            " or set another http.host or http.port."
+        ) from error
+    return doors
 
 
 class _Server(uvicorn.Server):

@@ -232,14 +232,20 @@ def load_settings(path: str | os.PathLike[str], environ: Mapping[str, str] | Non
         raise InvalidInputError(f"there is no file {file}: see docs/service.md for what it should hold.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{file} is not TOML: {error}.") from error
-    for section, key, value in _from_environment(os.environ if environ is None else environ):
+    except OSError as error:
+        raise InvalidInputError(f"{file} cannot be read ({error.strerror}): name a TOML file.") from error
+    laid_over = _from_environment(os.environ if environ is None else environ)
+    for section, key, value in laid_over:
         if not isinstance(given.setdefault(section, {}), dict):
             raise InvalidInputError(f"{file}: '{section}' must be a section, written [{section}].")
         given[section][key] = value
     try:
         settings = Settings.model_validate(given)
     except ValidationError as error:
-        raise InvalidInputError(f"{file}: {_in_words(error)}") from None
+        names: dict[tuple[int | str, ...], str] = {
+            (section, key): f"{PREFIX}{section}_{key}".upper() for section, key, _ in laid_over
+        }
+        raise InvalidInputError(f"{file}: {_in_words(error, names)}") from None
     return _from_folder(settings, file.resolve().parent)
 
 
@@ -267,11 +273,13 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
     return found
 
 
-def _in_words(error: ValidationError) -> str:
-    """Return each mistake with the key it is in, and for a key that is unknown, the one that may be meant."""
+def _in_words(error: ValidationError, variables: Mapping[tuple[int | str, ...], str]) -> str:
+    """Return each mistake with the key or variable it is in; for a key that is unknown, the one that may be meant."""
     lines = []
     for one in error.errors(include_url=False):
         where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one["loc"]).lstrip(".")
+        if one["loc"] in variables:
+            where += f", set by {variables[one['loc']]}"
         if one["type"] == "extra_forbidden":
             close = get_close_matches(str(one["loc"][-1]), _keys_beside(one["loc"]), n=1)
             what = "is not a setting" + (f"; did you mean '{close[0]}'?" if close else ": remove it")
@@ -281,7 +289,8 @@ def _in_words(error: ValidationError) -> str:
             # What was given may be a secret put under the wrong key, so it is not repeated.
             what = one["msg"].removeprefix("Value error, ")
         lines.append(f"{where}: {what}" if where else what)
-    return "; ".join(lines) + "."
+    text = "; ".join(lines)
+    return text if text.endswith("?") else f"{text}."
 
 
 def _keys_beside(place: tuple[int | str, ...]) -> list[str]:

@@ -86,6 +86,20 @@ def test_a_promise_is_made_kept_changed_and_ended(http: httpx.Client) -> None:
         assert (gone.status_code, gone.json()["error"]) == (404, "not_found")
 
 
+def test_a_campaign_is_given_by_its_days_or_by_moments(http: httpx.Client) -> None:
+    def send(start: str, end: str) -> httpx.Response:
+        window = {"every": "campaign", "zone": "Europe/Berlin", "start": start, "end": end}
+        return http.post("/v1/promises/preview", json={"group": "wine", "floor": 1, "window": window})
+
+    assert send("2099-03-28", "2099-03-29").json()["feasible"]
+    refused = send("2099-03-28T10:00:00", "2099-03-29")
+    assert refused.status_code == 422
+    assert refused.json()["message"].startswith("body.window: start is 2099-03-28T10:00:00 without its offset from UTC")
+    assert "2099-03-28T10:00:00+01:00" in refused.json()["message"]
+    for start, end in (("2099-03-30", "2099-03-29"), ("9999-12-31", "9999-12-31"), ("0001-01-01", "0001-01-01")):
+        assert send(start, end).status_code == 422
+
+
 def test_a_promise_that_cannot_be_kept_is_refused_with_what_could(http: httpx.Client) -> None:
     promise = {"group": "wine", "floor": 10_000_000, "window": DAY}
     refused = http.post("/v1/promises", json=promise)

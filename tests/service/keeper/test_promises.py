@@ -1,5 +1,7 @@
 """Promises as the settings give them."""
 
+from datetime import date, timedelta
+
 import pytest
 
 from fairsync.errors import InvalidInputError
@@ -23,3 +25,21 @@ def test_two_promises_for_the_same_windows_are_refused_by_name() -> None:
     for floor in (5, 6):
         with pytest.raises(InvalidInputError, match=r"promises 1 and 5 .* 5 exposures of 'toys' .*each day.* Keep one"):
             promises_of([*records, made("toys", floor, every="day")], small_catalog())
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hours"),
+    [
+        ("2026-03-29", "2026-03-29", 23),  # the clock goes forward
+        (date(2026, 10, 24), date(2026, 10, 25), 49),  # and back
+        ("2026-03-01T12:00:00+01:00", "2026-03-01", 12),
+        ("2026-03-01", "2026-03-01T12:00:00Z", 13),
+    ],
+)
+def test_the_last_day_of_a_campaign_is_part_of_it(start: object, end: object, hours: int) -> None:
+    record = WindowRecord.model_validate({"every": "campaign", "zone": "Europe/Berlin", "start": start, "end": end})
+    assert record.start is not None
+    assert record.end is not None
+    assert record.end - record.start == timedelta(hours=hours)
+    assert WindowRecord.model_validate(record.model_dump()) == record
+    assert WindowRecord.model_validate_json(record.model_dump_json()) == record

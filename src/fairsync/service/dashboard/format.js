@@ -49,9 +49,12 @@ export const day = (moment, zone) => dated(zone, { day: "numeric", month: "short
 export const full = (moment, zone) =>
   dated(zone, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }).format(moment);
 
-/** The clock alone for a moment of the same day, else with the day. */
+/** The clock alone for a moment of the same day, else with the day; with the zone, where the reader's clock shows another time. */
 export function when(moment, zone, now) {
-  return day(moment, zone) === day(now, zone) ? clock(moment, zone) : full(moment, zone);
+  const text = day(moment, zone) === day(now, zone) ? clock(moment, zone) : full(moment, zone);
+  if (full(moment, zone) === full(moment)) return text;
+  const name = dated(zone, { timeZoneName: "short" }).formatToParts(moment).find((part) => part.type === "timeZoneName");
+  return `${text} ${name.value}`;
 }
 
 /** A past window by name: its hour, its day, or both its days. */

@@ -55,7 +55,7 @@ export class Row {
   draw() {
     this.parts ??= this.build();
     const { promise, group } = this.entry, { usual, now, overview } = this.view, parts = this.parts;
-    const help = helpOf(group?.price ?? 0, usual), cost = costOf(group, overview);
+    const help = helpOf(group?.price ?? 0, usual, promise?.state), cost = costOf(group, overview);
     say(parts.help, help.text);
     mark(parts.help, "title", help.words);
     say(parts.cost, cost.text);
@@ -152,7 +152,7 @@ export class Row {
       return;
     }
     chart.replaceChildren(paceChart(this.pace, promise, now, Math.max(chart.clientWidth, 240)), legend(this.pace));
-    const help = helpOf(group?.price ?? 0, usual);
+    const help = helpOf(group?.price ?? 0, usual, promise.state);
     const known = { Promise: promiseWords(promise), Help: help.words, Cost: costOf(group, overview).words };
     known.Window = `${promise.window.zone}, ${full(new Date(promise.start), promise.window.zone)} to ${full(new Date(promise.end), promise.window.zone)}`;
     if (facts.children.length !== Object.keys(known).length) {

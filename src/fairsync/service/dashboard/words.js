@@ -113,9 +113,12 @@ export function sinceWords(moment, zone, now) {
 }
 
 /** The help a group gets: its subsidy, next to the relevance of a usual candidate. */
-export function helpOf(price, usual) {
+export function helpOf(price, usual, state) {
   if (price === null) return { text: "masked", words: "The group is held back from all candidates." };
-  if (Math.abs(price) < 1e-12) return { text: "none", words: "It is found often enough without help." };
+  if (Math.abs(price) < 1e-12) {
+    const short = state === "impossible" || state === "at risk";
+    return { text: "none", words: short ? "It gets none at present." : "It is found often enough without help." };
+  }
   const size = usual > 0 ? share(Math.abs(price) / usual) : figure(Math.abs(price));
   const what = usual > 0 ? `${size} of the relevance of a usual candidate` : `${size} points of relevance`;
   if (price < 0) return { text: `+${size}`, words: `Each of its items is lifted by ${what}.` };

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from fairsync import __version__
+from fairsync.errors import BackendUnavailableError
 from fairsync.service.dashboard import mount as mount_dashboard
 from fairsync.service.http.auth import Tokens
 from fairsync.service.http.batching import Gatherer
@@ -94,6 +95,8 @@ async def _watch(keeper: Keeper) -> None:
             # Not by one of the threads of calls, which may all be taken.
             await asyncio.to_thread(keeper.look)
             await asyncio.to_thread(keeper.check_ready)
+        except BackendUnavailableError as error:  # a ledger that is away, for which nobody needs a trace each second
+            log.error("looking at clock and traffic failed; trying again: %s", error)
         except Exception:
             log.exception("looking at clock and traffic failed; trying again")
 
@@ -109,7 +112,7 @@ async def _refuse(_: Request, error: Any) -> Response:
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "json_invalid":
         return Problem(400, "malformed", "The body is not JSON.", "Check how it is encoded.").to_response()
-    return invalid(f"{place}: {first['msg']}").to_response()
+    return invalid(f"{place}: {first['msg'].removeprefix('Value error, ')}").to_response()
 
 
 async def _refuse_http(request: Request, error: Any) -> Response:
