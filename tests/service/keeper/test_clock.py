@@ -182,6 +182,11 @@ class World:
             assert all(now.start == before.end for before, now in itertools.pairwise(hours)), "an hour is missing"
         for alert in self.keeper.overview().alerts:
             assert alert.since.timestamp() <= self.now(), alert
+        overview = self.keeper.overview()
+        assert overview.tick_start <= overview.now < overview.tick_end
+        for pace in map(self.keeper.pace, self.keeper.planner.notes.promises):
+            moments = [pace.start, *(point.at for point in pace.points), overview.now]
+            assert moments == sorted(moments)
         for view in self.keeper.promises():
             assert view.start.timestamp() <= self.now() < view.end.timestamp()
             assert not view.impossible_since or view.impossible_since.timestamp() <= self.now()
@@ -262,6 +267,22 @@ def test_a_restart_meanwhile_loses_nothing(tmp_path: Path, error: int, when: str
         received = sum(counts["blue"] for counts in world.received.values())
         assert sum(one.exposures for one in days) == received, "each is in one day"
         assert days[-1].exposures == world.blue(days[-1].start, 24), "it is over and done with"
+
+
+@pytest.mark.parametrize("error", [-5.0, -0.25, 0.25, 5.0])
+def test_what_is_shown_meanwhile_and_afterwards_is_in_order(error: float) -> None:
+    """Also where the clock is set back within a window. (A tick by a clock a quarter off has parts of two hours.)"""
+    world = World()
+    world.go_on(9)
+    world.jump(error)
+    world.check(exactly=False)
+    world.go_on(3)
+    world.check(exactly=False)
+    world.jump(0)
+    world.check(exactly=False)
+    assert world.keeper.overview().tick_start.timestamp() == world.now(), "it began when the clock was set right"
+    world.go_on(1)
+    world.check(exactly=False)
 
 
 def test_a_time_service_that_steps_the_clock_forward_is_simply_right() -> None:

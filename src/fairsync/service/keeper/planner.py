@@ -129,6 +129,10 @@ class Planner:
         """Return the time."""
         return datetime.fromtimestamp(self._clock(), UTC)
 
+    def tick_began(self, standing: Standing) -> datetime | None:
+        """Return when a tick really began; None if it never did, since nothing was planned before."""
+        return datetime.fromtimestamp(self._times.of(standing.began), UTC) if standing.began else None
+
     def look(self) -> bool:
         """Look at clock and traffic, and do what is due; return whether there is a new plan."""
         with self.lock:
@@ -413,8 +417,8 @@ class Planner:
 
     def _ticks(self, span: Span, standings: Sequence[Standing]) -> list[Standing]:
         """Return the ticks of a window."""
-        times = self._times
-        return [one for one in standings if one.began and datetime.fromtimestamp(times.of(one.began), UTC) in span]
+        began = [(one, self.tick_began(one)) for one in standings]
+        return [one for one, at in began if at is not None and at in span]
 
 
 def _tell(outlooks: Sequence[Outlook], now: datetime) -> None:
