@@ -15,7 +15,7 @@ import numpy as np
 from fairsync.errors import BackendUnavailableError
 from fairsync.floors import group_caps
 from fairsync.service.keeper.notes import Notes
-from fairsync.service.keeper.past import past_window, windows_ended
+from fairsync.service.keeper.past import past_window, why_unseen, windows_ended
 from fairsync.service.keeper.set_back import SLACK, TickTimes, count_again, without_future
 from fairsync.service.keeper.shown import InTime, ShownShare
 from fairsync.windows import SLUMP, Span, make_plan
@@ -141,13 +141,13 @@ class Planner:
             now, standing = self.now(), self.coordinator.standing()
             if standing.began != self._earlier.began:  # whoever led before has begun a new tick
                 self._recount()
-            self._follow_clock(now)
+            jump = self._follow_clock(now)
             self._note_traffic(now, standing)
             self._note_shown(now, standing)
             exceeded = standing.requests >= self.coordinator.terms.horizon
             planned = True
             if self._is_over(now):
-                self._turn(now)
+                self._turn(now, jump)
             elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
                 self._steer(now, anew=False)
             else:
@@ -161,9 +161,9 @@ class Planner:
         if not (self._lead() or self._lead(take=True)):
             raise BackendUnavailableError("promises cannot be changed while the ledger is out of reach. Try again.")
         now = self.now()
-        self._follow_clock(now)
+        jump = self._follow_clock(now)
         if self._is_over(now):  # windows that have ended are those of the promises as they were
-            self._turn(now)
+            self._turn(now, jump)
         before, promises = self.notes, decide(self.notes.promises)
         self.notes = replace(before, promises=dict(promises), labels=tuple(self.coordinator.labels))
         try:
@@ -254,28 +254,31 @@ class Planner:
         self.notes = replace(self.notes, labels=tuple(self.coordinator.labels))
         self.notes = replace(self.notes, requests=sum(one.requests for one in standings))
         now = self.now()
-        self._follow_clock(now)
-        self._turn(now)
+        jump = self._follow_clock(now)
+        self._turn(now, jump)
 
     def _is_over(self, now: datetime) -> bool:
         """Return whether the tick is over, or the clock was set back to before it."""
         span = self.plan.span
         return now >= span.end or now < span.start - timedelta(seconds=SLACK)
 
-    def _follow_clock(self, now: datetime) -> None:
-        """Where the clock has jumped, have everything count when it was, as far as that is known now."""
+    def _follow_clock(self, now: datetime) -> float:
+        """Where the clock has jumped, have everything count when it was, as far as that is known now.
+
+        Returns by how much it has; nan if nobody looked before, and it is not known.
+        """
         jumped = float(getattr(self._clock, "jumped", 0.0))  # a clock that cannot tell is taken to go on
-        jump = jumped - self._jumped
+        jump = self._times.jump_to(self._clock) if math.isnan(self._jumped) else jumped - self._jumped
         if jump == 0:
-            return
-        # Otherwise it has, or nobody looked before.
+            self._jumped = jumped
+            return jump
         before, standings = self._times, [*self._before(), self.coordinator.standing()]
         ticks = [one.began for one in standings if one.began]
-        after = before.after(jump, ticks, now.timestamp())
-        moved = [tick for tick in ticks if before.of(tick) != after.of(tick)]
-        if moved:
-            after.save(self.coordinator.ledger)
+        after = before.after(jump, ticks, now.timestamp()).by(self._clock)
+        # Also where nothing moved: whoever starts next has to know what the clock is since.
+        after.save(self.coordinator.ledger)
         self._times, self._jumped = after, jumped
+        moved = [tick for tick in ticks if before.of(tick) != after.of(tick)]
         if moved:
             self._recount()
             since = min(min(before.of(tick), after.of(tick)) for tick in moved)
@@ -289,16 +292,18 @@ class Planner:
         if jump < 0:
             plan = None if self.notes.plan is None else without_future(self.notes.plan, now)
             self.notes, self._share = replace(self.notes, plan=plan), ShownShare(self._shown_within)
+        return jump
 
-    def _turn(self, now: datetime) -> None:
-        """End the tick, and begin the next; windows may have ended with it, or while nobody was there."""
+    def _turn(self, now: datetime, jump: float = 0.0) -> None:
+        """End the tick, and begin the next; windows may have ended with it, while nobody was there, or by a jump."""
         last, promises = self.notes.plan, self.notes.promises
         self._steer(now, anew=True)
         if last is not None:  # only now nobody adds to the tick before
             standings = [*self._before(), self.coordinator.standing()]
-            down = Span(last.span.start, now) if now - last.span.end > _ABSENT else None
+            gap = Span(last.span.start, now) if now - last.span.end > _ABSENT else None
+            why = "" if gap is None else why_unseen(gap, jump, self._times.jump)
             past = [
-                past_window(name, one, *self._tally(one.span, one.promise, standings), down)
+                past_window(name, one, *self._tally(one.span, one.promise, standings), why)
                 for name, one in windows_ended(last, promises, now)
             ]
             self.notes = self.notes.with_past(past)
@@ -354,8 +359,8 @@ class Planner:
 
     def _note_time(self, now: datetime) -> None:
         """Write down when the tick begins that is about to, where the ledger needs a later time for it."""
-        times = self._times.at(self._earlier.began, now.timestamp())
-        if times is not self._times:
+        times = self._times.at(self._earlier.began, now.timestamp()).by(self._clock)
+        if times != self._times:
             times.save(self.coordinator.ledger)
             self._times = times
 
