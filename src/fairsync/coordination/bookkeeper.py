@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from dataclasses import replace
@@ -69,7 +70,7 @@ class Bookkeeper:
     lease_seconds
         A lease that is not settled for so long is given to others.
     keep_seconds
-        What the policy has learnt is kept so often.
+        What the policy has learnt is kept so often, and for the first time with the first that it learns.
     kept_as
         The name under which it is.
     """
@@ -87,7 +88,8 @@ class Bookkeeper:
         self.lease_seconds, self.keep_seconds = lease_seconds, keep_seconds
         self._books, self._kept_as, self._changed = books, kept_as, threading.Condition()
         self._remember()
-        self._kept_version, self._kept_at = books.pricing.version, time.monotonic()
+        # The first that is learnt is kept at once: who is killed again and again gets somewhere too.
+        self._kept_version, self._kept_at = books.pricing.version, -math.inf
 
     @property
     def groups(self) -> Groups:
