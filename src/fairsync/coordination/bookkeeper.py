@@ -73,7 +73,14 @@ class Bookkeeper:
         What the policy has learnt is kept so often, and for the first time with the first that it learns.
     kept_as
         The name under which it is.
+
+    Attributes
+    ----------
+    replica : str
+        Its name among all that share the promise; empty if no other can.
     """
+
+    replica: str = ""
 
     def __init__(
         self,

@@ -83,10 +83,10 @@ def make_overview(keeper: Keeper) -> Overview:
 
 def least_cost(keeper: Keeper) -> LeastCost:
     """Return what promises cost next to the least possible, as it was last measured."""
-    last, why = keeper.meter.last, keeper.meter.why
+    last, why, replica = keeper.meter.last, keeper.meter.why, keeper.coordinator.replica
     if last is None:
         nothing = dict.fromkeys(("at", "cost_share", "least_share", "ratio", "ratio_low", "ratio_high"))
-        return LeastCost.model_validate({"sample": 0, "reason": why, **nothing})
+        return LeastCost.model_validate({"sample": 0, "reason": why, "replica": replica, **nothing})
     costs = last.costs
     ratio, low, high = costs.ratio or (None, None, None)
     return LeastCost(
@@ -98,6 +98,7 @@ def least_cost(keeper: Keeper) -> LeastCost:
         ratio_low=low,
         ratio_high=high,
         reason=why,
+        replica=replica,
     )
 
 
