@@ -118,6 +118,10 @@ class Bookkeeper:
         """Candidates per request."""
         return self.terms.k
 
+    def lead(self, *, take: bool = False) -> bool:
+        """Return whether this one plans for all that share the ledger; it does unless there can be others."""
+        return True
+
     def lease(self, n: int) -> Lease:
         """Hand out up to n requests; wait where the promise asks for it."""
         while (lease := self.try_lease(n, patience=self.lease_seconds)) is None:
