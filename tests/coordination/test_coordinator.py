@@ -232,6 +232,19 @@ def test_prices_outlive_the_coordinator() -> None:
     assert not any(third.report().prices.values())
 
 
+def test_who_is_killed_soon_after_every_start_learns_too() -> None:
+    world = make_world(3, items=60, horizon=200, tightness=0.6)
+    ledger = MemoryLedger(world.catalog.n_groups)
+    begun_with = []
+    for life in range(3):
+        coordinator = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger, keep_seconds=3600)
+        begun_with.append(coordinator.report().prices)
+        FrontEnd(world.catalog, coordinator).retrieve(world.users[life * 40 : life * 40 + 40])
+    assert not any(begun_with[0].values())
+    assert any(begun_with[1].values())
+    assert begun_with[1] != begun_with[2]
+
+
 def test_items_and_groups_come_and_go() -> None:
     """The coordinator is told first; front ends follow one by one, and meanwhile answer from what they have."""
     rng = np.random.default_rng(0)

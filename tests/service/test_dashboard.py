@@ -135,6 +135,7 @@ def test_tells_what_fairness_costs_next_to_the_least_possible(page: Page, shop: 
     assert "about" in page.tab.locator("#lead").inner_text()
     page.tab.get_by_text("What the cost means").click()
     page.wait_for(page.tab.locator("#cost-known"), f"Both are estimates, from {least.sample} requests")
+    assert "replica" not in page.tab.locator("#cost-known").inner_text(), "there is but one"
     page.tab.get_by_label("Sort by").select_option("cost")
     costs = {str(group.group): group.cost_share or 0.0 for group in overview.groups}
     shown = page.tab.locator("li.row h3").all_inner_texts()
@@ -497,6 +498,8 @@ def test_without_promises_it_says_what_to_do(browser: Any) -> None:
     assert page.tab.locator("#least").inner_text() == "–"
     page.tab.get_by_text("What the cost means").click()
     page.wait_for(page.tab.locator("#cost-known"), "No request was answered yet")
+    empty.keeper.coordinator.replica = "shop-3:8000"  # as one that shares its promise has
+    page.wait_for(page.tab.locator("#cost-known"), "that it has answered itself. This is shop-3:8000.")
     page.tab.locator("label", has_text="No promise").click()
     page.row("Toys").get_by_role("button", name="Promise exposures to Toys").click()
     page.tab.get_by_label("Exposures, at least").fill("20")

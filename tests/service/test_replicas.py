@@ -249,6 +249,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield fleet
 
 
+def test_whoever_estimates_what_fairness_costs_says_who_it_is(two: Fleet) -> None:
+    """Each does it on the requests that it has answered itself."""
+    names = {port: client.overview().least.replica for port, client in two.clients.items()}
+    assert [name.rsplit(":")[-1] for name in names.values()] == [str(port) for port in names]
+
+
 def test_a_request_is_answered_once_whoever_is_asked(two: Fleet) -> None:
     """One after another, and all at once."""
     one, other = two.clients.values()

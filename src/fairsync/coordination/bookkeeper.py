@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from dataclasses import replace
@@ -69,10 +70,17 @@ class Bookkeeper:
     lease_seconds
         A lease that is not settled for so long is given to others.
     keep_seconds
-        What the policy has learnt is kept so often.
+        What the policy has learnt is kept so often, and for the first time with the first that it learns.
     kept_as
         The name under which it is.
+
+    Attributes
+    ----------
+    replica : str
+        Its name among all that share the promise; empty if no other can.
     """
+
+    replica: str = ""
 
     def __init__(
         self,
@@ -87,7 +95,8 @@ class Bookkeeper:
         self.lease_seconds, self.keep_seconds = lease_seconds, keep_seconds
         self._books, self._kept_as, self._changed = books, kept_as, threading.Condition()
         self._remember()
-        self._kept_version, self._kept_at = books.pricing.version, time.monotonic()
+        # The first that is learnt is kept at once: who is killed again and again gets somewhere too.
+        self._kept_version, self._kept_at = books.pricing.version, -math.inf
 
     @property
     def groups(self) -> Groups:
@@ -108,6 +117,10 @@ class Bookkeeper:
     def k(self) -> int:
         """Candidates per request."""
         return self.terms.k
+
+    def lead(self, *, take: bool = False) -> bool:
+        """Return whether this one plans for all that share the ledger; it does unless there can be others."""
+        return True
 
     def lease(self, n: int) -> Lease:
         """Hand out up to n requests; wait where the promise asks for it."""

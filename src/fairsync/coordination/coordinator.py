@@ -106,7 +106,3 @@ class Coordinator(Bookkeeper):
         made, kept = make_policy(policy), MemoryLedger(len(groups.labels)) if ledger is None else ledger
         self._books: OwnBooks = OwnBooks(kept, groups, terms, made, lease_seconds, goes_on=goes_on)
         super().__init__(self._books, kept, made, lease_seconds, keep_seconds, f"policy {made.name}")
-
-    def lead(self, *, take: bool = False) -> bool:
-        """Return whether this one plans for all that share the ledger: it is the only one."""
-        return True

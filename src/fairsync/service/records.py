@@ -151,6 +151,11 @@ class LeastCost(_Record):
     ratio_low: float | None = Field(description="On all requests the ratio is probably no less than this.")
     ratio_high: float | None = Field(description="On all requests the ratio is probably no more than this.")
     reason: str = Field(description="Why there is no estimate, or no newer one; empty if there is one.")
+    replica: str = Field(
+        default="",
+        description="Which replica of the service says so, where there may be several: each estimates from requests"
+        " that it has answered itself, under prices of its own.",
+    )
 
 
 class Overview(_Record):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.catalog import Catalog
-    from fairsync.coordination.redis import RedisCoordinator
+    from fairsync.coordination.bookkeeper import Bookkeeper
     from fairsync.ledger import Ledger
     from fairsync.search import Index
     from fairsync.service.settings import HttpSettings, LedgerSettings, SearchSettings, Settings
@@ -54,7 +54,7 @@ def make_keeper(settings: Settings) -> Keeper:
     forecast = make_forecast(settings)
     promises = promises_of(settings.promises, catalog)
     if settings.ledger.kind == "redis":
-        coordinator: Coordinator | RedisCoordinator
+        coordinator: Bookkeeper
         catalog, coordinator = join(settings, catalog)
     else:
         promise, ledger = settings.promise, make_ledger(settings.ledger, catalog.n_groups)

@@ -6,6 +6,7 @@ FAIRSYNC_JUMPS=200 tries that many cases of a service whose clock goes wrong, in
 from __future__ import annotations
 
 import itertools
+import math
 import os
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -20,9 +21,9 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger, SqliteLedger
-from fairsync.service.keeper.clock import SteadyClock, steady_seconds
+from fairsync.service.keeper.clock import SteadyClock, machine_run, steady_seconds
 from fairsync.service.keeper.keeper import Keeper
-from fairsync.service.keeper.set_back import TickTimes
+from fairsync.service.keeper.set_back import SLACK, TickTimes
 from fairsync.windows import Forecast, Promise, Window
 
 if TYPE_CHECKING:
@@ -125,11 +126,20 @@ class WrongClock:
     def jumped(self) -> float:
         return self._world.error * HOUR
 
+    @property
+    def run(self) -> str:
+        return self._world.machine
+
+    @property
+    def zero(self) -> float:
+        return START.timestamp() + self._world.error * HOUR
+
 
 class World:
     """A keeper by a clock that can be wrong, and what clients received, hour by hour of the time that it really is."""
 
-    def __init__(self, ledger: Ledger | None = None) -> None:
+    def __init__(self, ledger: Ledger | None = None, machine: str = "") -> None:
+        self.machine = machine
         rng = np.random.default_rng(0)
         self.catalog = Catalog(rng.normal(size=(60, 8)), ["red"] * 40 + ["blue"] * 20)
         self.ledger: Ledger = MemoryLedger(2) if ledger is None else ledger
@@ -182,6 +192,12 @@ class World:
             assert all(now.start == before.end for before, now in itertools.pairwise(hours)), "an hour is missing"
         for alert in self.keeper.overview().alerts:
             assert alert.since.timestamp() <= self.now(), alert
+        overview = self.keeper.overview()
+        assert overview.tick_start <= overview.now + timedelta(seconds=SLACK)
+        assert overview.now < overview.tick_end
+        for pace in map(self.keeper.pace, self.keeper.planner.notes.promises):
+            moments = [pace.start, *(point.at for point in pace.points), overview.now]
+            assert moments == sorted(moments)
         for view in self.keeper.promises():
             assert view.start.timestamp() <= self.now() < view.end.timestamp()
             assert not view.impossible_since or view.impossible_since.timestamp() <= self.now()
@@ -240,8 +256,8 @@ def test_a_keeper_by_a_steady_clock(error: int) -> None:
 
 
 @pytest.mark.parametrize(("error", "when"), [(-30, "wrong"), (30, "right")])
-def test_a_restart_meanwhile_loses_nothing(tmp_path: Path, error: int, when: str) -> None:
-    """Of a clock that nobody looked at, it is not known how wrong it was; but every exposure counts once."""
+def test_a_restart_elsewhere_meanwhile_loses_nothing(tmp_path: Path, error: int, when: str) -> None:
+    """Of a clock that nobody there looked at, it is not known how wrong it was; but every exposure counts once."""
     with SqliteLedger(tmp_path / "a.db", 2) as ledger:
         world = World(ledger)
         world.go_on(25)
@@ -264,6 +280,78 @@ def test_a_restart_meanwhile_loses_nothing(tmp_path: Path, error: int, when: str
         assert days[-1].exposures == world.blue(days[-1].start, 24), "it is over and done with"
 
 
+@pytest.mark.parametrize(
+    ("error", "started"), [(-30, "right"), (30, "right"), (-5, "wrong"), (5, "wrong, right"), (-30, "wrong, right")]
+)
+def test_a_restart_meanwhile_leaves_no_trace(error: int, started: str) -> None:
+    """On the same machine it is known how wrong the clock was, also if it was set while the service was down."""
+    world = World(machine="one")
+    world.go_on(44)
+    for now, hours in (("wrong", error), ("right", 0)):
+        world.error = hours
+        if now in started:
+            world.start()
+        world.keeper.look()
+        world.go_on(5)
+    world.check()
+    (day,) = world.past(timedelta(days=1))
+    assert day.kept
+    assert not any(one.note for one in world.keeper.past(10_000) if one.kept)
+
+
+@pytest.mark.parametrize(("machine", "why"), [("", "had been set back by 30.0 h; it was wrong"), ("one", "")])
+def test_windows_that_a_wrong_clock_has_left_empty_say_so(machine: str, why: str) -> None:
+    """After a restart elsewhere nobody knows whether the clock was set right, or a day has gone by."""
+    world = World(machine=machine)
+    world.go_on(60)
+    world.jump(-30)
+    world.go_on(6)
+    world.error = 0
+    world.start()
+    notes = {one.note for one in world.past(timedelta(hours=1)) if one.exposures == 0}
+    assert len(notes) == bool(why)
+    assert all(why in note for note in notes)
+
+
+def test_windows_that_were_leapt_over_say_so() -> None:
+    world = World()
+    world.go_on(4)
+    world.jump(5)
+    unseen = [one for one in world.past(timedelta(hours=1)) if one.start >= START + timedelta(hours=3)]
+    assert len(unseen) == 4
+    assert {one.note for one in unseen} == {"the clock was set forward from 2026-03-02 02:00 to 2026-03-02 07:00 UTC"}
+
+
+def test_clocks_of_one_machine_can_be_compared() -> None:
+    assert machine_run() == machine_run()
+    wall = Wall()
+    kept = TickTimes().by(SteadyClock(lambda: 1e9 + wall.steady, lambda: wall.steady, run="one"))
+    wall.steady, wall.error = 5000.0, -7200.0
+    later = SteadyClock(lambda: 1e9 + wall.steady + wall.error, lambda: wall.steady, run="one")
+    elsewhere = SteadyClock(lambda: 1e9 + wall.steady + wall.error, lambda: wall.steady, run="two")
+    assert kept.jump_to(later) == -7200.0
+    assert math.isnan(kept.jump_to(elsewhere))
+    assert math.isnan(TickTimes().jump_to(later)), "nothing was written down"
+    wall.error = 1.5
+    assert kept.jump_to(SteadyClock(lambda: 1e9 + wall.steady + wall.error, lambda: wall.steady, run="one")) == 0
+
+
+@pytest.mark.parametrize("error", [-5.0, -0.25, 0.25, 5.0])
+def test_what_is_shown_meanwhile_and_afterwards_is_in_order(error: float) -> None:
+    """Also where the clock is set back within a window. (A tick by a clock a quarter off has parts of two hours.)"""
+    world = World()
+    world.go_on(9)
+    world.jump(error)
+    world.check(exactly=False)
+    world.go_on(3)
+    world.check(exactly=False)
+    world.jump(0)
+    world.check(exactly=False)
+    assert world.keeper.overview().tick_start.timestamp() == world.now(), "it began when the clock was set right"
+    world.go_on(1)
+    world.check(exactly=False)
+
+
 def test_a_time_service_that_steps_the_clock_forward_is_simply_right() -> None:
     """It was behind from the start: windows that passed unseen are told, and nothing is moved."""
     world = World()
@@ -282,6 +370,9 @@ def test_tick_times_are_written_down(tmp_path: Path) -> None:
     times = times.at(1050.6, 960.0)
     with SqliteLedger(tmp_path / "a.db", 2) as ledger:
         times.save(ledger)
-        assert dict(TickTimes.load(ledger).moved) == {1000.0: 900.0, 1050.5: 950.5, 1050.6: 960.0}
+        assert TickTimes.load(ledger) == times
+        assert dict(times.moved) == {1000.0: 900.0, 1050.5: 950.5, 1050.6: 960.0}
+        ledger.keep("clock", b"[[1000.0, 900.0]]")  # as it was first written down
+        assert TickTimes.load(ledger) == TickTimes({1000.0: 900.0})
     back = times.after(103.0, [5.0, 1000.0, 1050.5, 1050.6, 1200.0], 1310.0)
     assert [back.of(tick) for tick in (5.0, 1000.0, 1050.5, 1050.6, 1200.0)] == [5.0, 1000.0, 1050.5, 1063.0, 1303.0]

@@ -49,8 +49,10 @@ export function costWords(overview) {
 export function costFigures(overview, now) {
   const { least, cost_share: most } = overview;
   const atMost = most === null ? "" : ` Counted on every request, the cost is ${share(Math.max(most, 0))} at most.`;
+  // Whoever asks for the page again may be answered by another one.
+  const whose = least.replica ? ` Each replica of the service estimates from requests that it has answered itself. This is ${least.replica}.` : "";
   if (least.cost_share === null) {
-    const figures = { least: "–", "least-of": "not estimated yet", "cost-known": `${least.reason}${atMost}` };
+    const figures = { least: "–", "least-of": "not estimated yet", "cost-known": `${least.reason}${whose}${atMost}` };
     return most === null
       ? { ...figures, cost: "–", "cost-of": "not known yet" }
       : { ...figures, cost: share(Math.max(most, 0)), "cost-of": "of relevance, at most" };
@@ -64,7 +66,7 @@ export function costFigures(overview, now) {
     least: finely(least.least_share),
     "least-of": !worthTelling(least) ? "of relevance, about" : least.ratio < 1.005 ? "of relevance, about the same" : `about; given up is ${times(least.ratio)} that`,
     "cost-known": `Both are estimates, from ${count(least.sample)} requests picked at random, made ` +
-      `${duration(Math.max(now - new Date(least.at), 0))} ago. ${range}${atMost}${least.reason && ` ${least.reason}`}`,
+      `${duration(Math.max(now - new Date(least.at), 0))} ago. ${range}${whose}${atMost}${least.reason && ` ${least.reason}`}`,
   };
 }
 

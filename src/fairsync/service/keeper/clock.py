@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +19,17 @@ def steady_seconds() -> float:
     """Return seconds that only ever go on, also while the machine sleeps, where the system can tell."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
+
+
+def machine_run() -> str:
+    """Return what :func:`steady_seconds` count from, the last start of this machine; empty where nobody can tell.
+
+    Processes that agree in it can compare them, and so say by how much the wall clock was set in between.
+    """
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + str(Path("/proc/self/ns/time").readlink())
+    except OSError:
+        return ""
 
 
 class SteadyClock:
@@ -39,6 +51,8 @@ class SteadyClock:
         Steps of so many seconds are followed at once. Then time stands still rather than go back.
     patience
         A larger jump is believed when it has lasted so long.
+    run
+        What steady seconds count from; empty if it is not known.
 
     Attributes
     ----------
@@ -59,7 +73,9 @@ class SteadyClock:
         steady: Callable[[], float] = steady_seconds,
         tolerance: float = 2.0,
         patience: float = 300.0,
+        run: str | None = None,
     ) -> None:
+        self.run = machine_run() if run is None else run
         self._wall, self._steady = wall, steady
         self._tolerance, self._patience = tolerance, patience
         self._offset = wall() - steady()
@@ -75,6 +91,11 @@ class SteadyClock:
             self._follow(self._wall() - steady, steady)
             self._latest = max(self._latest, steady + self._offset)
             return self._latest
+
+    @property
+    def zero(self) -> float:
+        """The time at which steady seconds were 0, as far as the wall clock is believed."""
+        return self._offset
 
     def _follow(self, offset: float, steady: float) -> None:
         """Go by what the wall clock is ahead of the steady one, or wait."""

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.changes import Change
-    from fairsync.coordination.coordinator import Coordinator
-    from fairsync.coordination.redis import RedisCoordinator
+    from fairsync.coordination.bookkeeper import Bookkeeper
     from fairsync.front_end import FrontEnd
     from fairsync.groups import Label
     from fairsync.service.records import Overview, Pace, PastWindow, PromiseRecord, PromiseView, ShownReport
@@ -81,7 +80,7 @@ class Keeper:
     def __init__(
         self,
         front: FrontEnd,
-        coordinator: Coordinator | RedisCoordinator,
+        coordinator: Bookkeeper,
         promises: Sequence[Promise],
         forecast: Forecast,
         *,

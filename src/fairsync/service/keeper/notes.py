@@ -6,12 +6,15 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fairsync.errors import InvalidInputError
 from fairsync.service.records import PastWindow
 from fairsync.windows import Forecast, Plan, Promise
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from fairsync.groups import Label
     from fairsync.ledger import Ledger
@@ -53,6 +56,15 @@ class Notes:
         again = {(one.promise, one.start) for one in windows}
         others = [one for one in self.past if (one.promise, one.start) not in again]
         return replace(self, past=(*others, *windows)[-_MOST_PAST:])
+
+    def with_requests(self, total: int, now: datetime) -> Notes:
+        """Return the notes when so many requests have ever come; the forecast hears how many did in this slot."""
+        came, forecast = max(total - self.requests, 0), self.forecast
+        at = np.flatnonzero(forecast.slots == int(now.timestamp()) // forecast.slot)
+        if not came and len(at):
+            return self
+        known = int(forecast.counts[at[0]]) if len(at) else 0
+        return replace(self, forecast=forecast.observe(now, known + came), requests=total)
 
     def save(self, ledger: Ledger) -> None:
         """Write them down."""

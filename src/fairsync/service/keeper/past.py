@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fairsync.service.records import PastWindow
@@ -51,7 +52,38 @@ def windows_ended(plan: Plan, promises: Mapping[str, Promise], now: datetime) ->
     return sorted([*seen, *unseen], key=lambda one: one[1].span.end)
 
 
-def past_window(name: str, outlook: Outlook, exposures: int, requests: int, down: Span | None) -> PastWindow:
+def why_unseen(gap: Span, jump: float, last_jump: float) -> str:
+    """Say why nobody was there when windows ended.
+
+    Parameters
+    ----------
+    gap
+        From the last plan to the next.
+    jump
+        Seconds by which the clock jumped meanwhile; nan if that is not known.
+    last_jump
+        Seconds by which it is known to have jumped last, and which were not taken back.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime, timedelta
+    >>> from fairsync.windows import Span
+    >>> night = Span(datetime(2026, 3, 2, 21, 50, tzinfo=UTC), datetime(2026, 3, 3, 0, 10, tzinfo=UTC))
+    >>> why_unseen(night, jump=0.0, last_jump=0.0)
+    'the service was down from 2026-03-02 21:50 to 2026-03-03 00:10 UTC'
+    >>> why_unseen(night, jump=8400.0, last_jump=0.0)
+    'the clock was set forward from 2026-03-02 21:50 to 2026-03-03 00:10 UTC'
+    """
+    if jump > 0:
+        what = "the clock was set forward"
+    elif math.isnan(jump) and last_jump < 0:  # it may have been set right while nobody looked
+        what = f"the clock had been set back by {-last_jump / 3600:.1f} h; it was wrong, or the service was down,"
+    else:
+        what = "the service was down"
+    return f"{what} from {_words(gap.start)} to {_words(gap.end)} UTC"
+
+
+def past_window(name: str, outlook: Outlook, exposures: int, requests: int, why: str) -> PastWindow:
     """Return how a window has ended.
 
     Parameters
@@ -60,11 +92,10 @@ def past_window(name: str, outlook: Outlook, exposures: int, requests: int, down
         The last that was known of it.
     exposures, requests
         That came in it.
-    down
-        When nobody was there around its end.
+    why
+        Nobody was there around its end; empty if somebody was.
     """
     kept = exposures >= outlook.promise.floor
-    note = "" if kept or down is None else f"the service was down from {_words(down.start)} to {_words(down.end)} UTC"
     return PastWindow(
         promise=name,
         group=outlook.promise.group,
@@ -77,7 +108,7 @@ def past_window(name: str, outlook: Outlook, exposures: int, requests: int, down
         at_risk_since=outlook.at_risk_since,
         impossible_since=outlook.impossible_since,
         foreseen=outlook.foreseen,
-        note=note,
+        note="" if kept else why,
     )
 
 

@@ -37,13 +37,15 @@ class TickTimes:
     moved : dict
         The time when a tick began, by the one that the ledger has.
     jump : float
-        Seconds by which the clock last jumped; 0 if that was taken back, or was before the process began.
+        Seconds by which the clock last jumped; 0 if that was taken back.
     is_exact : bool
         Whether that is exactly how much, and not the least that it can have been.
     last : float
         The last tick before that, as the ledger has it.
     before : dict
         What had moved before that.
+    run, zero : str, float
+        The clock when this was written down: what its steady seconds count from, and the time at which they were 0.
 
     Examples
     --------
@@ -60,6 +62,8 @@ class TickTimes:
     is_exact: bool = True
     last: float = 0.0
     before: Mapping[float, float] = field(default_factory=dict)
+    run: str = ""
+    zero: float = 0.0
 
     def of(self, began: float) -> float:
         """Return when a tick really began."""
@@ -70,6 +74,21 @@ class TickTimes:
         if began - really <= SLACK:
             return self
         return replace(self, moved={**self.moved, began: really})
+
+    def by(self, clock: object) -> TickTimes:
+        """Return the same as of now, by a clock that may be able to tell what it goes by."""
+        return replace(self, run=getattr(clock, "run", ""), zero=getattr(clock, "zero", 0.0))
+
+    def jump_to(self, clock: object) -> float:
+        """Return by how much the clock jumped since this was written down; nan if that is not known.
+
+        It is known to whoever runs on the same machine, if that was not started again.
+        """
+        now = self.by(clock)
+        if not now.run or now.run != self.run:
+            return math.nan
+        jump = now.zero - self.zero
+        return jump if abs(jump) > SLACK else 0.0
 
     def after(self, jump: float, ticks: Sequence[float], now: float) -> TickTimes:
         """Return the times after a jump of the clock.
@@ -102,13 +121,19 @@ class TickTimes:
 
     def save(self, ledger: Ledger) -> None:
         """Write them down."""
-        ledger.keep(_NAME, json.dumps(list(self.moved.items())).encode())
+        pairs = {"moved": list(self.moved.items()), "before": list(self.before.items())}
+        ledger.keep(_NAME, json.dumps({**vars(self), **pairs}).encode())
 
     @classmethod
     def load(cls, ledger: Ledger) -> TickTimes:
         """Read them."""
         kept = ledger.kept(_NAME)
-        return cls() if kept is None else cls(dict(json.loads(kept)))
+        if kept is None:
+            return cls()
+        read = json.loads(kept)
+        if isinstance(read, list):  # as it was first written down: what had moved, and nothing else
+            return cls(dict(read))
+        return cls(**{**read, "moved": dict(read["moved"]), "before": dict(read["before"])})
 
 
 def count_again(
@@ -134,7 +159,8 @@ def count_again(
     for one in past:
         if one.end.timestamp() > since and one.promise in promises:
             exposures, requests = count(Span(one.start, one.end), promises[one.promise])
-            news = {"exposures": exposures, "requests": requests, "kept": exposures >= one.floor}
+            kept = exposures >= one.floor
+            news = {"exposures": exposures, "requests": requests, "kept": kept, "note": "" if kept else one.note}
             counted.append(one.model_copy(update=news))
         else:
             counted.append(one)

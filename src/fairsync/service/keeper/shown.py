@@ -1,4 +1,4 @@
-"""How much of what is retrieved is really shown, and how late that is heard of."""
+"""How much of what is retrieved counts: all of it, or what is really shown, of which is heard late."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
 
+    from fairsync.groups import Label
+    from fairsync.ledger import Standing
+    from fairsync.service.keeper.ticks import Earlier
     from fairsync.windows import Traffic
 
 # As many retrieved candidates of a group as its own share of shown ones must rest on, to weigh as much as that of all.
@@ -107,6 +111,53 @@ class InTime:
 
     def _last(self, start: datetime, end: datetime) -> datetime:
         return max(start, end - timedelta(seconds=self.within))
+
+
+class Counting:
+    """Which part of the candidates counts, and which part of the traffic can carry promises.
+
+    Parameters
+    ----------
+    count
+        ``"retrieved"``: all; ``"shown"``: what is reported to be shown.
+    within
+        Seconds within which reports usually come.
+
+    Examples
+    --------
+    >>> Counting("retrieved", within=60.0).shares(["toys"]), Counting("retrieved", within=60.0).coming(["toys"])
+    ({'toys': 1.0}, {})
+    """
+
+    def __init__(self, count: str, within: float) -> None:
+        self._shown, self._within = count == "shown", within
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew: what was seen, was seen by another clock."""
+        self._share = ShownShare(self._within)
+
+    def look(self, now: datetime, earlier: Earlier, tick: Standing, n_groups: int) -> None:
+        """Take in what came before the present tick, and in it."""
+        if self._shown:
+            shown = earlier.shown if tick.shown is None else earlier.shown + tick.shown[: len(earlier.shown)]
+            retrieved = earlier.retrieved + tick.exposures[: len(earlier.retrieved)]
+            self._share.look(now.timestamp(), retrieved[:n_groups], shown[:n_groups])
+
+    def shares(self, labels: Sequence[Label]) -> dict[Label, float]:
+        """Return which part of the candidates of each group counts."""
+        counting = self._share.shares(len(labels)) if self._shown else np.ones(len(labels))
+        return dict(zip(labels, counting.tolist(), strict=True))
+
+    def coming(self, labels: Sequence[Label]) -> dict[Label, int]:
+        """Return what was retrieved and is likely to be shown yet, where that counts."""
+        if not self._shown:
+            return {}
+        return dict(zip(labels, self._share.coming(len(labels)).tolist(), strict=True))
+
+    def traffic(self, traffic: Traffic) -> Traffic:
+        """Return the requests to come that can carry promises."""
+        return InTime(traffic, self._within) if self._shown else traffic
 
 
 def _grown(counts: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from fairsync.windows import Span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from fairsync.groups import Label
     from fairsync.service.keeper.keeper import Keeper
@@ -44,7 +44,6 @@ def make_overview(keeper: Keeper) -> Overview:
     promises = keeper.promises()
     cost = None if math.isnan(standing.cost) else float(standing.cost)
     whole = standing.relevance + (cost or 0.0)
-    began = datetime.fromtimestamp(standing.began, UTC) if standing.began else keeper.started
     shown = None if standing.shown is None else standing.shown.tolist()
     groups, prices = keeper.coordinator.groups, keeper.coordinator.prices().tolist()
     floors, costs, shards = _floors(keeper), _costs(keeper), shards_of(keeper)
@@ -55,7 +54,7 @@ def make_overview(keeper: Keeper) -> Overview:
         policy=keeper.coordinator.policy.name,
         k=keeper.k,
         items=len(keeper.catalog),
-        tick_start=began,
+        tick_start=planner.tick_began(standing) or keeper.started,
         tick_end=plan.span.end,
         requests=standing.requests,
         expected_requests=standing.requests + planner.notes.forecast.expected(now, max(plan.span.end, now), now),
@@ -84,10 +83,10 @@ def make_overview(keeper: Keeper) -> Overview:
 
 def least_cost(keeper: Keeper) -> LeastCost:
     """Return what promises cost next to the least possible, as it was last measured."""
-    last, why = keeper.meter.last, keeper.meter.why
+    last, why, replica = keeper.meter.last, keeper.meter.why, keeper.coordinator.replica
     if last is None:
         nothing = dict.fromkeys(("at", "cost_share", "least_share", "ratio", "ratio_low", "ratio_high"))
-        return LeastCost.model_validate({"sample": 0, "reason": why, **nothing})
+        return LeastCost.model_validate({"sample": 0, "reason": why, "replica": replica, **nothing})
     costs = last.costs
     ratio, low, high = costs.ratio or (None, None, None)
     return LeastCost(
@@ -99,6 +98,7 @@ def least_cost(keeper: Keeper) -> LeastCost:
         ratio_low=low,
         ratio_high=high,
         reason=why,
+        replica=replica,
     )
 
 
@@ -197,7 +197,8 @@ class Paces:
             if span is None:
                 continue
             key = _key(promise, span)
-            points = self._points.get(key, deque())
+            # What was noted in what is now the future was noted by a clock that was wrong.
+            points = deque(point for point in self._points.get(key, ()) if point.at <= now)
             code = planner.coordinator.groups.code_of(promise.group)
             points.append(
                 PacePoint(
