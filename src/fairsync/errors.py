@@ -96,6 +96,8 @@ class InfeasibleFloorsError(FairSyncError, ValueError):
         Why it cannot be met.
     largest_feasible
         The largest value that could be met.
+    remedy
+        What to do, where lowering the floor or lengthening the horizon is not all there is.
 
     Examples
     --------
@@ -104,22 +106,25 @@ class InfeasibleFloorsError(FairSyncError, ValueError):
     The largest feasible floor is 200. Lower the floor to that, or lengthen the horizon.
     """
 
-    def __init__(self, group: str | int | None, floor: int, reason: str, largest_feasible: int) -> None:
+    def __init__(
+        self, group: str | int | None, floor: int, reason: str, largest_feasible: int, remedy: str | None = None
+    ) -> None:
         self.group = group
         self.floor = floor
         self.reason = reason
         self.largest_feasible = largest_feasible
+        self.remedy = remedy
         whole = group is None
         subject = f"The floors add up to {floor}" if whole else f"The floor of group {group!r} is {floor}"
-        remedy = (
-            f"The largest feasible total is {largest_feasible}. Lower some floors"
+        usual = (
+            f"The largest feasible total is {largest_feasible}. Lower some floors, or lengthen the horizon."
             if whole
-            else f"The largest feasible floor is {largest_feasible}. Lower the floor to that"
+            else f"The largest feasible floor is {largest_feasible}. Lower the floor to that, or lengthen the horizon."
         )
-        super().__init__(f"{subject}, which cannot be met: {reason}. {remedy}, or lengthen the horizon.")
+        super().__init__(f"{subject}, which cannot be met: {reason}. {remedy or usual}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.group, self.floor, self.reason, self.largest_feasible)
+        return type(self), (self.group, self.floor, self.reason, self.largest_feasible, self.remedy)
 
 
 def _closest(label: object, known: Sequence[object]) -> list[object]:

@@ -151,6 +151,19 @@ def test_campaigns() -> None:
     assert window.at(start - MINUTE) is window.at(end) is window.after(start + MINUTE) is None
     assert str(window) == "campaign from 2026-03-01 00:00 to 2026-03-15 00:00, Europe/Berlin"
     assert not window.recurs
+    later = Window("week", "Europe/Berlin", NOON)
+    assert str(later) == "each week from 2026-03-01 13:00 on, Europe/Berlin"
+
+
+@given(zones, moments, moments, st.sampled_from(["hour", "day", "week"]))
+def test_what_begins_before_the_start_does_not_count(zone: str, start: datetime, moment: datetime, kind: str) -> None:
+    every, counting = Window(kind, zone), Window(kind, zone, start)
+    span = every.at(moment)
+    assert span is not None
+    assert counting.at(moment) == (span if span.start >= start else None)
+    assert counting.after(moment) == every.after(max(moment, start))
+    assert counting.calendar == every
+    assert Window.from_dict(json.loads(json.dumps(counting.to_dict()))) == counting
 
 
 @given(zones, moments, st.sampled_from(["hour", "day", "week", "campaign"]))
@@ -179,6 +192,7 @@ def test_bad_zones(zone: Any) -> None:
         (lambda: Window.day("Europe/Berln"), "Did you mean Europe/Berlin"),
         (lambda: Window("month", "UTC"), "choose one of hour, day, week, campaign"),
         (lambda: Window("day", "UTC", NOON, NOON + DAY), "only a campaign has"),
+        (lambda: Window("day", "UTC", datetime(2026, 3, 1)), "start is 2026-03-01.* without a time zone"),
         (lambda: Window.campaign(NOON, NOON, "UTC"), "not after its start"),
         (lambda: Window.campaign(date(2026, 3, 2), date(2026, 3, 1), "UTC"), "not after its start"),
         (lambda: Window.campaign(datetime(2026, 3, 1), NOON, "UTC"), "start is 2026-03-01.* without a time zone"),

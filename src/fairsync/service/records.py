@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fairsync.errors import InvalidInputError
 from fairsync.windows import Window
+from fairsync.windows.window import edge_of
 
 Label = Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, min_length=1, max_length=500)]
 """Of an item or a group: a number or a word, as in the catalog; "7" is not 7."""
@@ -36,7 +37,9 @@ class WindowRecord(_Record):
     every: Literal["hour", "day", "week", "campaign"] = Field(description="How long a window is; a campaign has one.")
     zone: str = Field(default="UTC", description="IANA time zone in which hours, days and weeks begin.")
     start: Moment | None = Field(
-        default=None, description="Of a campaign: a moment with its offset from UTC, or a day of the zone (2026-03-01)."
+        default=None,
+        description="Of a campaign, or from when on hours, days or weeks count: a moment with its offset from UTC, or a"
+        " day of the zone (2026-03-01).",
     )
     end: Moment | None = Field(
         default=None,
@@ -46,21 +49,19 @@ class WindowRecord(_Record):
     @model_validator(mode="before")
     @classmethod
     def _days_as_moments(cls, given: Any) -> Any:
-        """Take the days of a campaign as people say them: from the start of the first to the end of the last."""
-        if not isinstance(given, dict) or given.get("every") != "campaign":
+        """Take days as people say them: from the start of the first to the end of the last."""
+        if not isinstance(given, dict):
             return given
         zone, edges = given.get("zone", "UTC"), {}
         for name in ("start", "end"):
             edges[name] = _day_or_moment(given.get(name))
             if isinstance(edges[name], datetime) and edges[name].utcoffset() is None:
                 raise InvalidInputError(_without_offset(name, edges[name], zone))
-        if not all(isinstance(edge, date) for edge in edges.values()):
-            return given
+        named = {name: edge for name, edge in edges.items() if isinstance(edge, date)}
         try:
-            window = Window.campaign(edges["start"], edges["end"], zone)
+            return {**given, **{name: edge_of(edge, name, zone) for name, edge in named.items()}}
         except OverflowError:
             raise InvalidInputError("start and end must lie in the years 1900 to 9000") from None
-        return {**given, "start": window.start, "end": window.end}
 
 
 def _day_or_moment(given: Any) -> Any:

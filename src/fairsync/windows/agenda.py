@@ -92,10 +92,10 @@ class Agenda:
             if not 0 <= caps[label] <= k:
                 raise InvalidInputError(f"the cap of group {label!r} is {caps[label]}: give min(k, items), 0 to {k}.")
         at = {promise: promise.window.at(now) for promise in every}
-        active = tuple(promise for promise in every if at[promise] or promise.window.after(now))
+        next_of = {promise: promise.window.after(now) for promise in every if at[promise] is None}
+        active = tuple(promise for promise in every if at[promise] or next_of[promise])
         spans = tuple(at[promise] for promise in active)
-        begins = [promise.window.start for promise, span in zip(active, spans, strict=True) if span is None]
-        edges = [span.end for span in spans if span] + [start for start in begins if start]
+        edges = [span.end for span in spans if span] + [span.start for span in next_of.values() if span]
         full_hour = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         end = min(edges, default=full_hour)
         deadlines = tuple(sorted({end} | {span.end for span in spans if span}))

@@ -58,21 +58,35 @@ class Verdict:
     @property
     def message(self) -> str:
         """One or two sentences for people."""
-        window = f"the window from {self.tightest.start.isoformat()} to {self.tightest.end.isoformat()}"
-        subject = f"The floor of group {self.promise.group!r} is {self.promise.floor} ({self.promise.window})"
+        subject = f"The floor of group {self.promise.group!r} is {self.promise.floor:,} ({self.promise.window})"
         if not self.accepted:
-            return (
-                f"{subject}, which cannot be met: {window} is expected to have room for {self.largest} beside all other"
-                f" promises. The largest feasible floor is {self.largest}; to be safe, {self.largest_cautious}. Lower"
-                " the floor to that, or lengthen the window."
-            )
-        start = f" from {self.holds_from.isoformat()} on" if self.holds_from else ""
+            return f"{subject}, which cannot be met: {self.reason}. {self.remedy}"
         if self.promise.floor > self.largest_cautious:
-            return (
-                f"{subject}, which can be met{start} if traffic comes as expected. To be safe, promise"
-                f" {self.largest_cautious}."
-            )
-        return f"{subject}, which can be met{start}, also if traffic is low."
+            safe = f" To be safe, promise {self.largest_cautious:,}." if self.largest_cautious else ""
+            return f"{subject}, which can be met{self._from}, if traffic comes as expected.{safe}"
+        return f"{subject}, which can be met{self._from}, also if traffic is low."
+
+    @property
+    def reason(self) -> str:
+        """Why no more can be promised."""
+        start, end = (self.promise.window.local(edge) for edge in (self.tightest.start, self.tightest.end))
+        room = f"room for {self.largest:,}" if self.largest else "no room"
+        return f"the window from {start} to {end} is expected to have {room} beside all other promises"
+
+    @property
+    def remedy(self) -> str:
+        """What to promise instead."""
+        if not self.largest:
+            return "Lower another promise first, or choose a longer window."
+        safe = f"; to be safe, {self.largest_cautious:,}" if self.largest_cautious else ""
+        return f"The largest feasible floor is {self.largest:,}{safe}. Lower the floor to that, or lengthen the window."
+
+    @property
+    def _from(self) -> str:
+        """From when on, unless at once."""
+        window, start = self.promise.window, self.holds_from
+        span = window.at(start) if start else None
+        return f" from {window.local(span.start)} on" if span and span.start == start else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -99,8 +113,8 @@ def check_promise(
 ) -> Verdict:
     """Check a new promise against the forecast and the promises that were made.
 
-    A promise for each hour is only as good as the weakest hour: every window that begins in the coming week is checked,
-    and a campaign as a whole.
+    A promise for each hour is only as good as the weakest hour: every window that begins in the coming week, or in the
+    first one, is checked, and a campaign as a whole.
 
     Parameters
     ----------
@@ -120,9 +134,9 @@ def check_promise(
     >>> verdict.accepted, verdict.largest  # a day has 864 requests of two slots
     (False, 728)
     >>> print(verdict.message)
-    The floor of group 'books' is 900 (each day, UTC), which cannot be met: the window from 2026-03-03T00:00:00+00:00 to
-    2026-03-04T00:00:00+00:00 is expected to have room for 728 beside all other promises. The largest feasible floor is
-    728; to be safe, 0. Lower the floor to that, or lengthen the window.
+    The floor of group 'books' is 900 (each day, UTC), which cannot be met: the window from 2026-03-03 00:00 to
+    2026-03-04 00:00 is expected to have room for 728 beside all other promises. The largest feasible floor is 728.
+    Lower the floor to that, or lengthen the window.
     """
     now = check_moment(now, "now")
     others = [other for other in dict.fromkeys(promises) if other != promise]
@@ -142,7 +156,8 @@ def check_promise(
 
     rest = promise.window.at(now)
     if promise.window.recurs:
-        spans = [span for span in promise.window.between(now, now + 2 * _WEEK) if span.start < now + _WEEK]
+        first = max(now, promise.window.start or now)
+        spans = [span for span in promise.window.between(first, first + 2 * _WEEK) if span.start < first + _WEEK]
     else:
         spans = [span for span in (rest or promise.window.after(now),) if span]
     if not spans:

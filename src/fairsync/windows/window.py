@@ -7,7 +7,7 @@ exist, and an hour that comes twice is two windows. The spans of a window follow
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
@@ -61,7 +61,7 @@ class Window:
     zone : str
         IANA name of the time zone whose clocks count.
     start, end : datetime or None
-        Of a campaign, in UTC.
+        Of a campaign, in UTC. Hours, days and weeks may have a start: those that begin before it do not count.
 
     Examples
     --------
@@ -74,6 +74,12 @@ class Window:
     >>> campaign = Window.campaign(date(2026, 3, 1), date(2026, 3, 14), "Europe/Berlin")
     >>> campaign.at(datetime(2026, 3, 1, tzinfo=UTC)).seconds / 86_400, campaign.at(span.start)
     (14.0, None)
+
+    A day that begins before the start does not count.
+
+    >>> later = Window("day", "UTC", start=datetime(2026, 3, 1, 9, tzinfo=UTC))
+    >>> later.at(datetime(2026, 3, 1, 12, tzinfo=UTC)), later.after(datetime(2026, 2, 1, tzinfo=UTC)).start.isoformat()
+    (None, '2026-03-02T00:00:00+00:00')
     """
 
     kind: str
@@ -86,8 +92,10 @@ class Window:
             raise InvalidInputError(f"there is no window {self.kind!r}: choose one of {', '.join(KINDS)}.")
         check_zone(self.zone)
         if self.kind != "campaign":
-            if self.start is not None or self.end is not None:
-                raise InvalidInputError(f"a window of each {self.kind} has no start and end: only a campaign has.")
+            if self.end is not None:
+                raise InvalidInputError(f"a window of each {self.kind} has no end: only a campaign has.")
+            if self.start is not None:
+                object.__setattr__(self, "start", check_moment(self.start, "start"))
             return
         start, end = check_moment(self.start, "start"), check_moment(self.end, "end")
         if start >= end:
@@ -125,27 +133,28 @@ class Window:
         zone
             IANA name of the time zone.
         """
-        check_zone(zone)
-        if isinstance(end, date) and not isinstance(end, datetime):
-            end = end + _DAY
-        return cls("campaign", zone, _edge(start, "start", zone), _edge(end, "end", zone))
+        return cls("campaign", zone, edge_of(start, "start", zone), edge_of(end, "end", zone))
 
     @property
     def recurs(self) -> bool:
         """Whether another one follows when it ends."""
         return self.kind != "campaign"
 
+    @property
+    def calendar(self) -> Window:
+        """The same, whenever it starts: two promises to one group by one calendar are one too many."""
+        return replace(self, start=None) if self.recurs else self
+
     def at(self, moment: datetime) -> Span | None:
-        """Return the span in which a moment lies; None before and after a campaign."""
+        """Return the span in which a moment lies; None before the first one, and after a campaign."""
         moment = check_moment(moment, "moment")
         if self.kind == "campaign":
             assert self.start is not None
             assert self.end is not None
             span = Span(self.start, self.end)
             return span if moment in span else None
-        if self.kind == "hour":
-            return _hour_at(moment, ZoneInfo(self.zone))
-        return _days_at(moment, self.zone, 1 if self.kind == "day" else 7)
+        span = self._by_calendar(moment)
+        return span if self.start is None or self.start <= span.start else None
 
     def after(self, moment: datetime) -> Span | None:
         """Return the first span that begins at a moment or later; None if a campaign has begun before."""
@@ -153,9 +162,9 @@ class Window:
         if self.kind == "campaign":
             assert self.start is not None
             return self.at(self.start) if moment <= self.start else None
-        here = self.at(moment)
-        assert here is not None
-        return here if here.start == moment else self.at(here.end)
+        first = moment if self.start is None else max(moment, self.start)
+        here = self._by_calendar(first)
+        return here if here.start == first else self._by_calendar(here.end)
 
     def between(self, start: datetime, end: datetime) -> Iterator[Span]:
         """Yield the spans that lie wholly between two moments, in order.
@@ -172,25 +181,33 @@ class Window:
             yield span
             span = self.after(span.end)
 
+    def local(self, moment: datetime) -> str:
+        """Return a moment as the clocks of the zone show it."""
+        return f"{moment.astimezone(ZoneInfo(self.zone)):%Y-%m-%d %H:%M}"
+
     def __str__(self) -> str:
-        if self.start is None or self.end is None:
-            return f"each {self.kind}, {self.zone}"
-        zone = ZoneInfo(self.zone)
-        start, end = (f"{moment.astimezone(zone):%Y-%m-%d %H:%M}" for moment in (self.start, self.end))
-        return f"campaign from {start} to {end}, {self.zone}"
+        start, end = (moment and self.local(moment) for moment in (self.start, self.end))
+        if self.kind == "campaign":
+            return f"campaign from {start} to {end}, {self.zone}"
+        return f"each {self.kind}{f' from {start} on' if start else ''}, {self.zone}"
 
     def to_dict(self) -> dict[str, str]:
         """Return plain values for JSON."""
+        edges = {"start": self.start, "end": self.end}
         plain = {"kind": self.kind, "zone": self.zone}
-        if self.start is not None and self.end is not None:
-            plain |= Span(self.start, self.end).to_dict()
-        return plain
+        return plain | {name: moment.isoformat() for name, moment in edges.items() if moment is not None}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Window:
         """Return what :meth:`to_dict` wrote."""
         edges = [read_moment(values[name], name) for name in ("start", "end") if name in values]
         return cls(values["kind"], values["zone"], *edges)
+
+    def _by_calendar(self, moment: datetime) -> Span:
+        """Return the hour, day or week in which a moment lies."""
+        if self.kind == "hour":
+            return _hour_at(moment, ZoneInfo(self.zone))
+        return _days_at(moment, self.zone, 1 if self.kind == "day" else 7)
 
 
 def check_zone(zone: str) -> None:
@@ -203,13 +220,20 @@ def check_zone(zone: str) -> None:
         raise InvalidInputError(f"there is no time zone {zone!r}. {hint}") from None
 
 
-def _edge(edge: date, what: str, zone: str) -> datetime:
-    """Return an edge of a campaign as a moment: of a day, its first one."""
+def edge_of(edge: date, which: str, zone: str) -> datetime:
+    """Return the moment that a day means as a ``"start"``, its first, or as an ``"end"``, the first of the next day.
+
+    Examples
+    --------
+    >>> edge_of(date(2026, 3, 14), "end", "Europe/Berlin").isoformat()
+    '2026-03-14T23:00:00+00:00'
+    """
+    check_zone(zone)
     if isinstance(edge, datetime):
-        return check_moment(edge, what)
+        return check_moment(edge, which)
     if not isinstance(edge, date):
-        raise InvalidInputError(f"{what} must be a date or a datetime with a time zone, got {edge!r}.")
-    return _first_of(edge, zone)
+        raise InvalidInputError(f"{which} must be a date or a datetime with a time zone, got {edge!r}.")
+    return _first_of(edge + _DAY if which == "end" else edge, zone)
 
 
 def _hour_at(moment: datetime, zone: ZoneInfo) -> Span:

@@ -107,7 +107,7 @@ def test_a_promise_that_cannot_be_kept_is_refused_with_what_could(http: httpx.Cl
     assert refused.status_code == 409
     assert refused.headers["content-type"] == "application/problem+json"
     assert not preview["feasible"]
-    assert str(preview["largest"]) in refused.json()["message"]
+    assert f"{preview['largest']:,}" in refused.json()["message"]
     assert http.post("/v1/promises", json={**promise, "floor": preview["largest"]}).status_code == 201
 
 

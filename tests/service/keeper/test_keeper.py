@@ -207,6 +207,29 @@ def test_what_was_shown_counts() -> None:
     assert kept["blue"].exposures < 1300
 
 
+def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others() -> None:
+    """At eight in the evening four hours are left, of 1,600 slots: too few for a day's promise."""
+    world = World([Promise("blue", 2000, DAY)])
+    world.pass_hours(20)
+    late = PromiseRecord(group="green", floor=3000, window=WindowRecord(every="day", zone="UTC"))
+    assert "from 2026-03-03 00:00 on" in world.keeper.preview(late).message
+    made = world.keeper.set_promise(late)
+    assert (made.start, made.state, made.exposures) == (START + timedelta(days=1), "on track", 0)
+    with pytest.raises(InvalidInputError, match="already"):
+        world.keeper.set_promise(late)
+    changed = world.keeper.set_promise(late.model_copy(update={"floor": 3200}), made.id)
+    assert changed.start == START + timedelta(days=1), "also when it is changed before it has begun"
+    assert {one.group: one.state for one in world.keeper.promises()}["blue"] in ("on track", "kept")
+    world.pass_hours(4)
+    (first,) = world.keeper.past()
+    assert (first.group, first.kept) == ("blue", True)
+    assert world.shown["green"] < 1000, "nothing was done for it yet"
+    world.pass_hours(24)
+    assert {(one.group, one.kept) for one in world.keeper.past()[:2]} == {("blue", True), ("green", True)}
+    early = PromiseRecord(group="red", floor=10, window=WindowRecord(every="day", zone="UTC"))
+    assert world.keeper.set_promise(early).start == START + timedelta(days=2), "where the rest is enough, at once"
+
+
 def test_promises_are_checked_before_they_are_made() -> None:
     world = World([Promise("blue", 500, DAY)])
     world.pass_hours(3)
@@ -220,7 +243,7 @@ def test_promises_are_checked_before_they_are_made() -> None:
     refused = world.keeper.preview(much)
     assert not refused.feasible
     assert 0 < refused.largest < 10**6
-    with pytest.raises(InfeasibleFloorsError, match=str(refused.largest)):
+    with pytest.raises(InfeasibleFloorsError, match=f"{refused.largest:,}"):
         world.keeper.set_promise(much)
     made = world.keeper.set_promise(good)
     assert made.exposures == world.shown["green"], "the day has had them already"
@@ -239,13 +262,11 @@ def test_promises_are_checked_before_they_are_made() -> None:
     with pytest.raises(InvalidInputError, match="start and an end"):
         world.keeper.preview(good.model_copy(update={"window": WindowRecord(every="campaign")}))
     naive, aware = datetime(2026, 3, 2), datetime(2026, 3, 4, tzinfo=UTC)
-    for start, end, message in (
-        (naive, aware, "zone|offset|aware"),
-        (aware, aware + timedelta(days=500), "400 days"),
-    ):
-        campaign = WindowRecord(every="campaign", start=start, end=end)
-        with pytest.raises(InvalidInputError, match=message):
-            world.keeper.preview(good.model_copy(update={"window": campaign}))
+    with pytest.raises(ValueError, match="without its offset"):
+        WindowRecord(every="campaign", start=naive, end=aware)
+    campaign = WindowRecord(every="campaign", start=aware, end=aware + timedelta(days=500))
+    with pytest.raises(InvalidInputError, match="400 days"):
+        world.keeper.preview(good.model_copy(update={"window": campaign}))
     world.keeper.delete_promise(name)
     assert [one.group for one in world.keeper.promises()] == ["green"]
     world.pass_hours(21)

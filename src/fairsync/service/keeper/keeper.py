@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -197,25 +198,32 @@ class Keeper:
         )
 
     def set_promise(self, given: PromiseRecord, name: str | None = None) -> PromiseView:
-        """Make a promise, or change one; refused if the expected traffic cannot carry it."""
+        """Make a promise, or change one; refused if the expected traffic cannot carry it.
+
+        What is left of an hour, a day or a week may be too little for a new promise. Then it begins with the next:
+        those that were made before it do not suffer.
+        """
         promise, made = promise_of(given, self.coordinator.groups), name or uuid.uuid4().hex[:12]
 
         def decide(promises: Mapping[str, Promise]) -> Mapping[str, Promise]:
             others = _others(promises, name)
             for other, one in others.items():
-                if (one.group, one.window) == (promise.group, promise.window):
+                if (one.group, one.window.calendar) == (promise.group, promise.window.calendar):
                     raise InvalidInputError(
                         f"there is a promise for group {promise.group!r} and this window already: change {other!r}."
                     )
             verdict = self._verdict(promise, others)
             if not verdict.accepted:
-                reason = f"the traffic expected from {verdict.tightest.start:%Y-%m-%d %H:%M} UTC has no room for more"
-                raise InfeasibleFloorsError(promise.group, promise.floor, reason, verdict.largest)
-            return {**promises, made: promise}
+                raise InfeasibleFloorsError(
+                    promise.group, promise.floor, verdict.reason, verdict.largest, verdict.remedy
+                )
+            replaced = promises.get(made)
+            under_way = replaced is not None and replaced.window.at(self.planner.now()) is not None
+            return {**promises, made: promise if under_way else _beginning(promise, verdict.holds_from)}
 
         with self.planner.lock:
             self.planner.change(decide)
-            return Prospects(self).view(made, promise)
+            return Prospects(self).view(made, self.planner.notes.promises[made])
 
     def delete_promise(self, name: str) -> None:
         """Take a promise back."""
@@ -324,6 +332,13 @@ class Keeper:
             self.coordinator.steer(more, max(terms.horizon - standing.requests, 1), groups=changed.catalog.groups)
             self.front.follow(changed)
             self.planner.change(lambda promises: promises)
+
+
+def _beginning(promise: Promise, moment: datetime | None) -> Promise:
+    """Return a promise that begins at a moment, and not before: a window that had begun then does not count."""
+    window = promise.window
+    begins = window.recurs and moment is not None and window.at(moment) == window.after(moment)
+    return replace(promise, window=replace(window, start=moment)) if begins else promise
 
 
 def _others(promises: Mapping[str, Promise], name: str | None) -> dict[str, Promise]:

@@ -320,7 +320,7 @@ class Planner:
 def _tell(outlooks: Sequence[Outlook], now: datetime) -> None:
     """Raise the alarm when it becomes known that a promise may fail, or will."""
     for one in outlooks:
-        until = f"{one.promise} until {one.span.end:%Y-%m-%d %H:%M} UTC"
+        until = f"{one.promise} until {one.promise.window.local(one.span.end)}"
         if one.impossible_since == now:
             _log.warning("%s cannot be kept: %d will be missing", until, one.shortfall)
         elif one.at_risk_since == now:

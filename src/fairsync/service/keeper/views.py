@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import deque
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def make_overview(keeper: Keeper) -> Overview:
                 retrieved=int(standing.exposures[code]),
                 shown=0 if shown is None else int(shown[code]),
                 floor=floors[code],
-                price=float(prices[code]),
+                price=float(prices[code]) + 0.0,  # never -0
                 cost_share=costs.get(label),
             )
             for code, label in enumerate(groups.labels)
@@ -153,7 +154,7 @@ def _alerts(keeper: Keeper, promises: list[PromiseView], shards: list[ShardView]
                     kind="impossible" if impossible else "at risk",
                     group=view.group,
                     promise=view.id,
-                    message=f"The promise to {view.group} until {view.end:%Y-%m-%d %H:%M} UTC {said}.",
+                    message=f"The promise to {view.group} until {_end(view)} {said}.",
                     since=view.impossible_since or keeper.since(f"{view.state} {view.id}", now),
                 )
             )
@@ -163,6 +164,11 @@ def _alerts(keeper: Keeper, promises: list[PromiseView], shards: list[ShardView]
     if not all(one.up for one in shards):
         alerts.append(Alert(kind="shard", message=_lost(shards), since=keeper.since("shard", now)))
     return alerts
+
+
+def _end(view: PromiseView) -> str:
+    """Say when a window ends, by the clocks of its own zone."""
+    return f"{view.end.astimezone(ZoneInfo(view.window.zone)):%Y-%m-%d %H:%M} ({view.window.zone})"
 
 
 def _lost(shards: list[ShardView]) -> str:
@@ -205,7 +211,7 @@ class Paces:
                     at=now,
                     exposures=exposures.get(promise, 0),
                     requests=standing.requests,
-                    price=float(prices[code]),
+                    price=float(prices[code]) + 0.0,  # never -0
                 )
             )
             if len(points) > _MOST_POINTS:  # every second one of those before will do
