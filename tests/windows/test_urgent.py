@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,3 +71,18 @@ def test_later_windows_ask_for_no_more_than_they_can_get() -> None:
         later=later, requests=np.array([6, 16]), caps=np.array([1, 1]), k=1,
     )  # fmt: skip
     assert without_hopeless(demand).floor.tolist() == [5, 4]  # 10 and 8 alone; together 10 slots for 18
+
+
+@pytest.mark.parametrize(("books", "toys"), [(8, 10), (16, 20)])
+def test_a_longer_promise_leans_on_later_windows_only_where_they_are_sure(books: int, toys: int) -> None:
+    """A sale of two hours wants 20 toys, of which each hour brings 8; a third of the 60 requests may be all that come.
+
+    If the second hour's floors fit into 20 requests, the first one brings half of the sale. If they do not, it is not
+    known what toys will get of them, and the first hour brings all.
+    """
+    sale = Promise("toys", 20, Window.campaign(START, START + 2 * HOUR, "UTC"))
+    hourly = [Promise("toys", 8, Window.hour("UTC")), Promise("books", books, Window.hour("UTC"))]
+    _, outcomes = serve_floors_only(
+        [sale, *hourly], Hours([60, 60], [60, 60]), [60], 1, {"toys": 1, "books": 1}, step=1
+    )
+    assert [outcomes[promise, span] for promise, span in outcomes] == [toys, books]

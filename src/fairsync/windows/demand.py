@@ -8,7 +8,9 @@ before p ends; the rest has to come within the first R. So what is *due* of grou
 .. math::  T_g(s) = \max_{p \in g} \left[ D_p - c_g (R_p - R_s)^+ \right]^+ + n_{p,s} \, m_p
 
 where :math:`n_{p,s}` counts the later windows of a promise that recurs, of floor :math:`m_p`, which also end by then.
-(An exposure counts for all promises of a group, hence the maximum.) Everything can be delivered only if
+(An exposure counts for all promises of a group, hence the maximum. So a longer promise *leans* on later windows of its
+group: what they are going to get serves it too. Where they may fail, it had better not, and both are asked for, one
+after the other.) Everything can be delivered only if
 
 .. math::  D_p \le R_p \, c_g \text{ for every promise,} \qquad \sum_g T_g(s) \le R_s \, K \text{ for every deadline,}
 
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from fairsync.windows.usual import Ints
 
 
@@ -48,6 +52,8 @@ class Demand:
         (G,) the most exposures of each group that one request can hold.
     k : int
         Candidates per request.
+    leans : numpy.ndarray or bool
+        (G,) whether what later windows of a group are going to get is counted on for its longer promises.
 
     Examples
     --------
@@ -60,6 +66,13 @@ class Demand:
     ([3, 3], [3, 9])
     >>> demand.slack().tolist()
     [-2, -2]
+
+    A group misses 9 exposures in two days, of which the second one is going to bring 4, by a promise for each day.
+
+    >>> days = Demand(np.array([0, 0]), np.array([4, 9]), np.array([4, 9]), np.array([0, 1]),
+    ...               later=np.array([[0, 1], [0, 0]]), requests=np.array([10, 20]), caps=np.array([1]), k=1)
+    >>> days.due(1).tolist(), replace(days, leans=False).due(1).tolist()
+    ([9], [13])
     """
 
     group: Ints
@@ -70,6 +83,7 @@ class Demand:
     requests: Ints
     caps: Ints
     k: int
+    leans: npt.NDArray[np.bool_] | bool = True
 
     def per_group(self, values: Ints) -> Ints:
         """Return for each group the largest of its promises' values, at least 0."""
@@ -85,7 +99,9 @@ class Demand:
 
     def due(self, s: int) -> Ints:
         """Return (G,) the exposures of each group that have to come before the deadline s."""
-        return self.per_group(self.overdue(s) + self.later[:, s] * self.floor)
+        overdue = self.overdue(s)
+        leaning = self.per_group(overdue + self.later[:, s] * self.floor)
+        return np.where(self.leans, leaning, self.per_group(overdue) + self.reserved(s))
 
     def reserved(self, s: int) -> Ints:
         """Return (G,) those of them that belong to later windows, so that none can come before those begin."""

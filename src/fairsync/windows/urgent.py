@@ -48,7 +48,23 @@ def least_requests(expected: float, cautious: float, slump: float) -> int:
 def without_hopeless(demand: Demand) -> Demand:
     """Return the same demand, of which later windows ask for no more than the least requests could give them all.
 
-    What they cannot get anyway is no reason to bring anything else forward, nor can a longer promise count on it.
+    What they cannot get anyway is no reason to bring anything else forward. Nor do longer promises of the group lean on
+    such windows, or on any if the least requests do not carry everything: where slots run short it is not known who
+    will get them, and the longer promise can be met before. Where all is carried, leaning is safe and costs less.
+
+    Examples
+    --------
+    Each day 8 exposures of a group are promised, and 20 until the end of tomorrow; of another one 12 each day. With 22
+    requests a day all of it fits. With 10, tomorrow's floors do not, so that all 20 should come before.
+
+    >>> from fairsync.windows.demand import Demand
+    >>> days = Demand(np.array([0, 0, 1]), np.array([8, 20, 12]), np.array([8, 20, 12]), np.array([0, 1, 0]),
+    ...               later=np.array([[0, 1], [0, 0], [0, 1]]), requests=np.array([22, 44]), caps=np.array([1, 1]), k=1)
+    >>> for requests in ([22, 44], [10, 20]):
+    ...     least = without_hopeless(replace(days, requests=np.array(requests)))
+    ...     print(least.floor, least.leans, least.due(1) - least.reserved(1))
+    [ 8 20 12] [ True  True] [12 12]
+    [ 4 20  5] [False False] [20 12]
     """
     after = np.maximum(demand.requests - demand.requests[demand.place][:, None], 0)
     could = demand.caps[demand.group][:, None] * after // np.maximum(demand.later, 1)
@@ -57,7 +73,9 @@ def without_hopeless(demand: Demand) -> Demand:
     asked = np.array([fair.reserved(s).sum() for s in range(len(demand.requests))], dtype=np.int64)
     slots = demand.k * (demand.requests - demand.requests[0])
     part = np.where(demand.later > 0, np.minimum(slots / np.maximum(asked, 1), 1.0), 1.0).min(axis=1, initial=1.0)
-    return replace(fair, floor=np.floor(fair.floor * part).astype(np.int64))
+    least = replace(fair, floor=np.floor(fair.floor * part).astype(np.int64))
+    is_whole = demand.per_group(demand.floor - least.floor) == 0
+    return replace(least, leans=is_whole & bool((least.slack() >= 0).all()))
 
 
 def bring_forward(demand: Demand, given: Ints, horizon: int) -> tuple[Ints, int]:
