@@ -151,19 +151,29 @@ def test_campaigns() -> None:
     assert window.at(start - MINUTE) is window.at(end) is window.after(start + MINUTE) is None
     assert str(window) == "campaign from 2026-03-01 00:00 to 2026-03-15 00:00, Europe/Berlin"
     assert not window.recurs
-    later = Window("week", "Europe/Berlin", NOON)
-    assert str(later) == "each week from 2026-03-01 13:00 on, Europe/Berlin"
+    later = Window("week", "Europe/Berlin", NOON, NOON + 14 * DAY)
+    assert str(later) == "each week from 2026-03-01 13:00 on until 2026-03-15 13:00, Europe/Berlin"
 
 
-@given(zones, moments, moments, st.sampled_from(["hour", "day", "week"]))
-def test_what_begins_before_the_start_does_not_count(zone: str, start: datetime, moment: datetime, kind: str) -> None:
-    every, counting = Window(kind, zone), Window(kind, zone, start)
-    span = every.at(moment)
+@given(zones, st.lists(moments, min_size=3, max_size=3, unique=True), st.sampled_from(["hour", "day", "week"]))
+def test_what_does_not_lie_between_start_and_end_does_not_count(zone: str, drawn: list[datetime], kind: str) -> None:
+    moment, start, end = drawn[0], *sorted(drawn[1:])
+    every, later, sooner = Window(kind, zone), Window(kind, zone, start), Window(kind, zone, end=end)
+    both = Window(kind, zone, start, end)
+    span, following = every.at(moment), every.after(moment)
     assert span is not None
-    assert counting.at(moment) == (span if span.start >= start else None)
-    assert counting.after(moment) == every.after(max(moment, start))
-    assert counting.calendar == every
-    assert Window.from_dict(json.loads(json.dumps(counting.to_dict()))) == counting
+    assert following is not None
+    assert later.at(moment) == (span if span.start >= start else None)
+    assert sooner.at(moment) == (span if span.end <= end else None)
+    assert both.at(moment) == (later.at(moment) and sooner.at(moment))
+    assert later.after(moment) == every.after(max(moment, start))
+    assert sooner.after(moment) == (following if following.end <= end else None)
+    for window in (later, sooner, both):
+        assert Window.from_dict(json.loads(json.dumps(window.to_dict()))) == window
+        assert window.overlaps(every)
+        assert every.overlaps(window)
+    assert not later.overlaps(Window(kind, zone, end=start)), "one after the other"
+    assert not every.overlaps(Window("campaign", zone, start, end))
 
 
 @given(zones, moments, st.sampled_from(["hour", "day", "week", "campaign"]))
@@ -191,7 +201,7 @@ def test_bad_zones(zone: Any) -> None:
     [
         (lambda: Window.day("Europe/Berln"), "Did you mean Europe/Berlin"),
         (lambda: Window("month", "UTC"), "choose one of hour, day, week, campaign"),
-        (lambda: Window("day", "UTC", NOON, NOON + DAY), "only a campaign has"),
+        (lambda: Window("day", "UTC", NOON, NOON), "not after its start"),
         (lambda: Window("day", "UTC", datetime(2026, 3, 1)), "start is 2026-03-01.* without a time zone"),
         (lambda: Window.campaign(NOON, NOON, "UTC"), "not after its start"),
         (lambda: Window.campaign(date(2026, 3, 2), date(2026, 3, 1), "UTC"), "not after its start"),

@@ -43,7 +43,8 @@ class WindowRecord(_Record):
     )
     end: Moment | None = Field(
         default=None,
-        description="Of a campaign: a moment with its offset from UTC, not included, or a day of the zone, included.",
+        description="Of a campaign, or until when hours, days or weeks count: a moment with its offset from UTC, not"
+        " included, or a day of the zone, included.",
     )
 
     @model_validator(mode="before")

@@ -7,7 +7,7 @@ exist, and an hour that comes twice is two windows. The spans of a window follow
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from functools import lru_cache
@@ -61,7 +61,8 @@ class Window:
     zone : str
         IANA name of the time zone whose clocks count.
     start, end : datetime or None
-        Of a campaign, in UTC. Hours, days and weeks may have a start: those that begin before it do not count.
+        Of a campaign, in UTC. Hours, days and weeks may have them too: those that do not lie wholly between the two do
+        not count.
 
     Examples
     --------
@@ -75,7 +76,7 @@ class Window:
     >>> campaign.at(datetime(2026, 3, 1, tzinfo=UTC)).seconds / 86_400, campaign.at(span.start)
     (14.0, None)
 
-    A day that begins before the start does not count.
+    A day that begins before the start does not count, nor one that ends after the end.
 
     >>> later = Window("day", "UTC", start=datetime(2026, 3, 1, 9, tzinfo=UTC))
     >>> later.at(datetime(2026, 3, 1, 12, tzinfo=UTC)), later.after(datetime(2026, 2, 1, tzinfo=UTC)).start.isoformat()
@@ -91,20 +92,17 @@ class Window:
         if self.kind not in KINDS:
             raise InvalidInputError(f"there is no window {self.kind!r}: choose one of {', '.join(KINDS)}.")
         check_zone(self.zone)
-        if self.kind != "campaign":
-            if self.end is not None:
-                raise InvalidInputError(f"a window of each {self.kind} has no end: only a campaign has.")
-            if self.start is not None:
-                object.__setattr__(self, "start", check_moment(self.start, "start"))
-            return
-        start, end = check_moment(self.start, "start"), check_moment(self.end, "end")
-        if start >= end:
+        if self.recurs:
+            for name, edge in (("start", self.start), ("end", self.end)):
+                object.__setattr__(self, name, None if edge is None else check_moment(edge, name))
+        else:
+            object.__setattr__(self, "start", check_moment(self.start, "start"))
+            object.__setattr__(self, "end", check_moment(self.end, "end"))
+        if self.start is not None and self.end is not None and self.start >= self.end:
             raise InvalidInputError(
-                f"the campaign ends at {end.isoformat()}, not after its start at {start.isoformat()}: swap the two, or"
-                " choose a later end."
+                f"the {self.kind} ends at {self.end.isoformat()}, not after its start at {self.start.isoformat()}: swap"
+                " the two, or choose a later end."
             )
-        object.__setattr__(self, "start", start)
-        object.__setattr__(self, "end", end)
 
     @classmethod
     def hour(cls, zone: str) -> Window:
@@ -140,31 +138,32 @@ class Window:
         """Whether another one follows when it ends."""
         return self.kind != "campaign"
 
-    @property
-    def calendar(self) -> Window:
-        """The same, whenever it starts: two promises to one group by one calendar are one too many."""
-        return replace(self, start=None) if self.recurs else self
+    def overlaps(self, other: Window) -> bool:
+        """Return whether some of its spans are also another one's."""
+        if not self.recurs or (self.kind, self.zone) != (other.kind, other.zone):
+            return self == other
+        starts, ends = ([one for one in edges if one] for edges in ((self.start, other.start), (self.end, other.end)))
+        return not starts or not ends or max(starts) < min(ends)
 
     def at(self, moment: datetime) -> Span | None:
-        """Return the span in which a moment lies; None before the first one, and after a campaign."""
+        """Return the span in which a moment lies; None before the first one, and after the last."""
         moment = check_moment(moment, "moment")
         if self.kind == "campaign":
             assert self.start is not None
             assert self.end is not None
             span = Span(self.start, self.end)
             return span if moment in span else None
-        span = self._by_calendar(moment)
-        return span if self.start is None or self.start <= span.start else None
+        return self._if_it_counts(self._by_calendar(moment))
 
     def after(self, moment: datetime) -> Span | None:
-        """Return the first span that begins at a moment or later; None if a campaign has begun before."""
+        """Return the first span that begins at a moment or later; None if the last has begun before."""
         moment = check_moment(moment, "moment")
         if self.kind == "campaign":
             assert self.start is not None
             return self.at(self.start) if moment <= self.start else None
         first = moment if self.start is None else max(moment, self.start)
         here = self._by_calendar(first)
-        return here if here.start == first else self._by_calendar(here.end)
+        return self._if_it_counts(here if here.start == first else self._by_calendar(here.end))
 
     def between(self, start: datetime, end: datetime) -> Iterator[Span]:
         """Yield the spans that lie wholly between two moments, in order.
@@ -189,7 +188,7 @@ class Window:
         start, end = (moment and self.local(moment) for moment in (self.start, self.end))
         if self.kind == "campaign":
             return f"campaign from {start} to {end}, {self.zone}"
-        return f"each {self.kind}{f' from {start} on' if start else ''}, {self.zone}"
+        return f"each {self.kind}{f' from {start} on' if start else ''}{f' until {end}' if end else ''}, {self.zone}"
 
     def to_dict(self) -> dict[str, str]:
         """Return plain values for JSON."""
@@ -200,8 +199,12 @@ class Window:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Window:
         """Return what :meth:`to_dict` wrote."""
-        edges = [read_moment(values[name], name) for name in ("start", "end") if name in values]
-        return cls(values["kind"], values["zone"], *edges)
+        edges = {name: read_moment(values[name], name) for name in ("start", "end") if name in values}
+        return cls(values["kind"], values["zone"], **edges)
+
+    def _if_it_counts(self, span: Span) -> Span | None:
+        begins = self.start is None or self.start <= span.start
+        return span if begins and (self.end is None or span.end <= self.end) else None
 
     def _by_calendar(self, moment: datetime) -> Span:
         """Return the hour, day or week in which a moment lies."""

@@ -230,6 +230,31 @@ def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others()
     assert world.keeper.set_promise(early).start == START + timedelta(days=2), "where the rest is enough, at once"
 
 
+def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
+    world = World([Promise("blue", 2000, DAY), Promise("green", 600, DAY)])
+    world.pass_hours(20)
+    (name,) = (one.id for one in world.keeper.promises() if one.group == "green")
+    higher = PromiseRecord(group="green", floor=3000, window=WindowRecord(every="day", zone="UTC"))
+    changed = world.keeper.set_promise(higher, name)
+    tomorrow = START + timedelta(days=1)
+    assert (changed.id, changed.floor, changed.start) == (name, 3000, tomorrow)
+    greens = [one for one in world.keeper.promises() if one.group == "green"]
+    assert {(one.floor, one.start, one.end) for one in greens} == {
+        (3000, tomorrow, tomorrow + timedelta(days=1)),
+        (600, START, tomorrow),
+    }
+    lower = world.keeper.set_promise(higher.model_copy(update={"floor": 2900}), name)
+    assert lower.start == tomorrow, "it has not begun"
+    world.pass_hours(28)
+    past = [(one.group, one.floor, one.kept) for one in world.keeper.past()]
+    assert sorted(past) == sorted(
+        [("blue", 2000, True), ("green", 600, True), ("blue", 2000, True), ("green", 2900, True)]
+    )
+    assert [one.id for one in world.keeper.promises() if one.group == "green"] == [name], "what it replaced is over"
+    lowest = world.keeper.set_promise(higher.model_copy(update={"floor": 5}), name)
+    assert lowest.start == START + timedelta(days=2), "what is lowered is lowered at once"
+
+
 def test_promises_are_checked_before_they_are_made() -> None:
     world = World([Promise("blue", 500, DAY)])
     world.pass_hours(3)

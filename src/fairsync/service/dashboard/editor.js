@@ -85,7 +85,11 @@ function written() {
   if (!form.checkValidity()) return null;
   const zone = fields.zone.value;
   const window = { every: fields.every.value, zone };
-  if (campaign) for (const name of ["start", "end"]) window[name] = fromLocal(fields[name].value, zone).toISOString();
+  const before = subject.promise?.window;
+  for (const name of ["start", "end"]) {
+    if (campaign) window[name] = fromLocal(fields[name].value, zone).toISOString();
+    else if (before?.every === window.every && before[name]) window[name] = before[name]; // they are not in the form
+  }
   return { group: groups.get(fields.group.value), floor: Number(fields.floor.value), window };
 }
 

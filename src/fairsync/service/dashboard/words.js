@@ -99,7 +99,8 @@ export function outlookWords(promise, now) {
   const missing = count(Math.ceil(promise.shortfall));
   if (new Date(promise.end) <= now) return promise.state === "kept" ? "Its time is over, and the floor was reached." : `Its time is over. ${missing} were missing.`;
   if (new Date(promise.start) > now) return `It begins ${when(new Date(promise.start), promise.window.zone, now)}, and the traffic expected can carry it.`;
-  if (promise.state === "kept") return `The floor is reached. The window goes on until ${end}.`;
+  const last = promise.window.every !== "campaign" && promise.window.end === promise.end ? " It is the last one." : "";
+  if (promise.state === "kept") return `The floor is reached. The window goes on until ${end}.${last}`;
   if (promise.state === "impossible") {
     const since = promise.impossible_since ? sinceWords(promise.impossible_since, promise.window.zone, now) : "";
     return `About ${missing} will be missing at ${end}: the traffic expected until then cannot carry more.${since && ` Known ${since}.`}`;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from fairsync.service.keeper.meter import CostMeter
 from fairsync.service.keeper.notes import Notes
 from fairsync.service.keeper.planner import Planner
 from fairsync.service.keeper.preview import Recent
-from fairsync.service.keeper.promises import promise_of
+from fairsync.service.keeper.promises import as_before, check_alone, one_after_the_other, promise_of
 from fairsync.service.keeper.prospects import Prospects
 from fairsync.service.keeper.readiness import Readiness
 from fairsync.service.keeper.views import Paces, make_overview, shards_of
@@ -200,26 +199,23 @@ class Keeper:
     def set_promise(self, given: PromiseRecord, name: str | None = None) -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot carry it.
 
-        What is left of an hour, a day or a week may be too little for a new promise. Then it begins with the next:
-        those that were made before it do not suffer.
+        What is left of an hour, a day or a week may be too little for it. Then it begins with the next: promises that
+        were made before do not suffer. If it changes one, that one holds until then, under another name.
         """
-        promise, made = promise_of(given, self.coordinator.groups), name or uuid.uuid4().hex[:12]
+        asked, made = promise_of(given, self.coordinator.groups), name or uuid.uuid4().hex[:12]
 
         def decide(promises: Mapping[str, Promise]) -> Mapping[str, Promise]:
-            others = _others(promises, name)
-            for other, one in others.items():
-                if (one.group, one.window.calendar) == (promise.group, promise.window.calendar):
-                    raise InvalidInputError(
-                        f"there is a promise for group {promise.group!r} and this window already: change {other!r}."
-                    )
+            others, before = _others(promises, name), promises.get(made)
+            promise = as_before(asked, before)
+            check_alone(promise, others)
             verdict = self._verdict(promise, others)
             if not verdict.accepted:
                 raise InfeasibleFloorsError(
                     promise.group, promise.floor, verdict.reason, verdict.largest, verdict.remedy
                 )
-            replaced = promises.get(made)
-            under_way = replaced is not None and replaced.window.at(self.planner.now()) is not None
-            return {**promises, made: promise if under_way else _beginning(promise, verdict.holds_from)}
+            assert verdict.holds_from is not None, "it was accepted"
+            parts = one_after_the_other(before, promise, verdict.holds_from, self.planner.now())
+            return {**others, **dict(zip([made, uuid.uuid4().hex[:12]], parts, strict=False))}
 
         with self.planner.lock:
             self.planner.change(decide)
@@ -332,13 +328,6 @@ class Keeper:
             self.coordinator.steer(more, max(terms.horizon - standing.requests, 1), groups=changed.catalog.groups)
             self.front.follow(changed)
             self.planner.change(lambda promises: promises)
-
-
-def _beginning(promise: Promise, moment: datetime | None) -> Promise:
-    """Return a promise that begins at a moment, and not before: a window that had begun then does not count."""
-    window = promise.window
-    begins = window.recurs and moment is not None and window.at(moment) == window.after(moment)
-    return replace(promise, window=replace(window, start=moment)) if begins else promise
 
 
 def _others(promises: Mapping[str, Promise], name: str | None) -> dict[str, Promise]:

@@ -57,6 +57,15 @@ class Notes:
         others = [one for one in self.past if (one.promise, one.start) not in again]
         return replace(self, past=(*others, *windows)[-_MOST_PAST:])
 
+    def without_ended(self, now: datetime) -> Notes:
+        """Return the notes without promises per hour, day or week that have ended: another one holds in their place."""
+        going_on = {
+            name: promise
+            for name, promise in self.promises.items()
+            if not promise.window.recurs or promise.window.at(now) or promise.window.after(now)
+        }
+        return replace(self, promises=going_on)
+
     def with_requests(self, total: int, now: datetime) -> Notes:
         """Return the notes when so many requests have ever come; the forecast hears how many did in this slot."""
         came, forecast = max(total - self.requests, 0), self.forecast

@@ -274,7 +274,7 @@ class Planner:
                 past_window(name, one, *self._ticks.tally(one.span, one.promise, ticks), why)
                 for name, one in windows_ended(last, promises, now)
             ]
-            self.notes = self.notes.with_past(past)
+            self.notes = self.notes.with_past(past).without_ended(now)
         self.save()
 
     def _steer(self, now: datetime, *, anew: bool) -> None:
