@@ -115,11 +115,11 @@ class InfeasibleFloorsError(FairSyncError, ValueError):
         self.largest_feasible = largest_feasible
         self.remedy = remedy
         whole = group is None
-        subject = f"The floors add up to {floor}" if whole else f"The floor of group {group!r} is {floor}"
+        subject = f"The floors add up to {floor:,}" if whole else f"The floor of group {group!r} is {floor:,}"
         usual = (
-            f"The largest feasible total is {largest_feasible}. Lower some floors, or lengthen the horizon."
+            f"The largest feasible total is {largest_feasible:,}. Lower some floors, or lengthen the horizon."
             if whole
-            else f"The largest feasible floor is {largest_feasible}. Lower the floor to that, or lengthen the horizon."
+            else f"The largest feasible floor is {largest_feasible:,}. Lower the floor to that, or lengthen the horizon."
         )
         super().__init__(f"{subject}, which cannot be met: {reason}. {remedy or usual}")
 

@@ -139,7 +139,7 @@ def test_promises_made_later_outlive_it(name: str, tmp_path: Path) -> None:
     new = (vectors[40:], ["c"] * 20, list(range(40, 60)))
     coordinator.promise({"b": 60, "c": 100}, 90, put_items(catalog, *new).catalog)
     front.put(*new)
-    with pytest.raises(InfeasibleFloorsError, match="1000"):
+    with pytest.raises(InfeasibleFloorsError, match="1,000"):
         coordinator.promise({"b": 1000})
     os.kill(int(coordinator.facts()["pid"]), signal.SIGKILL)
     front.retrieve(rng.normal(size=(10, 8)))

@@ -247,7 +247,7 @@ def test_what_became_impossible_after_the_preview_is_refused_with_the_reason(pag
     other = shop.keeper.set_promise(kitchen, None)
     try:
         page.tab.get_by_role("button", name="Save").click()
-        page.wait_for(page.tab.locator("#editor-problem"), str(largest))
+        page.wait_for(page.tab.locator("#editor-problem"), f"{largest:,}")
         assert page.tab.locator("#editor").is_visible()
         assert shop.view("Garden").floor == 600
     finally:
@@ -274,6 +274,21 @@ def test_a_promise_is_made_and_deleted(page: Page, shop: Shop) -> None:
     page.tab.locator("#confirm").get_by_role("button", name="Delete").click()
     page.row("Music").wait_for(state="detached")
     assert all(view.group != "Music" for view in shop.keeper.promises())
+
+
+def test_a_promise_that_has_not_begun_says_when_and_keeps_its_days(page: Page, shop: Shop) -> None:
+    window = WindowRecord.model_validate({"every": "day", "start": "2026-03-20", "end": "2026-03-22"})
+    made = shop.keeper.set_promise(PromiseRecord(group="Music", floor=50, window=window))
+    try:
+        page.wait_for(page.figure("Music", "promise"), r"^50 a day, in \d+d")
+        page.edit("Music", 60)
+        page.wait_for(page.tab.locator("#verdict"), "can be kept")
+        page.tab.get_by_role("button", name="Save").click()
+        page.wait_for(page.figure("Music", "promise"), r"^60 a day, in \d+d")
+        changed = shop.view("Music").window
+        assert (changed.start, changed.end) == (at("2026-03-20T00:00"), at("2026-03-23T00:00"))
+    finally:
+        shop.keeper.delete_promise(made.id)
 
 
 def _scrolls_sideways(page: Page) -> bool:

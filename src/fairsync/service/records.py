@@ -85,7 +85,7 @@ class PromiseRecord(_Record):
     """So many exposures for a group, in every window."""
 
     group: Label
-    floor: int = Field(ge=0, le=2**53)
+    floor: int = Field(ge=1, le=2**53, strict=True)
     window: WindowRecord
 
 

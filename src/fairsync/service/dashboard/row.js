@@ -65,13 +65,15 @@ export class Row {
       say(parts.soFar, compact(group[overview.count]));
       return;
     }
-    say(parts.promise, `${compact(promise.floor)} ${each(promise.window)}`);
-    mark(parts.promise, "title", `${promise.window.zone}, until ${full(new Date(promise.end), promise.window.zone)}`);
+    const [start, end] = [promise.start, promise.end].map((moment) => new Date(moment));
+    const later = start > now ? `in ${duration(start - now, true)}` : "";
+    say(parts.promise, `${compact(promise.floor)} ${each(promise.window)}${later && `, ${later}`}`);
+    mark(parts.promise, "title", `${promise.window.zone}, ${later ? `from ${full(start, promise.window.zone)} ` : ""}until ${full(end, promise.window.zone)}`);
     say(parts.soFar, compact(promise.exposures));
     say(parts.atEnd, compact(Math.round(promise.projected)));
     say(parts.missing, promise.shortfall > 0 ? compact(Math.ceil(promise.shortfall)) : "0");
     parts.missing.classList.toggle("some", promise.shortfall > 0);
-    say(parts.left, duration(new Date(promise.end) - now, true));
+    say(parts.left, later || duration(end - now, true));
     this.drawBar(parts.bar, promise);
     const windows = this.view.past.get(promise.id) ?? [];
     const latest = `${windows.length} ${windows.at(-1)?.end}`;

@@ -215,7 +215,7 @@ class Keeper:
                 )
             assert verdict.holds_from is not None, "it was accepted"
             parts = one_after_the_other(before, promise, verdict.holds_from, self.planner.now())
-            return {**others, **dict(zip([made, uuid.uuid4().hex[:12]], parts, strict=False))}
+            return {**promises, **dict(zip([made, uuid.uuid4().hex[:12]], parts, strict=False))}
 
         with self.planner.lock:
             self.planner.change(decide)
