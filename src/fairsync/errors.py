@@ -116,11 +116,8 @@ class InfeasibleFloorsError(FairSyncError, ValueError):
         self.remedy = remedy
         whole = group is None
         subject = f"The floors add up to {floor:,}" if whole else f"The floor of group {group!r} is {floor:,}"
-        usual = (
-            f"The largest feasible total is {largest_feasible:,}. Lower some floors, or lengthen the horizon."
-            if whole
-            else f"The largest feasible floor is {largest_feasible:,}. Lower the floor to that, or lengthen the horizon."
-        )
+        largest, lower = ("total", "some floors") if whole else ("floor", "the floor to that")
+        usual = f"The largest feasible {largest} is {largest_feasible:,}. Lower {lower}, or lengthen the horizon."
         super().__init__(f"{subject}, which cannot be met: {reason}. {remedy or usual}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
