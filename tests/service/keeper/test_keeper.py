@@ -217,7 +217,9 @@ def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others()
     assert (made.start, made.state, made.exposures) == (START + timedelta(days=1), "on track", 0)
     with pytest.raises(InvalidInputError, match="already"):
         world.keeper.set_promise(late)
-    changed = world.keeper.set_promise(late.model_copy(update={"floor": 3200}), made.id)
+    more = late.model_copy(update={"floor": 3200})
+    assert "from 2026-03-03 00:00 on" in world.keeper.preview(more, made.id).message
+    changed = world.keeper.set_promise(more, made.id)
     assert changed.start == START + timedelta(days=1), "also when it is changed before it has begun"
     assert {one.group: one.state for one in world.keeper.promises()}["blue"] in ("on track", "kept")
     world.pass_hours(4)

@@ -25,6 +25,10 @@ def test_two_promises_for_the_same_windows_are_refused_by_name() -> None:
     for floor in (5, 6):
         with pytest.raises(InvalidInputError, match=r"promises 1 and 5 .* 5 exposures of 'toys' .*each day.* Keep one"):
             promises_of([*records, made("toys", floor, every="day")], small_catalog())
+    first, second = made("toys", 5, every="day", end="2026-03-01"), made("toys", 9, every="day", start="2026-03-02")
+    assert len(promises_of([first, second], small_catalog())) == 2, "one after the other"
+    with pytest.raises(InvalidInputError, match="promises 1 and 2"):
+        promises_of([first, made("toys", 9, every="day", start="2026-03-01")], small_catalog())
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,12 +24,13 @@ import numpy as np
 from fairsync.errors import InvalidInputError
 from fairsync.service.http.logs import log
 from fairsync.service.http.problems import busy
-from fairsync.serving import Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from fairsync.serving import Found
 
 # So many may wait however slow the search was, and from so many on a batch tells how fast it is.
 _ALWAYS_WAIT = 8
@@ -93,6 +95,7 @@ class Gatherer:
 
     Examples
     --------
+    >>> from fairsync.serving import Found
     >>> def search(users, request_ids, k, deliver):
     ...     deliver(Found(*(np.full((len(users), k), len(users)) for _ in range(3)), np.ones(len(users))))
     >>> async def two_calls():
@@ -294,10 +297,4 @@ def split(found: Found, sizes: Sequence[int]) -> list[Found | Exception]:
     """Return the candidates of each call."""
     if len(sizes) == 1:
         return [found]
-    parts: list[Found | Exception] = []
-    start = 0
-    for size in sizes:
-        at = slice(start, start + size)
-        parts.append(Found(found.ids[at], found.groups[at], found.relevance[at], found.searched[at]))
-        start += size
-    return parts
+    return [found.take(slice(end - size, end)) for size, end in zip(sizes, accumulate(sizes), strict=True)]

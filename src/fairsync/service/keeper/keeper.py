@@ -181,9 +181,11 @@ class Keeper:
 
     def preview(self, given: PromiseRecord, replacing: str | None = None) -> Preview:
         """Return what would come of a promise, without making it."""
-        promise = promise_of(given, self.coordinator.groups)
+        asked = promise_of(given, self.coordinator.groups)
         with self.planner.lock:
-            others = _others(self.planner.notes.promises, replacing)
+            promises = self.planner.notes.promises
+            others = _others(promises, replacing)
+            promise = asked if replacing is None else as_before(asked, promises[replacing])
             verdict = self._verdict(promise, others)
             rates = self._rates([*others.values(), promise])
         estimate = self.recent.estimate(self.catalog, self.front.index, self.k, rates) if verdict.accepted else None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from fairsync.groups import Grouped, Label
+    from fairsync.groups import Grouped
     from fairsync.service.records import PromiseRecord
 
 # A plan looks at every hour of it.
@@ -26,14 +26,13 @@ def promises_of(records: Sequence[PromiseRecord], groups: Grouped) -> list[Promi
     Only the larger could ever matter, and one of them is most likely a slip.
     """
     promises = [promise_of(record, groups) for record in records]
-    first: dict[tuple[Label, Window], int] = {}
-    for place, promise in enumerate(promises, start=1):
-        other = first.setdefault((promise.group, promise.window), place)
-        if other != place:
-            raise InvalidInputError(
-                f"promises {other} and {place} of the settings are for the same windows: {promises[other - 1]}, and"
-                f" {promise}. Keep one of them."
-            )
+    for place, promise in enumerate(promises):
+        for before, other in enumerate(promises[:place]):
+            if _meet(promise, other):
+                raise InvalidInputError(
+                    f"promises {before + 1} and {place + 1} of the settings are for the same windows: {other}, and"
+                    f" {promise}. Keep one of them."
+                )
     return promises
 
 
@@ -52,7 +51,7 @@ def promise_of(record: PromiseRecord, groups: Grouped) -> Promise:
 def check_alone(promise: Promise, others: Mapping[str, Promise]) -> None:
     """Refuse a second promise to a group for the same windows: only the larger one would matter."""
     for name, other in others.items():
-        if other.group == promise.group and other.window.overlaps(promise.window):
+        if _meet(promise, other):
             raise InvalidInputError(
                 f"there is a promise for group {promise.group!r} and this window already: change {name!r}."
             )
@@ -97,3 +96,8 @@ def one_after_the_other(before: Promise | None, promise: Promise, moment: dateti
         return [promise]
     until = replace(before, window=replace(before.window, end=moment))
     return [later, until] if until.window.at(now) else [promise]
+
+
+def _meet(one: Promise, other: Promise) -> bool:
+    """Return whether two promises are to one group, for some of the same windows."""
+    return one.group == other.group and one.window.overlaps(other.window)
