@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import msgpack
 import numpy as np
 
-from fairsync.service.http.wire import write_array
+from fairsync.service.server.codec import write_array
 
 _PIECE = 1 << 16
 

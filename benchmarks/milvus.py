@@ -23,7 +23,7 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairsync.catalog import Catalog
-from fairsync.changes import put_items
+from fairsync.catalog.changes import upsert_items
 from fairsync.data.synthetic import synthetic
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index
@@ -82,7 +82,7 @@ def update(index: MilvusIndex, user: npt.NDArray[np.float32], seed: int) -> floa
     catalog, rng = index.catalog, np.random.default_rng(seed)
     rows = rng.choice(len(catalog), min(UPDATE, len(catalog) - 1), replace=False)
     moved = catalog.embeddings[rows] + 0.1 * rng.normal(size=(len(rows), catalog.dim))
-    change = put_items(catalog, moved, catalog.labels_of(catalog.group_of[rows]), catalog.ids[rows])
+    change = upsert_items(catalog, moved, catalog.labels_of(catalog.group_of[rows]), catalog.ids[rows])
     started = time.perf_counter()
     index.follow(change).search(user, None, K)
     return time.perf_counter() - started

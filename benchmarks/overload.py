@@ -25,7 +25,7 @@ from benchmarks.output import OUT, Claim, Table, finish, make_screen
 from benchmarks.service import CLIENTS, DIM, GROUPS, Service, running, write_settings
 
 from fairsync import Catalog
-from fairsync.catalog_files import save_catalog
+from fairsync.catalog.files import save_catalog
 from fairsync.data import synthetic
 
 _MOST_CLIENTS = 1_000

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 
+from fairsync.catalog.groups import Groups
 from fairsync.coordination.redis import RedisCoordinator
-from fairsync.groups import Groups
 from fairsync.ledger import Entry
 from fairsync.ledger.redis import RedisLedger
 
@@ -101,7 +101,7 @@ def measure(url: str, groups: int, replicas: int, seconds: float) -> Figure:
     median, p99 = 1e3 * np.quantile(turns, [0.5, 0.99])
     asked = sum(number for _, number in done) / len(turns)
     with RedisLedger(url, groups, name) as ledger:
-        miscounted = abs(ledger.standing().requests - CALL * len(turns))
+        miscounted = abs(ledger.totals().requests - CALL * len(turns))
     return Figure(groups, replicas, len(turns) / seconds, float(median), float(p99), asked, miscounted)
 
 

@@ -34,10 +34,10 @@ from benchmarks.output import OUT, Claim, Table, finish, make_screen
 from rich.console import Console
 
 from fairsync import Catalog
-from fairsync.catalog_files import save_catalog
+from fairsync.catalog.files import save_catalog
 from fairsync.data import synthetic
 from fairsync.service.client import Client
-from fairsync.service.run import make_keeper
+from fairsync.service.run import make_promise_service
 from fairsync.service.settings import Settings, load_settings
 
 GROUPS, DIM, K, BATCH, CLIENTS = 165, 64, 20, 64, 64
@@ -174,7 +174,7 @@ def own_settings(config: Path) -> Settings:
 
 def measure_latency(folder: Path, ledger: str, users: np.ndarray, rounds: int) -> Latency:
     config, cores = write_settings(folder, ledger, None), sorted(os.sched_getaffinity(0))
-    keeper = make_keeper(own_settings(config))
+    promise_service = make_promise_service(own_settings(config))
     library, service, client = [], [], []
     with (
         running(config, cores) as one,
@@ -184,7 +184,7 @@ def measure_latency(folder: Path, ledger: str, users: np.ndarray, rounds: int) -
         for i in range(rounds):
             user = users[i % len(users)][None]
             start = time.perf_counter()
-            keeper.front.retrieve(user)
+            promise_service.front.retrieve(user)
             middle = time.perf_counter()
             asker.ask(make_request(user[0]))
             while (status := asker.read()) is None:
@@ -206,7 +206,7 @@ def measure_throughput(folder: Path, users: np.ndarray, cores: str, rounds: int,
     apart = cores == "apart" and len(every) > 1
     serving, loading = (every[:1], every[1:2]) if apart else (every, every)
     config = write_settings(folder, "memory", 1 if apart else None)
-    keeper = make_keeper(own_settings(config))
+    promise_service = make_promise_service(own_settings(config))
     library, service, library_cpu, service_cpu, generator = [], [], [], [], []
     with running(config, serving) as one:
         for _ in range(rounds):
@@ -221,10 +221,10 @@ def measure_throughput(folder: Path, users: np.ndarray, cores: str, rounds: int,
             start, before, n, looks = time.perf_counter(), time.process_time(), 0, 0
             while (now := time.perf_counter()) < start + seconds:
                 if now > start + looks:  # the prices of a plan that is looked at every second, as the service does
-                    keeper.look()
+                    promise_service.refresh()
                     looks += 1
                 at = n % (len(users) - BATCH)
-                keeper.retrieve(users[at : at + BATCH])
+                promise_service.retrieve(users[at : at + BATCH])
                 n += BATCH
             library.append(n / (time.perf_counter() - start))
             library_cpu.append(1e3 * (time.process_time() - before) / n)

@@ -7,8 +7,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.coordination.redis import RedisCoordinator
-from fairsync.front_end import FrontEnd
 from worlds import World, make_world
 
 HORIZON = 400
@@ -21,7 +21,7 @@ def world() -> World:
 def start(url: str, name: str, mine: int, answered: Path) -> BaseProcess:
     """Start a replica that answers requests until it is killed, forked off a process that has loaded everything."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fairsync.coordination.redis", "fairsync.front_end"])
+    context.set_forkserver_preload(["fairsync.coordination.redis", "fairsync.coordination.front_end"])
     process = context.Process(target=_answer, args=(url, name, mine, answered), daemon=True)
     process.start()
     return process

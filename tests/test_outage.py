@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from fairsync import guard
 from fairsync.catalog import Catalog
-from fairsync.changes import remove_items
+from fairsync.catalog.changes import remove_items
 from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError
 from fairsync.floors import group_caps
-from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
@@ -66,7 +66,7 @@ def test_floors_hold_as_far_as_they_can(
     retriever = FairRetriever(world.catalog, world.k, world.floors, 60, batch_size=batch, index=index)
     terms, n_groups = retriever.terms, world.catalog.n_groups
     position = {name: row for row, name in enumerate(world.catalog.ids.tolist())}
-    shown, certain = np.zeros(n_groups, dtype=np.int64), False
+    impressions, certain = np.zeros(n_groups, dtype=np.int64), False
     for number, user in enumerate(world.users):
         before = set(index.down)
         index.down = set().union(*(who for start, length, who in outages if start <= number < start + length))
@@ -74,20 +74,20 @@ def test_floors_hold_as_far_as_they_can(
         if len(alive) < world.k:
             with pytest.raises(BackendUnavailableError, match="reach"):
                 retriever.retrieve(user[None])
-            assert list(retriever.report().exposures.values()) == shown.tolist()
+            assert list(retriever.report().exposures.values()) == impressions.tolist()
             return
         if number == 0 or index.down != before:
             reached = np.bincount(world.catalog.group_of[alive], minlength=n_groups)
             there = replace(terms, caps=np.minimum(terms.caps, reached))
-            certain = guard.is_safe(np.maximum(terms.floors - shown, 0), 60 - number, there)
+            certain = guard.is_safe(np.maximum(terms.floors - impressions, 0), 60 - number, there)
         found = retriever.retrieve(user[None])
         rows = [position[name] for name in found.ids[0].tolist()]
         assert len(set(rows)) == world.k
         assert set(rows) <= set(alive.tolist())
         assert found.searched.tolist() == [len(alive) / len(world.catalog)]
         assert found.degraded == bool(index.down)
-        shown += np.bincount(world.catalog.group_of[rows], minlength=n_groups)
-    assert list(retriever.report().exposures.values()) == shown.tolist()
+        impressions += np.bincount(world.catalog.group_of[rows], minlength=n_groups)
+    assert list(retriever.report().exposures.values()) == impressions.tolist()
     assert retriever.report().esp == 1 or not certain
 
 

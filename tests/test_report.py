@@ -12,10 +12,10 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import Rectangle
 
 from fairsync.catalog import Catalog
+from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
-from fairsync.groups import Label
 from fairsync.hindsight import Hindsight
-from fairsync.ledger import Standing
+from fairsync.ledger import Totals
 from fairsync.policies import Terms
 from fairsync.report import Report, make_report
 from fairsync.report.pace import plot_pace
@@ -43,8 +43,8 @@ def report(
         names,
         Terms(np.array(floors), np.full(len(floors), 4), k=4, horizon=horizon, batch_size=2),
         "guaranteed",
-        Standing(np.array(exposures), requests, relevance, cost, forced),
-        [Standing(np.array(one), horizon) for one in past or []],
+        Totals(np.array(exposures), requests, relevance, cost, forced),
+        [Totals(np.array(one), horizon) for one in past or []],
         np.array(prices or [0.0] * len(floors)),
         hindsight,
     )

@@ -28,23 +28,23 @@ True
 
 from importlib.metadata import version
 
+from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, UnknownGroupError
-from fairsync.front_end import FrontEnd
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.report import Report
 from fairsync.retriever import FairRetriever
-from fairsync.serving import Found
 
 __version__ = version("fairsync")
 
 __all__ = [
+    "Candidates",
     "Catalog",
     "Coordinator",
     "FairRetriever",
     "FairSyncError",
-    "Found",
     "FrontEnd",
     "Hindsight",
     "InfeasibleFloorsError",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from fairsync.catalog import Catalog
-    from fairsync.coordination.books import Books
+    from fairsync.coordination.books import LoopState
     from fairsync.policies import Policy, Terms
     from fairsync.search import Index
 
@@ -25,8 +25,8 @@ _ROUNDS = 4
 
 
 def calibrate(
-    books: Books, terms: Terms, policy: Policy, catalog: Catalog, index: Index, past_users: ArrayLike
-) -> Books:
+    books: LoopState, terms: Terms, policy: Policy, catalog: Catalog, index: Index, past_users: ArrayLike
+) -> LoopState:
     """Return the books with prices learnt from past requests, latest last. Nothing is counted."""
     learn = getattr(policy, "calibrate", None)
     if learn is None:
@@ -34,9 +34,9 @@ def calibrate(
     vectors = check_users(past_users, catalog)[-policy.memory :]
     if len(vectors) == 0:
         raise InvalidInputError("past_users is empty: give at least one past request.")
-    standing, pricing = books.accounts.standing, books.pricing
-    none = np.zeros_like(standing.exposures)
-    left, exposures = terms.horizon - standing.requests, standing.exposures
+    totals, pricing = books.accounts.totals, books.pricing
+    none = np.zeros_like(totals.exposures)
+    left, exposures = terms.horizon - totals.requests, totals.exposures
     if left <= 0:  # the horizon is over: these are prices for the next one
         left, exposures = terms.horizon, none
     deep = terms.k + policy.lookahead(policy.start(terms), terms.k)  # as deep as at a cold start

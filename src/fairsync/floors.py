@@ -7,8 +7,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.groups import Grouped, Label
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
-from fairsync.groups import Grouped, Label
 
 # A mapping's keys are invariant to type checkers, so that {int: int} needs its own mention.
 Floors: TypeAlias = int | Mapping[str, int] | Mapping[int, int] | Mapping[Label, int]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.catalog.groups import Label
     from fairsync.floors import Floors
-    from fairsync.groups import Label
     from fairsync.search.base import Index
 
     Floats = NDArray[np.float64]

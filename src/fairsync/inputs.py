@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import LARGEST_VALUE, Catalog
+from fairsync.catalog.groups import Grouped
 from fairsync.errors import InvalidInputError
-from fairsync.groups import Grouped
 
 
 def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floating[Any]]:

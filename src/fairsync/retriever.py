@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.calibration import calibrate
+from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
-from fairsync.changes import Change, put_items, remove_items
-from fairsync.coordination.books import Books, changed_terms, make_terms
+from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
+from fairsync.catalog.groups import Label
+from fairsync.coordination.books import LoopState, changed_terms, make_terms
 from fairsync.floors import Floors
-from fairsync.groups import Label
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger
@@ -20,7 +21,7 @@ from fairsync.policies import Policy, Terms, make_policy
 from fairsync.report import Report, make_report
 from fairsync.search import Index, make_index
 from fairsync.search.overlay import follow
-from fairsync.serving import Found, serve
+from fairsync.serving import serve
 
 
 class FairRetriever:
@@ -79,9 +80,9 @@ class FairRetriever:
         self.index = make_index(index, catalog)
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
         self._lock = threading.Lock()
-        self._books = Books.open(self.terms, self.policy, self.ledger.standing())
+        self._books = LoopState.open(self.terms, self.policy, self.ledger.totals())
 
-    def retrieve(self, users: npt.ArrayLike) -> Found:
+    def retrieve(self, users: npt.ArrayLike) -> Candidates:
         """Return the candidates of requests in order of arrival.
 
         Parameters
@@ -113,7 +114,7 @@ class FairRetriever:
                 start += lease.requests
             self.ledger.record(entries)
             self._books = books
-        return Found.of(catalog, rows, relevance, searched)
+        return Candidates.of(catalog, rows, relevance, searched)
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
         """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.
@@ -133,7 +134,7 @@ class FairRetriever:
             self._books = calibrate(self._books, self.terms, self.policy, self.catalog, self.index, past_users)
         return self
 
-    def put(
+    def upsert(
         self,
         embeddings: npt.ArrayLike,
         groups: Sequence[Label] | npt.NDArray[Any],
@@ -151,7 +152,7 @@ class FairRetriever:
         floors
             New floors from now on, where the old ones are not to stay; see :meth:`promise`.
         """
-        self._change(lambda catalog: put_items(catalog, embeddings, groups, ids), floors)
+        self._change(lambda catalog: upsert_items(catalog, embeddings, groups, ids), floors)
 
     def remove(self, ids: Sequence[Label] | npt.NDArray[Any], floors: Floors | None = None) -> None:
         """Take items out, from the next request on.
@@ -214,9 +215,9 @@ class FairRetriever:
         with self._lock:
             books, past, labels, terms = self._books, self.ledger.past(), self.catalog.labels, self.terms
         prices = books.prices_in_force(terms, self.policy)
-        return make_report(labels, terms, self.policy.name, books.accounts.standing, past, prices, hindsight)
+        return make_report(labels, terms, self.policy.name, books.accounts.totals, past, prices, hindsight)
 
-    def _change(self, change: Callable[[Catalog], Change], floors: Floors | None) -> None:
+    def _change(self, change: Callable[[Catalog], CatalogChange], floors: Floors | None) -> None:
         with self._lock:
             changed = change(self.catalog)
             self._swap(changed.catalog, follow(self.index, changed, self.catalog), floors)

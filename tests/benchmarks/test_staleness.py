@@ -41,7 +41,7 @@ def test_counts_come_when_the_front_end_has_its_next_turn(world: World) -> None:
     settled = []
     for start in range(0, 64, 8):
         front_end.retrieve(world.users[start : start + 8])
-        settled.append(coordinator.ledger.standing().requests)
+        settled.append(coordinator.ledger.totals().requests)
     assert settled == [0, 0, 0, 0, 8, 16, 24, 32]  # never more than 34 are out
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 pytest.importorskip("ray")
 
 from fairsync.catalog import Catalog
-from fairsync.catalog_files import save_catalog
+from fairsync.catalog.files import save_catalog
 from fairsync.cli import app
 from fairsync.cli.cluster import read_floors
 from fairsync.errors import InvalidInputError
@@ -67,8 +67,8 @@ def test_from_start_to_stop(cluster: RayCluster, tmp_path: Path) -> None:
         assert run("stop").exit_code == 0
     assert shown["blue"] >= 700
     with SqliteLedger(ledger, 2) as record:
-        assert record.standing().requests == 120
-        assert record.standing().exposures.tolist() == [shown["blue"], shown["red"]]
+        assert record.totals().requests == 120
+        assert record.totals().exposures.tolist() == [shown["blue"], shown["red"]]
 
 
 def test_what_cannot_be_done_is_told(cluster: RayCluster, tmp_path: Path) -> None:

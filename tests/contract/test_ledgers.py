@@ -40,8 +40,8 @@ def entry(*counts: int, requests: int = 1, opens_horizon: bool = False) -> Entry
 
 
 def test_it_starts_empty(ledger: Ledger) -> None:
-    assert ledger.standing().exposures.tolist() == [0, 0, 0]
-    assert ledger.standing().requests == 0
+    assert ledger.totals().exposures.tolist() == [0, 0, 0]
+    assert ledger.totals().requests == 0
     assert list(ledger.past()) == []
 
 
@@ -49,21 +49,21 @@ def test_it_adds_up(ledger: Ledger) -> None:
     ledger.record([entry(1, 2, 0), entry(0, 1, 4, requests=3)])
     ledger.record([])
     ledger.record([entry(0, 0, 1)])
-    standing = ledger.standing()
-    assert standing.exposures.tolist() == [1, 3, 5]
-    assert (standing.requests, standing.relevance, standing.cost, standing.forced) == (5, 9.0, 1.5, 3)
+    totals = ledger.totals()
+    assert totals.exposures.tolist() == [1, 3, 5]
+    assert (totals.requests, totals.relevance, totals.cost, totals.forced) == (5, 9.0, 1.5, 3)
 
 
 def test_horizons_follow_each_other(ledger: Ledger) -> None:
     """Also several within one call."""
     ledger.record([entry(1, 0, 0)])
     ledger.record([entry(2, 0, 0), entry(3, 0, 0, opens_horizon=True), entry(4, 0, 0, opens_horizon=True)])
-    assert ledger.standing().exposures.tolist() == [4, 0, 0]
+    assert ledger.totals().exposures.tolist() == [4, 0, 0]
     assert [past.exposures.tolist() for past in ledger.past()] == [[3, 0, 0], [3, 0, 0]]
 
 
 def test_a_standing_is_a_fact_of_its_time(ledger: Ledger) -> None:
-    before = ledger.standing()
+    before = ledger.totals()
     ledger.record([entry(1, 1, 1)])
     assert before.exposures.tolist() == [0, 0, 0]
 
@@ -71,10 +71,10 @@ def test_a_standing_is_a_fact_of_its_time(ledger: Ledger) -> None:
 def test_groups_may_be_added(ledger: Ledger) -> None:
     ledger.record([entry(1, 0, 0), entry(2, 0, 0, opens_horizon=True)])
     ledger.grow(5)
-    assert ledger.standing().exposures.tolist() == [2, 0, 0, 0, 0]
+    assert ledger.totals().exposures.tolist() == [2, 0, 0, 0, 0]
     assert [past.exposures.tolist() for past in ledger.past()] == [[1, 0, 0, 0, 0]]
     ledger.record([entry(0, 0, 0, 0, 3), entry(0, 0, 0, 1, 0, opens_horizon=True)])
-    assert ledger.standing().exposures.tolist() == [0, 0, 0, 1, 0]
+    assert ledger.totals().exposures.tolist() == [0, 0, 0, 1, 0]
     assert ledger.past()[-1].exposures.tolist() == [2, 0, 0, 0, 3]
 
 
@@ -85,22 +85,22 @@ def test_what_is_said_again_is_not_counted_again(ledger: Ledger) -> None:
     assert not ledger.record([entry(9, 9, 9, opens_horizon=True)], key="two")
     assert ledger.record([entry(0, 0, 5)])
     assert ledger.record([entry(0, 0, 5)]), "without a key, nothing tells them apart"
-    assert ledger.standing().exposures.tolist() == [3, 0, 10]
+    assert ledger.totals().exposures.tolist() == [3, 0, 10]
     assert list(ledger.past()) == []
 
 
 def test_a_cost_that_was_not_measured_stays_unknown(ledger: Ledger) -> None:
     ledger.record([Entry(np.array([1, 0, 0]), 1, 1.0, float("nan")), entry(1, 0, 0, opens_horizon=True)])
     assert np.isnan(ledger.past()[0].cost)
-    assert ledger.standing().cost == 0.5
+    assert ledger.totals().cost == 0.5
 
 
 def test_something_can_be_kept_beside_the_record(ledger: Ledger) -> None:
-    assert ledger.kept("prices") is None
-    ledger.keep("prices", b"old")
-    ledger.keep("prices", b"\x00new")
-    ledger.keep("forecast", b"")
-    assert (ledger.kept("prices"), ledger.kept("forecast")) == (b"\x00new", b"")
+    assert ledger.load("prices") is None
+    ledger.save("prices", b"old")
+    ledger.save("prices", b"\x00new")
+    ledger.save("forecast", b"")
+    assert (ledger.load("prices"), ledger.load("forecast")) == (b"\x00new", b"")
 
 
 def test_answers_are_kept_for_whoever_asks_again(ledger: Ledger) -> None:
@@ -110,23 +110,23 @@ def test_answers_are_kept_for_whoever_asks_again(ledger: Ledger) -> None:
     with pytest.raises(RepeatedRequestError) as raised:
         ledger.record([entry(5, 5, 5)], key="two", answers={"c": b"new", "a": b"other"})
     assert raised.value.request_ids == ("a",)
-    assert ledger.standing().exposures.tolist() == [1, 0, 0], "nothing of it is recorded"
+    assert ledger.totals().exposures.tolist() == [1, 0, 0], "nothing of it is recorded"
     assert (ledger.answer("a"), ledger.answer("c")) == (b"first", None)
     assert ledger.record([entry(0, 1, 0)], key="two", answers={"c": b"new"}), "nor its key"
 
 
 def test_what_was_shown_and_when_it_began(ledger: Ledger) -> None:
     ledger.record([entry(1, 0, 0)])
-    assert ledger.standing().shown is None
+    assert ledger.totals().impressions is None
     nothing = np.zeros(3, dtype=np.int64)
-    shown = Entry(nothing, 0, 0.0, 0.0, shown=np.array([0, 2, 0]))
+    impressions = Entry(nothing, 0, 0.0, 0.0, impressions=np.array([0, 2, 0]))
     opens = Entry(nothing, 1, 0.0, 0.0, opens_horizon=True, began=1234.5)
-    ledger.record([shown, shown, opens, shown])
-    standing, past = ledger.standing(), ledger.past()[0]
-    assert standing.shown is not None
-    assert past.shown is not None
-    assert (standing.shown.tolist(), standing.began) == ([0, 2, 0], 1234.5)
-    assert (past.shown.tolist(), past.exposures.tolist(), past.began) == ([0, 4, 0], [1, 0, 0], 0.0)
+    ledger.record([impressions, impressions, opens, impressions])
+    totals, past = ledger.totals(), ledger.past()[0]
+    assert totals.impressions is not None
+    assert past.impressions is not None
+    assert (totals.impressions.tolist(), totals.began) == ([0, 2, 0], 1234.5)
+    assert (past.impressions.tolist(), past.exposures.tolist(), past.began) == ([0, 4, 0], [1, 0, 0], 0.0)
 
 
 def test_the_latest_keys_are_known_however_many_there_were() -> None:

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.changes import put_items
-from fairsync.coordination.accounts import requests_needed
+from fairsync.catalog.changes import upsert_items
 from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.coordination.lease_table import requests_needed
 from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.front_end import FrontEnd
 from fairsync.guard import is_safe
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger
@@ -60,12 +60,12 @@ def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -
     index, vectors = ExactIndex(world.catalog), check_users(world.users, world.catalog)
     out: dict[int, Served] = {}
     late: dict[int, Served] = {}
-    shown: Counter[object] = Counter()
+    impressions: Counter[object] = Counter()
 
     def settle(number: int, served: Served) -> None:
         for _ in range(int(rng.integers(1, 3))):  # told once, or twice
             coordinator.settle(number, served.entry, served.sample)
-        shown.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
+        impressions.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
 
     while coordinator.report().requests < world.horizon:
         books = coordinator._books.present
@@ -81,15 +81,15 @@ def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -
         if chance < 0.8:
             settle(number, served)
         else:
-            coordinator.give_back(number)
+            coordinator.release(number)
             if chance < 0.9:
                 late[number] = served
         if late and rng.random() < 0.3:
             settle(*late.popitem())
     report = coordinator.report()
-    assert report.exposures == {label: shown[label] for label in world.catalog.labels}
+    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
     assert report.esp == 1, report.missing
-    return shown
+    return impressions
 
 
 @given(
@@ -187,23 +187,23 @@ def test_a_coordinator_may_die_at_any_moment(seed: int, tightness: float) -> Non
     world = make_world(seed, horizon=60, tightness=tightness)
     rng, ledger = np.random.default_rng(seed), MemoryLedger(world.catalog.n_groups)  # it stands for one that outlives
     index, vectors = ExactIndex(world.catalog), check_users(world.users, world.catalog)
-    shown: Counter[object] = Counter()
+    impressions: Counter[object] = Counter()
     out: dict[int, Served] = {}
 
     def start() -> Coordinator:
         return Coordinator(
-            world.catalog, world.k, world.floors, world.horizon, batch_size=4, ledger=ledger, keep_seconds=0
+            world.catalog, world.k, world.floors, world.horizon, batch_size=4, ledger=ledger, save_seconds=0
         )
 
     coordinator = start()
-    while ledger.standing().requests < world.horizon:
+    while ledger.totals().requests < world.horizon:
         if rng.random() < 0.1:
             coordinator = start()
         lease = coordinator.try_lease(int(rng.integers(1, 9))) if len(out) < 4 else None
         if lease is not None:
             users = vectors[rng.integers(len(vectors), size=lease.requests)]
             served = out[lease.number] = serve(world.catalog, index, lease, users)
-            shown.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
+            impressions.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
         elif out:
             number = int(rng.choice(list(out)))
             served = out.pop(number)
@@ -214,7 +214,7 @@ def test_a_coordinator_may_die_at_any_moment(seed: int, tightness: float) -> Non
     for number, served in out.items():  # more than the horizon: leases of the dead whose requests others had too
         coordinator.settle(number, served.entry, served.sample)
     assert coordinator.report().esp == 1
-    assert coordinator.report().exposures == {label: shown[label] for label in world.catalog.labels}
+    assert coordinator.report().exposures == {label: impressions[label] for label in world.catalog.labels}
 
 
 def test_prices_outlive_the_coordinator() -> None:
@@ -223,11 +223,11 @@ def test_prices_outlive_the_coordinator() -> None:
     first = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger)
     FrontEnd(world.catalog, first).retrieve(world.users[:100])
     first.lease(1)  # turns the batch
-    first.keep()
+    first.save()
     second = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger)
     assert any(second.report().prices.values())
     assert second.report().prices == first.report().prices
-    ledger.keep("policy guaranteed", b"broken")
+    ledger.save("policy guaranteed", b"broken")
     third = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger)
     assert not any(third.report().prices.values())
 
@@ -237,7 +237,7 @@ def test_who_is_killed_soon_after_every_start_learns_too() -> None:
     ledger = MemoryLedger(world.catalog.n_groups)
     begun_with = []
     for life in range(3):
-        coordinator = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger, keep_seconds=3600)
+        coordinator = Coordinator(world.catalog, world.k, world.floors, 200, ledger=ledger, save_seconds=3600)
         begun_with.append(coordinator.report().prices)
         FrontEnd(world.catalog, coordinator).retrieve(world.users[life * 40 : life * 40 + 40])
     assert not any(begun_with[0].values())
@@ -252,30 +252,30 @@ def test_items_and_groups_come_and_go() -> None:
     catalog = Catalog(vectors[:40], ["a"] * 20 + ["b"] * 20, ids=list(range(40)))
     coordinator = Coordinator(catalog, k=4, floors={"b": 100}, horizon=100, batch_size=5)
     fronts = [FrontEnd(catalog, coordinator) for _ in range(3)]
-    shown: Counter[object] = Counter()
+    impressions: Counter[object] = Counter()
 
     def serve_some(n: int) -> None:
         for front in fronts:
-            shown.update(front.retrieve(rng.normal(size=(n, 8))).groups.ravel().tolist())
+            impressions.update(front.retrieve(rng.normal(size=(n, 8))).groups.ravel().tolist())
 
     serve_some(5)
     new = (vectors[40:], ["c"] * 20, list(range(40, 60)))
     with pytest.raises(InvalidInputError, match="tell the coordinator first"):
-        fronts[0].put(*new)
-    after = put_items(catalog, *new).catalog
+        fronts[0].upsert(*new)
+    after = upsert_items(catalog, *new).catalog
     coordinator.promise({"b": 100, "c": 60}, catalog=after)
-    fronts[1].put(*new)
+    fronts[1].upsert(*new)
     serve_some(5)
-    fronts[0].put(*new)
+    fronts[0].upsert(*new)
     fronts[2].replace(after)
     for front in fronts:
         front.remove(list(range(30, 40)))
     serve_some(20)
     fronts[0].retrieve(rng.normal(size=(0, 8)))
-    shown.update(fronts[1].retrieve(rng.normal(size=(10, 8))).groups.ravel().tolist())
+    impressions.update(fronts[1].retrieve(rng.normal(size=(10, 8))).groups.ravel().tolist())
     report = coordinator.report()
     assert (report.requests, report.esp) == (100, 1)
-    assert report.exposures == dict(shown)
+    assert report.exposures == dict(impressions)
     with pytest.raises(FairSyncError, match="cannot be met"):
         coordinator.promise({"b": 1000})
     with pytest.raises(InvalidInputError, match="in their order"):
@@ -322,7 +322,7 @@ def test_one_that_follows_goes_on_where_a_floor_is_lost() -> None:
     ledger.record([Entry(np.array([0, 9]), 9, 1.0, 0.0)])
     with pytest.raises(InvalidInputError, match="cannot be met"):
         Coordinator(catalog, 1, {"a": 5}, horizon=10, ledger=ledger)
-    coordinator = Coordinator(catalog, 1, {"a": 5}, horizon=10, ledger=ledger, goes_on=True)
+    coordinator = Coordinator(catalog, 1, {"a": 5}, horizon=10, ledger=ledger, allow_infeasible=True)
     FrontEnd(catalog, coordinator).retrieve(np.tile([0.0, 1.0], (1, 1)))
     assert coordinator.report().exposures == {"a": 1, "b": 9}
     coordinator.promise(catalog=catalog)

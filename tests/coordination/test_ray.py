@@ -17,10 +17,10 @@ pytest.importorskip("ray")
 import ray
 
 from fairsync.catalog import Catalog
-from fairsync.changes import put_items
+from fairsync.catalog.changes import upsert_items
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.coordination.ray import RayCoordinator
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
-from fairsync.front_end import FrontEnd
 from search.ray_cluster import RayCluster
 from worlds import World, make_world
 
@@ -65,10 +65,10 @@ def test_floors_hold_with_any_number_of_front_ends(name: str, tmp_path: Path, fr
     coordinator = RayCoordinator.start(
         world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=world.floors, horizon=480, batch_size=8
     )
-    shown = serve_side_by_side(world, [FrontEnd(world.catalog, coordinator) for _ in range(front_ends)])
+    impressions = serve_side_by_side(world, [FrontEnd(world.catalog, coordinator) for _ in range(front_ends)])
     report = coordinator.report()
     assert report.requests == 480
-    assert report.exposures == {label: shown[label] for label in world.catalog.labels}
+    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
     assert report.esp == 1
 
 
@@ -90,7 +90,7 @@ def test_killed_while_front_ends_are_at_work(name: str, tmp_path: Path) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    shown = serve_side_by_side(world, fronts, calls=15)
+    impressions = serve_side_by_side(world, fronts, calls=15)
     killer.join(timeout=60)
     assert len({*killed, int(coordinator.facts()["pid"])}) == 3
     # Leases of the dead were settled with those who followed, but their requests were given to others again: these
@@ -99,10 +99,10 @@ def test_killed_while_front_ends_are_at_work(name: str, tmp_path: Path) -> None:
     assert 0 <= left <= 2 * 4 * 16
     if left:
         more = fronts[0].retrieve(np.resize(world.users, (left, world.users.shape[1])))
-        shown.update(more.groups.ravel().tolist())
+        impressions.update(more.groups.ravel().tolist())
     report = coordinator.report()
     assert report.requests == 600
-    assert report.exposures == {label: shown[label] for label in world.catalog.labels}
+    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
     assert report.esp == 1
 
 
@@ -119,11 +119,11 @@ def test_front_ends_in_other_processes(name: str, tmp_path: Path) -> None:
         front = FrontEnd(catalog, RayCoordinator(name))
         return [label for some in np.array_split(part, 5) for label in front.retrieve(some).groups.ravel().tolist()]
 
-    shown = Counter(
+    impressions = Counter(
         label for labels in ray.get([serve.remote(world.users[at::3]) for at in range(3)]) for label in labels
     )
     report = coordinator.report()
-    assert report.exposures == {label: shown[label] for label in world.catalog.labels}
+    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
     assert (report.requests, report.esp) == (200, 1)
 
 
@@ -137,8 +137,8 @@ def test_promises_made_later_outlive_it(name: str, tmp_path: Path) -> None:
     front = FrontEnd(catalog, coordinator)
     front.retrieve(rng.normal(size=(40, 8)))
     new = (vectors[40:], ["c"] * 20, list(range(40, 60)))
-    coordinator.promise({"b": 60, "c": 100}, 90, put_items(catalog, *new).catalog)
-    front.put(*new)
+    coordinator.promise({"b": 60, "c": 100}, 90, upsert_items(catalog, *new).catalog)
+    front.upsert(*new)
     with pytest.raises(InfeasibleFloorsError, match="1,000"):
         coordinator.promise({"b": 1000})
     os.kill(int(coordinator.facts()["pid"]), signal.SIGKILL)

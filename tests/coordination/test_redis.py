@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 import replicas
 from fairsync.catalog import Catalog
-from fairsync.changes import put_items
+from fairsync.catalog.changes import upsert_items
 from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.coordination.redis import RedisCoordinator
-from fairsync.coordination.shared_accounts import Shared
+from fairsync.coordination.shared_leases import SharedLeases
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
-from fairsync.front_end import FrontEnd
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry
 from fairsync.ledger.redis import RedisLedger
@@ -57,8 +57,8 @@ def start(server: ValkeyServer, request: pytest.FixtureRequest) -> Iterator[Call
         yield started
 
 
-def labelled(world: World, shown: Counter[Any]) -> dict[Any, int]:
-    return {label: shown[label] for label in world.catalog.labels}
+def labelled(world: World, impressions: Counter[Any]) -> dict[Any, int]:
+    return {label: impressions[label] for label in world.catalog.labels}
 
 
 @pytest.mark.parametrize("policy", sorted(POLICIES))
@@ -92,9 +92,9 @@ def test_floors_hold_in_any_order_of_events(
     index, vectors = ExactIndex(world.catalog), check_users(world.users, world.catalog)
     out: dict[int, Served] = {}
     late: dict[int, Served] = {}
-    shown: Counter[Any] = Counter()
+    impressions: Counter[Any] = Counter()
     with ExitStack() as stack, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("fairsync.coordination.shared_books._MOST_LINES", most_lines)
+        patched.setattr("fairsync.coordination.shared_state._MOST_LINES", most_lines)
 
         def started() -> RedisCoordinator:
             made = RedisCoordinator(
@@ -111,9 +111,9 @@ def test_floors_hold_in_any_order_of_events(
         def settle(lease: int, served: Served) -> None:
             for _ in range(int(rng.integers(1, 3))):  # told once, or twice, and not always to the one who gave it
                 one().settle(lease, served.entry, served.sample)
-            shown.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
+            impressions.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
 
-        while one().ledger.standing().requests < world.horizon:
+        while one().ledger.totals().requests < world.horizon:
             if rng.random() < 0.03:
                 running[int(rng.integers(number))] = started()
             lease = None
@@ -128,7 +128,7 @@ def test_floors_hold_in_any_order_of_events(
             if chance < 0.8:
                 settle(back, served)
             else:
-                one().give_back(back)
+                one().release(back)
                 if chance < 0.9:
                     late[back] = served
             if late and rng.random() < 0.3:
@@ -136,7 +136,7 @@ def test_floors_hold_in_any_order_of_events(
         report = one().report()
         for replica in running:
             check_books(replica)
-    assert report.exposures == labelled(world, shown)
+    assert report.exposures == labelled(world, impressions)
     assert report.esp == 1, report.missing
 
 
@@ -145,8 +145,8 @@ def check_books(replica: RedisCoordinator) -> None:
     replica.report()
     seen = replica.ledger.store.read()
     assert seen is not None
-    added, read = replica._books.shared, Shared.of(seen)
-    assert pack(added.accounts.standing) == pack(read.accounts.standing)
+    added, read = replica._books.shared, SharedLeases.of(seen)
+    assert pack(added.accounts.totals) == pack(read.accounts.totals)
     assert (added.version, added.lines, added.horizon, added.left) == (
         read.version,
         read.lines,
@@ -186,11 +186,13 @@ def test_horizons_follow_each_other_for_all(start: Callable[..., RedisCoordinato
     world = make_world(7, items=60, horizon=3 * horizon, tightness=tightness)
     floors = {label: floor // 3 for label, floor in world.floors.items()}
     replicas = [start(world.catalog, world.k, floors, horizon, batch_size=8) for _ in range(3)]
-    shown = serve_side_by_side(world, [*replicas, *replicas], calls=8)
-    standings = [*replicas[0].ledger.past(), replicas[1].ledger.standing()]
-    assert [one.requests for one in standings] == [horizon] * 3
-    assert all((one.exposures >= list(floors.values())).all() for one in standings)
-    assert np.sum([one.exposures for one in standings], axis=0).tolist() == list(labelled(world, shown).values())
+    impressions = serve_side_by_side(world, [*replicas, *replicas], calls=8)
+    totals_list = [*replicas[0].ledger.past(), replicas[1].ledger.totals()]
+    assert [one.requests for one in totals_list] == [horizon] * 3
+    assert all((one.exposures >= list(floors.values())).all() for one in totals_list)
+    assert np.sum([one.exposures for one in totals_list], axis=0).tolist() == list(
+        labelled(world, impressions).values()
+    )
     assert [replica.report().completed for replica in replicas] == [2, 2, 2]
 
 
@@ -207,7 +209,7 @@ def test_the_server_is_killed_under_load() -> None:
 
         def kill() -> None:
             for share in (0.2, 0.5, 0.8):
-                while watcher.standing().requests < share * 600:
+                while watcher.totals().requests < share * 600:
                     time.sleep(0.002)
                 server.kill()
                 server.start()
@@ -215,11 +217,11 @@ def test_the_server_is_killed_under_load() -> None:
         watcher = stack.enter_context(RedisLedger(server.url, 4, timeout=20))
         killer = threading.Thread(target=kill)
         killer.start()
-        shown = serve_side_by_side(world, replicas, calls=20)
+        impressions = serve_side_by_side(world, replicas, calls=20)
         killer.join(timeout=60)
         report = replicas[0].report()
     assert report.requests == 600
-    assert report.exposures == labelled(world, shown)
+    assert report.exposures == labelled(world, impressions)
     assert report.esp == 1
 
 
@@ -238,7 +240,7 @@ def test_replicas_are_processes_that_are_killed(server: ValkeyServer, tmp_path: 
     next_kill = next(kill_at)
     with RedisLedger(server.url, world.catalog.n_groups, name) as ledger:
         while not ledger.past():
-            if ledger.standing().requests / world.horizon > next_kill:
+            if ledger.totals().requests / world.horizon > next_kill:
                 victim = int(rng.integers(number))
                 replicas.end(running[victim])
                 running[victim], next_kill = start(), next(kill_at)
@@ -246,13 +248,13 @@ def test_replicas_are_processes_that_are_killed(server: ValkeyServer, tmp_path: 
         for process in running:
             replicas.end(process)
         first = ledger.past()[0]
-        counted = np.sum([one.exposures for one in [*ledger.past(), ledger.standing()]], axis=0)
+        counted = np.sum([one.exposures for one in [*ledger.past(), ledger.totals()]], axis=0)
     assert first.requests == world.horizon
     assert (first.exposures >= list(world.floors.values())).all()
     ended = next(started)
     assert ended == 2 * number
-    shown = sum((replicas.read(tmp_path / str(mine)) for mine in range(ended)), Counter())
-    missing = [int(count) - shown[str(label)] for label, count in zip(world.catalog.labels, counted, strict=True)]
+    impressions = sum((replicas.read(tmp_path / str(mine)) for mine in range(ended)), Counter())
+    missing = [int(count) - impressions[str(label)] for label, count in zip(world.catalog.labels, counted, strict=True)]
     # Of the last request of each that was killed, the answer may have been counted and not yet given.
     assert min(missing) >= 0
     assert sum(missing) in {world.k * requests for requests in range(ended + 1)}
@@ -296,8 +298,8 @@ def test_a_plan_is_not_held_up_by_requests(
     start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others lease and settle between two looks of whoever steers: it is one swap all the same, and all counts."""
-    mine, other = (start(TWO, 1, rolls=False) for _ in range(2))
-    mine.steer({"a": 2}, 20, anew=100.0)
+    mine, other = (start(TWO, 1, auto_restart=False) for _ in range(2))
+    mine.set_targets({"a": 2}, 20, anew=100.0)
     out, spy = other.lease(3), Spy(mine, monkeypatch)
 
     def serve_some() -> None:
@@ -305,7 +307,7 @@ def test_a_plan_is_not_held_up_by_requests(
         other.lease(4)
 
     spy.before["swap"] = serve_some
-    mine.steer({"a": 7}, 10, anew=200.0)
+    mine.set_targets({"a": 7}, 10, anew=200.0)
     assert spy.actions == ["look", "swap"]
     report = other.report()
     assert (report.exposures, report.requests, report.floors["a"]) == ({"a": 1, "b": 2}, 3, 7)
@@ -419,30 +421,30 @@ def test_a_promise_reaches_all(start: Callable[..., RedisCoordinator]) -> None:
     catalog = Catalog(vectors[:40], ["a"] * 20 + ["b"] * 20, ids=list(range(40)))
     replicas = [start(catalog, 4, {"b": 100}, 100, batch_size=5) for _ in range(3)]
     fronts = [FrontEnd(catalog, replica) for replica in replicas]
-    shown: Counter[Any] = Counter()
+    impressions: Counter[Any] = Counter()
 
     def serve_some(n: int) -> None:
         for front in fronts:
-            shown.update(front.retrieve(rng.normal(size=(n, 8))).groups.ravel().tolist())
+            impressions.update(front.retrieve(rng.normal(size=(n, 8))).groups.ravel().tolist())
 
     serve_some(5)
     late = replicas[2].lease(1)  # of before, with fewer groups
     new = (vectors[40:], ["c"] * 20, list(range(40, 60)))
-    after = put_items(catalog, *new).catalog
+    after = upsert_items(catalog, *new).catalog
     replicas[0].promise({"b": 110, "c": 60}, catalog=after)
     assert replicas[1].lease(1).terms.floors.tolist() == [0, 110, 60]
-    replicas[1].give_back(next(iter(replicas[1]._books._mine)))
+    replicas[1].release(next(iter(replicas[1]._books._mine)))
     replicas[2].settle(late.number, Entry(np.array([4, 0]), 1, 1.0, 0.0), None)
-    shown["a"] += 4
-    fronts[0].put(*new)
+    impressions["a"] += 4
+    fronts[0].upsert(*new)
     serve_some(5)
-    fronts[1].put(*new)
+    fronts[1].upsert(*new)
     fronts[2].replace(after)
     serve_some(20)
-    shown.update(fronts[0].retrieve(rng.normal(size=(9, 8))).groups.ravel().tolist())
+    impressions.update(fronts[0].retrieve(rng.normal(size=(9, 8))).groups.ravel().tolist())
     for replica in replicas:
         report = replica.report()
-        assert (report.requests, report.esp, report.exposures) == (100, 1, dict(shown))
+        assert (report.requests, report.esp, report.exposures) == (100, 1, dict(impressions))
     with pytest.raises(FairSyncError, match="cannot be met"):
         replicas[1].promise({"b": 1000})
     with pytest.raises(InvalidInputError, match="in their order"):
@@ -492,7 +494,7 @@ def test_what_was_learnt_is_kept_for_each_replica(start: Callable[..., RedisCoor
     first = start(world.catalog, world.k, world.floors, 200, replica="one")
     FrontEnd(world.catalog, first).retrieve(world.users[:100])
     first.lease(1)  # turns the batch
-    first.keep()
+    first.save()
     again, other = (start(world.catalog, world.k, world.floors, 200, replica=name) for name in ("one", "two"))
     assert any(again.report().prices.values())
     assert again.report().prices == first.report().prices
@@ -529,53 +531,53 @@ def test_one_replica_is_steered_like_a_coordinator(start: Callable[..., RedisCoo
     rng = np.random.default_rng(0)
     vectors = rng.normal(size=(60, 8))
     catalog = Catalog(vectors[:40], ["a"] * 20 + ["b"] * 20, ids=list(range(40)))
-    changed = put_items(catalog, vectors[40:], ["c"] * 20, list(range(40, 60)))
-    alone, shared = Coordinator(catalog, 4, 0, 1, rolls=False), start(catalog, 4, 0, 1, rolls=False)
+    changed = upsert_items(catalog, vectors[40:], ["c"] * 20, list(range(40, 60)))
+    alone, shared = Coordinator(catalog, 4, 0, 1, auto_restart=False), start(catalog, 4, 0, 1, auto_restart=False)
     fronts = FrontEnd(catalog, alone), FrontEnd(catalog, shared)
 
-    def steer(more: dict[str, int], requests: int, anew: float | None = None, groups: Any = None) -> None:
-        alone.steer(more, requests, anew, groups)
-        shared.steer(more, requests, anew, groups)
+    def set_targets(more: dict[str, int], requests: int, anew: float | None = None, groups: Any = None) -> None:
+        alone.set_targets(more, requests, anew, groups)
+        shared.set_targets(more, requests, anew, groups)
 
     def serve_some(n: int) -> None:
         users = rng.normal(size=(n, 8))
         one, other = (front.retrieve(users) for front in fronts)
         assert one.ids.tolist() == other.ids.tolist()
-        assert alone.standing().exposures.tolist() == shared.standing().exposures.tolist()
-        assert (alone.standing().requests, alone.standing().began) == (
-            shared.standing().requests,
-            shared.standing().began,
+        assert alone.totals().exposures.tolist() == shared.totals().exposures.tolist()
+        assert (alone.totals().requests, alone.totals().began) == (
+            shared.totals().requests,
+            shared.totals().began,
         )
         assert alone.terms.floors.tolist() == shared.terms.floors.tolist()
-        assert (alone.terms.horizon, alone.terms.rolls) == (shared.terms.horizon, shared.terms.rolls)
+        assert (alone.terms.horizon, alone.terms.auto_restart) == (shared.terms.horizon, shared.terms.auto_restart)
         assert alone.prices().tolist() == shared.prices().tolist()
 
-    steer({"b": 90}, 30, anew=100.0)
+    set_targets({"b": 90}, 30, anew=100.0)
     serve_some(20)
-    steer({"b": 1000}, 30)  # as much as there is room for
+    set_targets({"b": 1000}, 30)  # as much as there is room for
     serve_some(40)
-    steer({"a": 30, "c": 60}, 40, anew=200.0, groups=changed.catalog.groups)
+    set_targets({"a": 30, "c": 60}, 40, anew=200.0, groups=changed.catalog.groups)
     for front in fronts:
         front.follow(changed)
     serve_some(40)
-    assert (shared.standing().exposures >= [30, 0, 60]).all()
+    assert (shared.totals().exposures >= [30, 0, 60]).all()
     with pytest.raises(InvalidInputError, match="requests"):
-        shared.steer(0, 0)
+        shared.set_targets(0, 0)
 
 
 def test_windows_begin_once_for_all(start: Callable[..., RedisCoordinator]) -> None:
-    replicas = [start(TWO, 1, batch_size=4, rolls=False) for _ in range(2)]
+    replicas = [start(TWO, 1, batch_size=4, auto_restart=False) for _ in range(2)]
     FrontEnd(TWO, replicas[0]).retrieve(np.ones((3, 2)))
-    assert replicas[1].note_shown([1, 1], key="first")
-    assert not replicas[0].note_shown([1, 1], key="first")
+    assert replicas[1].record_impressions([1, 1], key="first")
+    assert not replicas[0].record_impressions([1, 1], key="first")
     for replica in replicas:
-        replica.steer({"b": 3}, 8, anew=100.0)
-    replicas[0].steer({"b": 5}, 8, anew=99.0)  # by a clock that is behind
+        replica.set_targets({"b": 3}, 8, anew=100.0)
+    replicas[0].set_targets({"b": 5}, 8, anew=99.0)  # by a clock that is behind
     report = replicas[1].report()
     assert (report.requests, report.completed, report.floors) == (0, 1, {"a": 0, "b": 3})
-    shown = replicas[0].ledger.past()[0].shown
-    assert shown is not None
-    assert shown.tolist() == [1, 1]
+    impressions = replicas[0].ledger.past()[0].impressions
+    assert impressions is not None
+    assert impressions.tolist() == [1, 1]
     FrontEnd(TWO, replicas[1]).retrieve(np.ones((12, 2)))
     report = replicas[0].report()
     assert (report.requests, report.completed) == (12, 1), "it goes on until somebody says otherwise"
@@ -583,29 +585,29 @@ def test_windows_begin_once_for_all(start: Callable[..., RedisCoordinator]) -> N
 
 
 def test_replicas_that_are_steered_join_whatever_stands(start: Callable[..., RedisCoordinator]) -> None:
-    first = start(TWO, 1, rolls=False)
-    first.steer({"a": 4}, 10, anew=5.0)
+    first = start(TWO, 1, auto_restart=False)
+    first.set_targets({"a": 4}, 10, anew=5.0)
     three = Catalog(np.eye(3), ["a", "b", "c"])
-    second = start(three, 1, rolls=False)  # its catalog is newer
+    second = start(three, 1, auto_restart=False)  # its catalog is newer
     assert second.terms.floors.tolist() == [4, 0, 0]
-    third = start(TWO, 1, rolls=False)  # and this one is not yet
+    third = start(TWO, 1, auto_restart=False)  # and this one is not yet
     assert first.lease(1).terms.floors.tolist() == third.lease(1).terms.floors.tolist() == [4, 0, 0]
     assert third.labels == ["a", "b", "c"]
-    third.steer({"b": 1}, 5, groups=TWO.groups)
+    third.set_targets({"b": 1}, 5, groups=TWO.groups)
     assert third.labels == ["a", "b", "c"]
     with pytest.raises(InvalidInputError, match=r"differs in k \(2 here, 1 there\)"):
-        start(TWO, 2, rolls=False)
+        start(TWO, 2, auto_restart=False)
     with pytest.raises(InvalidInputError, match="differs in labels"):
-        start(Catalog(np.eye(2), ["b", "c"]), 1, rolls=False)
-    with pytest.raises(InvalidInputError, match="rolls"):
+        start(Catalog(np.eye(2), ["b", "c"]), 1, auto_restart=False)
+    with pytest.raises(InvalidInputError, match="auto_restart"):
         start(three, 1)
-    assert start(TWO, 2, rolls=False, if_differs="take over").terms.k == first.lease(1).terms.k == 2
+    assert start(TWO, 2, auto_restart=False, if_differs="take over").terms.k == first.lease(1).terms.k == 2
 
 
 def test_one_leads_until_it_is_silent(start: Callable[..., RedisCoordinator], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.ledger.redis_lead.LEAD_SECONDS", 0.4)
     monkeypatch.setattr("fairsync.coordination.redis._ASKED_EVERY", 0.0)
-    one, other = (start(TWO, 1, rolls=False) for _ in range(2))
+    one, other = (start(TWO, 1, auto_restart=False) for _ in range(2))
     assert [one.lead(), other.lead(), one.lead()] == [True, False, True]
     for _ in range(3):  # each time it says so, its time begins anew
         time.sleep(0.2)
@@ -621,37 +623,37 @@ def test_one_leads_until_it_is_silent(start: Callable[..., RedisCoordinator], mo
 
 
 def test_whoever_was_deposed_can_change_nothing(start: Callable[..., RedisCoordinator]) -> None:
-    one, other = (start(TWO, 1, rolls=False) for _ in range(2))
+    one, other = (start(TWO, 1, auto_restart=False) for _ in range(2))
     assert one.lead()
-    one.steer({"a": 1}, 10, anew=100.0)
-    one.ledger.keep("notes", b"first")
+    one.set_targets({"a": 1}, 10, anew=100.0)
+    one.ledger.save("notes", b"first")
     assert other.lead(take=True)
-    other.ledger.keep("notes", b"second")
+    other.ledger.save("notes", b"second")
     with pytest.raises(BackendUnavailableError, match="taken the lead"):
-        one.steer({"a": 2}, 10, anew=200.0)
+        one.set_targets({"a": 2}, 10, anew=200.0)
     with pytest.raises(BackendUnavailableError, match="taken the lead"):
-        one.ledger.keep("notes", b"third")
-    assert other.ledger.kept("notes") == b"second"
+        one.ledger.save("notes", b"third")
+    assert other.ledger.load("notes") == b"second"
     assert (other.report().completed, other.report().floors["a"]) == (1, 1)
     FrontEnd(TWO, one).retrieve(np.ones((2, 2)))  # requests are everybody's
     assert not one.lead()
     assert one.lead(take=True)
-    one.steer({"a": 2}, 10, anew=200.0)
+    one.set_targets({"a": 2}, 10, anew=200.0)
     assert other.report().completed == 2
 
 
 def test_where_things_stand_is_known_without_asking(start: Callable[..., RedisCoordinator]) -> None:
-    one, other = (start(TWO, 1, rolls=False) for _ in range(2))
+    one, other = (start(TWO, 1, auto_restart=False) for _ in range(2))
     FrontEnd(TWO, one).retrieve(np.ones((3, 2)))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(other.ledger.store, "ask", None)
-        assert (one.standing().requests, other.standing().requests) == (3, 0)
+        assert (one.totals().requests, other.totals().requests) == (3, 0)
     other.lead()
-    assert other.standing().requests == 3
+    assert other.totals().requests == 3
 
 
 def test_nobody_leads_while_the_server_is_away() -> None:
-    with ValkeyServer() as server, RedisCoordinator(server.url, TWO, 1, rolls=False, timeout=0.5) as coordinator:
+    with ValkeyServer() as server, RedisCoordinator(server.url, TWO, 1, auto_restart=False, timeout=0.5) as coordinator:
         assert coordinator.lead()
         server.kill()
         assert not coordinator.lead()

@@ -42,18 +42,18 @@ def test_it_is_there_again(server: ValkeyServer, name: str) -> None:
     with RedisLedger(server.url, 2, name) as ledger:
         ledger.record([ENTRY, ENTRY], key="x")
         ledger.record([Entry(np.array([5, 0]), 1, 1.0, float("nan"), opens_horizon=True)])
-        ledger.keep("prices", b"abc")
+        ledger.save("prices", b"abc")
     with RedisLedger(server.url, 2, name) as ledger:
-        assert ledger.standing().exposures.tolist() == [5, 0]
-        assert np.isnan(ledger.standing().cost)
+        assert ledger.totals().exposures.tolist() == [5, 0]
+        assert np.isnan(ledger.totals().cost)
         past = ledger.past()[0]
         assert (past.exposures.tolist(), past.requests, past.relevance, past.forced) == ([2, 4], 2, 1.0, 2)
         assert not ledger.record([ENTRY], key="x")
-        assert ledger.kept("prices") == b"abc"
+        assert ledger.load("prices") == b"abc"
         ledger.grow(3)
     with RedisLedger(server.url, 99, name) as ledger, RedisLedger(server.url, 2, name + " too") as other:
         assert ledger.past()[0].exposures.tolist() == [2, 4, 0], "a ledger knows its groups"
-        assert other.standing().requests == 0, "names keep ledgers apart"
+        assert other.totals().requests == 0, "names keep ledgers apart"
 
 
 def test_writers_side_by_side(server: ValkeyServer, name: str) -> None:
@@ -69,7 +69,7 @@ def test_writers_side_by_side(server: ValkeyServer, name: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [ledger.standing().requests for ledger in ledgers] == [60] * 4
+    assert [ledger.totals().requests for ledger in ledgers] == [60] * 4
     for ledger in ledgers:
         ledger.close()
 
@@ -96,7 +96,7 @@ def test_killed_while_it_writes() -> None:
         for thread in threads:
             thread.join()
         with RedisLedger(server.url, 2) as ledger:
-            assert ledger.standing().requests == sum(keys) > 0
+            assert ledger.totals().requests == sum(keys) > 0
 
 
 def test_a_server_that_is_away_is_told_in_time() -> None:
@@ -115,7 +115,7 @@ def test_a_server_that_is_away_is_told_in_time() -> None:
             ledger.record([ENTRY], key="three")
         server.go_on()
         ledger.record([ENTRY], key="three")
-        assert ledger.standing().requests == 3, "it did hear the first time, and counts it once"
+        assert ledger.totals().requests == 3, "it did hear the first time, and counts it once"
         with server.client() as client:
             client.flushall()
         with pytest.raises(FairSyncError, match="gone from"):
@@ -147,7 +147,7 @@ def test_a_password_opens_and_is_never_repeated(caplog: pytest.LogCaptureFixture
             said = [repr(ledger), repr(ledger.store), ledger.store.address]
             server.kill()
             with pytest.raises(BackendUnavailableError) as away:
-                ledger.standing()
+                ledger.totals()
             server.start()
         with pytest.raises(InvalidInputError, match="does not let us in") as wrong:
             RedisLedger(f"redis://:not-s3cr@{address}", 2)
@@ -221,7 +221,7 @@ def test_a_full_server_changes_nothing(server: ValkeyServer, name: str) -> None:
                 ledger.record([ENTRY], key="x")
         finally:
             client.config_set("maxmemory", 0)
-        assert ledger.standing().requests == 1
+        assert ledger.totals().requests == 1
         assert ledger.record([ENTRY], key="x")
 
 
@@ -266,7 +266,7 @@ def test_a_backup_is_a_ledger() -> None:
         shutil.copytree(Path(server.folder.name, "appendonlydir"), Path(other.folder.name, "appendonlydir"))
         ledger.record([ENTRY])
     with other, RedisLedger(other.url, 2) as restored:
-        assert restored.standing().exposures.tolist() == [1, 2]
+        assert restored.totals().exposures.tolist() == [1, 2]
         assert not restored.record([ENTRY], key="x")
 
 
@@ -283,4 +283,4 @@ def test_an_answer_of_the_server_gets_lost(server: ValkeyServer, name: str, monk
 
         monkeypatch.setattr(ledger.store, "_swap", swap_and_lose)
         assert ledger.record([ENTRY])
-        assert ledger.standing().requests == 1
+        assert ledger.totals().requests == 1

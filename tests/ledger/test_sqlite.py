@@ -33,14 +33,14 @@ def test_it_is_there_again(tmp_path: Path) -> None:
     with SqliteLedger(tmp_path / "a.db", 2) as ledger:
         ledger.record([ENTRY, ENTRY], key="x")
         ledger.record([Entry(np.array([5, 0]), 1, 1.0, float("nan"), opens_horizon=True)])
-        ledger.keep("prices", b"abc")
+        ledger.save("prices", b"abc")
     with SqliteLedger(tmp_path / "a.db", 2) as ledger:
-        assert ledger.standing().exposures.tolist() == [5, 0]
-        assert np.isnan(ledger.standing().cost)
+        assert ledger.totals().exposures.tolist() == [5, 0]
+        assert np.isnan(ledger.totals().cost)
         past = ledger.past()[0]
         assert (past.exposures.tolist(), past.requests, past.relevance, past.forced) == ([2, 4], 2, 1.0, 2)
         assert not ledger.record([ENTRY], key="x")
-        assert ledger.kept("prices") == b"abc"
+        assert ledger.load("prices") == b"abc"
         ledger.grow(3)
     with SqliteLedger(tmp_path / "a.db", 3) as ledger:
         assert ledger.past()[0].exposures.tolist() == [2, 4, 0]
@@ -63,10 +63,10 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
                 opens = number % 50 == 0
                 ledger.record([Entry(np.array([1, 2]), 1, 0.5, 0.25, opens_horizon=opens)], key=f"{number}")
             done += 1
-            standings = [*ledger.past(), ledger.standing()]
-            assert sum(one.requests for one in standings) == done
-            assert np.sum([one.exposures for one in standings], axis=0).tolist() == [done, 2 * done]
-            assert [one.requests for one in standings[1:-1]] == [50] * (len(standings) - 2)
+            totals_list = [*ledger.past(), ledger.totals()]
+            assert sum(one.requests for one in totals_list) == done
+            assert np.sum([one.exposures for one in totals_list], axis=0).tolist() == [done, 2 * done]
+            assert [one.requests for one in totals_list[1:-1]] == [50] * (len(totals_list) - 2)
 
 
 def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
@@ -79,23 +79,23 @@ def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 4096, hard))
         try:
             with pytest.raises(FairSyncError, match="Nothing was changed"):
-                ledger.keep("much", bytes(10_000_000))
+                ledger.save("much", bytes(10_000_000))
             for number in range(5000):
-                before = ledger.standing()
+                before = ledger.totals()
                 try:
                     ledger.record([ENTRY], key=f"{number}")
                 except FairSyncError:
-                    assert ledger.standing() is before
+                    assert ledger.totals() is before
                     break
             else:
                 pytest.fail("the disk never became full")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        count = ledger.standing().requests
+        count = ledger.totals().requests
         assert ledger.record([ENTRY], key=f"{number}"), "it was not recorded, and now there is room"
     with SqliteLedger(path, 2) as ledger:
-        assert ledger.standing().requests == count + 1
-        assert ledger.kept("much") is None
+        assert ledger.totals().requests == count + 1
+        assert ledger.load("much") is None
 
 
 def test_a_backup_is_a_ledger(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_backup_is_a_ledger(tmp_path: Path) -> None:
         ledger.record([ENTRY])
     assert not (tmp_path / "copy.db-wal").exists()
     with SqliteLedger(tmp_path / "copy.db", 2) as copy:
-        assert copy.standing().exposures.tolist() == [1, 2]
+        assert copy.totals().exposures.tolist() == [1, 2]
         assert not copy.record([ENTRY], key="x")
 
 
@@ -114,7 +114,7 @@ def test_a_backup_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
         ledger.record([ENTRY])
         ledger.back_up(tmp_path / "copy.db")
         held = (tmp_path / "copy.db").read_bytes()
-        ledger.keep("much", bytes(1_000_000))
+        ledger.save("much", bytes(1_000_000))
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
@@ -146,10 +146,10 @@ def test_a_restored_file_is_the_backup_and_nothing_else(tmp_path: Path) -> None:
     summary, aside = restore(copy, path)
     assert summary.requests == 1
     with SqliteLedger(path, 2) as ledger:
-        assert ledger.standing().exposures.tolist() == [1, 2]
+        assert ledger.totals().exposures.tolist() == [1, 2]
     assert aside is not None
     with SqliteLedger(aside, 2) as ledger:
-        assert written <= sum(one.requests for one in [*ledger.past(), ledger.standing()]) - 1 <= written + 1
+        assert written <= sum(one.requests for one in [*ledger.past(), ledger.totals()]) - 1 <= written + 1
     assert restore(copy, tmp_path / "new.db")[1] is None
     path.write_text("damaged" * 1000)
     assert restore(copy, path)[0] == summary, "a damaged file is what backups are for"
@@ -197,21 +197,23 @@ def test_a_file_of_an_older_format_goes_on(tmp_path: Path, late: bool) -> None:
     write_old(path, FORMAT_1, *([FORMAT_1_LATE] if late else []))
     for _ in range(2):  # opened a second time, it is of the present format already
         with SqliteLedger(path, 2) as ledger:
-            (first,), now = ledger.past(), ledger.standing()
+            (first,), now = ledger.past(), ledger.totals()
             assert (first.exposures.tolist(), first.requests, first.forced) == ([3, 7], 5, 1)
             assert np.isnan(first.cost)
             assert (now.exposures.tolist(), now.requests, now.relevance, now.cost) == ([1, 2], 2, 1.5, 0.25)
-            assert (now.began, now.shown is None) == ((60.5, False) if late else (0.0, True))
-            assert ledger.kept("policy guaranteed") == b"\x01\x02"
+            assert (now.began, now.impressions is None) == ((60.5, False) if late else (0.0, True))
+            assert ledger.load("policy guaranteed") == b"\x01\x02"
             assert ledger.answer("r1") == (b"\x09" if late else None)
             assert not ledger.record([ENTRY], key="lease 7")
     with SqliteLedger(path, 2) as ledger:
-        shown = Entry(np.array([1, 2]), 1, 0.5, 0.25, opens_horizon=True, began=99.0, shown=np.array([1, 0]))
-        assert ledger.record([ENTRY, shown], key="new", answers={"r2": b"x"})
+        impressions = Entry(
+            np.array([1, 2]), 1, 0.5, 0.25, opens_horizon=True, began=99.0, impressions=np.array([1, 0])
+        )
+        assert ledger.record([ENTRY, impressions], key="new", answers={"r2": b"x"})
         ledger.grow(3)
     with SqliteLedger(path, 3) as ledger:
         assert [one.exposures.tolist() for one in ledger.past()] == [[3, 7, 0], [2, 4, 0]]
-        assert ledger.standing().began == 99.0
+        assert ledger.totals().began == 99.0
         assert ledger.answer("r2") == b"x"
     assert back_up(path, tmp_path / "copy.db").format == 2
 
@@ -233,7 +235,7 @@ def test_a_change_of_format_is_made_whole_or_not_at_all(tmp_path: Path, monkeypa
     assert [row[0] for row in db.execute("SELECT requests FROM horizons")] == [5, 2]
     db.close()
     with SqliteLedger(path, 2) as ledger:
-        assert ledger.standing().requests == 2
+        assert ledger.totals().requests == 2
 
 
 def test_what_cannot_be_used_is_told(tmp_path: Path) -> None:

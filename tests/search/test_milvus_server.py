@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
-from fairsync.changes import Change, put_items, remove_items
+from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex
 from fairsync.search.milvus import BackendUnavailableError, MilvusIndex
@@ -83,14 +83,14 @@ def test_it_is_exact_and_exact_again_after_it_was_killed(server: "Server") -> No
     assert_exact(hasty)
 
 
-def change_of(catalog: Catalog, seed: int, size: int = 3000) -> Change:
+def change_of(catalog: Catalog, seed: int, size: int = 3000) -> CatalogChange:
     """Return a change that replaces items by such as users like, and takes others out."""
     rng = np.random.default_rng(seed)
     rows = rng.choice(len(catalog), size, replace=False)
     liked = USERS.reshape(-1, 16)[rng.integers(0, 12, size)] + 0.3 * rng.normal(size=(size, 16))
-    first = put_items(catalog, liked, catalog.group_of[rows], catalog.ids[rows])
+    first = upsert_items(catalog, liked, catalog.group_of[rows], catalog.ids[rows])
     second = remove_items(first.catalog, rng.choice(catalog.ids, 500, replace=False))
-    return Change(second.catalog, np.where(first.rows >= 0, second.rows[first.rows], -1))
+    return CatalogChange(second.catalog, np.where(first.rows >= 0, second.rows[first.rows], -1))
 
 
 def follow_slowly(uri: str, watch: "multiprocessing.sharedctypes.Synchronized[int]") -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fairsync as fs
 from contract.test_indexes import random_case
 from fairsync.catalog import Catalog
-from fairsync.changes import Change, put_items, remove_items
+from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search import ExactIndex, Index
 from fairsync.search.milvus import MilvusIndex
@@ -43,17 +43,17 @@ def assert_exact(
             assert found.relevance.tolist() == right.relevance.tolist()
 
 
-def some_change(rng: np.random.Generator, catalog: Catalog, kind: str, number: int) -> Change:
+def some_change(rng: np.random.Generator, catalog: Catalog, kind: str, number: int) -> CatalogChange:
     """Return a change of one kind; ties and twins are likely."""
     ids = rng.choice(catalog.ids, size=min(int(rng.integers(1, 6)), len(catalog) - 1), replace=False)
     rows = [int(np.flatnonzero(catalog.ids == one)[0]) for one in ids]
     other = rng.integers(-1, 2, size=(len(ids), DIM))
     if kind == "put":
-        return put_items(catalog, other, rng.integers(0, 6, len(ids)), 1000 * (number + 1) + np.arange(len(ids)))
+        return upsert_items(catalog, other, rng.integers(0, 6, len(ids)), 1000 * (number + 1) + np.arange(len(ids)))
     if kind == "move":
-        return put_items(catalog, catalog.embeddings[rows], rng.integers(0, 6, len(ids)), ids)
+        return upsert_items(catalog, catalog.embeddings[rows], rng.integers(0, 6, len(ids)), ids)
     if kind == "replace":
-        return put_items(catalog, other, catalog.group_of[rows], ids)
+        return upsert_items(catalog, other, catalog.group_of[rows], ids)
     return remove_items(catalog, ids)
 
 
@@ -92,7 +92,7 @@ def test_only_what_is_new_is_written(lite: str, way: str) -> None:
     index = MilvusIndex(catalog, lite, f"few_{way[:3]}", prices=way, upload=True)
     ids = catalog.ids[:20]
 
-    def written(change: Change) -> int:
+    def written(change: CatalogChange) -> int:
         nonlocal index
         before = index._table.size
         after = index.follow(change)
@@ -103,11 +103,11 @@ def test_only_what_is_new_is_written(lite: str, way: str) -> None:
         return counted - before
 
     moved = (catalog.group_of[:20] + 1) % 5
-    assert written(put_items(catalog, catalog.embeddings[:20] * 2, catalog.group_of[:20], ids)) == 20
+    assert written(upsert_items(catalog, catalog.embeddings[:20] * 2, catalog.group_of[:20], ids)) == 20
     assert written(remove_items(index.catalog, ids)) == 0
     # Rows that were there once are there still; of groups, over-fetching writes nothing.
-    assert written(put_items(index.catalog, catalog.embeddings[:20], catalog.group_of[:20], ids)) == 0
-    assert written(put_items(index.catalog, catalog.embeddings[:20], moved, ids)) == (20 if way == "one-hot" else 0)
+    assert written(upsert_items(index.catalog, catalog.embeddings[:20], catalog.group_of[:20], ids)) == 0
+    assert written(upsert_items(index.catalog, catalog.embeddings[:20], moved, ids)) == (20 if way == "one-hot" else 0)
     assert index.wear == (40 if way == "one-hot" else 20) / 400
     assert_exact(index, index.catalog, users)
 
@@ -125,7 +125,7 @@ def test_a_retriever_puts_and_removes_in_milvus(lite: str) -> None:
         assert (found[0] == found[1]).all()
         new, ids = rng.normal(size=(6, 8)) + 0.5, [*catalog.ids[part : part + 3].tolist(), *range(900, 903)]
         for retriever in pair:
-            retriever.put(new, [0, 1, 2, 3, 4, 5 + part], ids)
+            retriever.upsert(new, [0, 1, 2, 3, 4, 5 + part], ids)
             retriever.remove(catalog.ids[-1 - part : len(catalog) - part].tolist())
     assert isinstance(pair[1].index, MilvusIndex)
     assert pair[1].report().esp == 1
@@ -135,7 +135,7 @@ def test_who_may_not_write_searches_what_is_new_here(lite: str) -> None:
     catalog, users = random_case(42)
     MilvusIndex(catalog, lite, "reader", upload=True)
     reader = MilvusIndex(catalog, lite, "reader")
-    change = put_items(catalog, users[:, 0], [0] * 6, np.arange(6))
+    change = upsert_items(catalog, users[:, 0], [0] * 6, np.arange(6))
     after = reader.follow(change)
     assert isinstance(after, Overlay)
     assert_exact(after, change.catalog, users)
@@ -150,7 +150,7 @@ def test_when_columns_are_used_up_new_groups_are_searched_here(lite: str) -> Non
     index: Index = MilvusIndex(catalog, lite, "columns", prices="one-hot", upload=True)
     kinds = []
     for group in range(5, 15):
-        change = put_items(catalog, users[:1, 0], [group], [1000 + group])
+        change = upsert_items(catalog, users[:1, 0], [group], [1000 + group])
         index, catalog = follow(index, change, catalog), change.catalog
         kinds.append(type(index))
         assert_exact(index, catalog, users)
@@ -162,7 +162,7 @@ def test_items_of_another_size_go_where_nothing_is_lost(lite: str, times: float,
     rng = np.random.default_rng(44)
     catalog = Catalog(rng.normal(size=(60, DIM)), np.arange(60) % 3)
     index = MilvusIndex(catalog, lite, "sizes", upload=True)
-    change = put_items(catalog, rng.normal(size=(30, DIM)) * times, [0] * 30, np.arange(30, 60))
+    change = upsert_items(catalog, rng.normal(size=(30, DIM)) * times, [0] * 30, np.arange(30, 60))
     after = index.follow(change)
     assert isinstance(after, kind)
     for size in (1, times):
@@ -172,7 +172,7 @@ def test_items_of_another_size_go_where_nothing_is_lost(lite: str, times: float,
 def test_an_interrupted_update_harms_nobody_and_can_be_done_again(lite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, users = random_case(45)
     index = MilvusIndex(catalog, lite, "interrupted", upload=True)
-    change = put_items(catalog, users[:, 0], [0] * 6, np.arange(6))
+    change = upsert_items(catalog, users[:, 0], [0] * 6, np.arange(6))
 
     def interrupt(*_: str) -> None:
         raise KeyboardInterrupt
@@ -194,7 +194,7 @@ def test_an_interrupted_update_harms_nobody_and_can_be_done_again(lite: str, mon
 def test_what_is_worn_is_renewed_and_the_old_can_go(lite: str) -> None:
     catalog, users = random_case(46)
     old = MilvusIndex(catalog, lite, "worn", upload=True, timeout=3.0)
-    change = put_items(catalog, catalog.embeddings[::-1].copy(), catalog.group_of, catalog.ids)
+    change = upsert_items(catalog, catalog.embeddings[::-1].copy(), catalog.group_of, catalog.ids)
     new = old.follow(change)
     assert isinstance(new, MilvusIndex)
     assert (old._table.name, new.wear) == (new._table.name, 1.0)
@@ -227,7 +227,7 @@ def test_dropping_others_spares_those_in_the_same_collection(lite: str) -> None:
 
 def test_many_may_upload_and_update_at_once(lite: str) -> None:
     catalog, users = random_case(49)
-    change = put_items(catalog, users[:, 0], [0] * 6, np.arange(6))
+    change = upsert_items(catalog, users[:, 0], [0] * 6, np.arange(6))
 
     def work(_: int) -> MilvusIndex:
         after = MilvusIndex(catalog, lite, "crowd", upload=True).follow(change)
@@ -264,8 +264,8 @@ def test_an_update_without_the_server_changes_nothing(lite: str, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(index._server.client, "upsert", away)
         with pytest.raises(BackendUnavailableError, match=r"server unavailable.*timeout="):
-            retriever.put(users[:, 0], [0] * 6, np.arange(6))
+            retriever.upsert(users[:, 0], [0] * 6, np.arange(6))
     assert retriever.catalog is catalog
     assert retriever.index is index
-    retriever.put(users[:, 0], [0] * 6, np.arange(6))
+    retriever.upsert(users[:, 0], [0] * 6, np.arange(6))
     assert retriever.index is not index

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from fairsync.catalog import Catalog
-from fairsync.catalog_files import open_catalog, save_catalog
+from fairsync.catalog.files import open_catalog, save_catalog
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index, ShardedIndex, make_index
@@ -42,7 +42,7 @@ SMALL = {"cpus": 0.25}
 ELSEWHERE = """
 import sys
 import ray
-from fairsync.catalog_files import open_catalog
+from fairsync.catalog.files import open_catalog
 from fairsync.search.ray import RayIndex
 
 ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False)
@@ -111,7 +111,7 @@ def test_the_whole_loop_is_the_same_and_goes_on_through_changes(cluster: "RayClu
             retriever.calibrate(world.users[:30])
             found = [retriever.retrieve(world.users[:50])]
             retriever.remove([3, 70, 140])
-            retriever.put(world.catalog.embeddings[[5, 9]] * 1.5, [0, 1], [5, 900])
+            retriever.upsert(world.catalog.embeddings[[5, 9]] * 1.5, [0, 1], [5, 900])
             found.append(retriever.retrieve(world.users[50:]))
             assert not any(one.degraded for one in found)
             runs.append((retriever.report(), np.concatenate([one.ids for one in found]).tolist()))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from fairsync.candidates import Candidates
 from fairsync.errors import BackendUnavailableError
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
 from fairsync.search.sharded import place
-from fairsync.serving import Found
 from worlds import make_world
 
 pytest.importorskip("ray")
@@ -44,7 +44,7 @@ def start(replicas: int = 1, **options: float) -> "RayIndex":
     return RayIndex(WORLD.catalog, SHARDS, replicas, **options)  # type: ignore[arg-type]
 
 
-def drive(index: "RayIndex | ExactIndex", events: Mapping[int, Callable[[], object]] | None = None) -> list[Found]:
+def drive(index: "RayIndex | ExactIndex", events: Mapping[int, Callable[[], object]] | None = None) -> list[Candidates]:
     """Serve the whole horizon, with events before some of its steps; check the promise and the count."""
     retriever = FairRetriever(
         WORLD.catalog,
@@ -66,7 +66,7 @@ def drive(index: "RayIndex | ExactIndex", events: Mapping[int, Callable[[], obje
     return found
 
 
-def assert_same(found: list[Found], expected: list[Found]) -> None:
+def assert_same(found: list[Candidates], expected: list[Candidates]) -> None:
     for one, other in zip(found, expected, strict=True):
         assert (one.ids == other.ids).all()
         assert (one.relevance == other.relevance).all()
@@ -92,7 +92,7 @@ def pid(index: "RayIndex", shard: int, replica: int = 0) -> int:
     return next(one.pid for one in index.health() if (one.shard, one.replica) == (shard, replica))
 
 
-def degraded(found: list[Found]) -> list[int]:
+def degraded(found: list[Candidates]) -> list[int]:
     return [step for step, one in enumerate(found) if one.degraded]
 
 

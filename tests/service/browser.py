@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import uvicorn
 
-from fairsync.service.http.app import make_app
-from fairsync.service.keeper.keeper import Keeper
+from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.server.app import make_app
 from fairsync.service.settings import Settings
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -43,8 +43,8 @@ def open_browser() -> Iterator[Any]:
 class Served:
     """The service on a port of its own; it can be stopped, and started again."""
 
-    def __init__(self, keeper: Keeper, **tokens: list[str]) -> None:
-        self._keeper = keeper
+    def __init__(self, promise_service: PromiseService, **tokens: list[str]) -> None:
+        self._keeper = promise_service
         self._settings = Settings.model_validate(
             {
                 "catalog": {"path": "unused"},

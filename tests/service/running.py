@@ -13,11 +13,11 @@ import uvicorn
 
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
-from fairsync.front_end import FrontEnd
-from fairsync.service.http.app import make_app
-from fairsync.service.keeper.keeper import Keeper
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.schedule import Forecast
+from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.server.app import make_app
 from fairsync.service.settings import Settings
-from fairsync.windows import Forecast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,19 +39,19 @@ def small_catalog() -> Catalog:
     return Catalog(rng.normal(size=(60, 8)).astype(np.float32), np.repeat(["books", "toys", "wine"], 20))
 
 
-def small_keeper(per_second: float = 1.0) -> Keeper:
+def small_keeper(per_second: float = 1.0) -> PromiseService:
     """Return a keeper of a small catalog, without promises."""
     catalog = small_catalog()
-    coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, rolls=False)
-    return Keeper(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
+    coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, auto_restart=False)
+    return PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
 
 
 class Running:
     """A service that listens."""
 
-    def __init__(self, keeper: Keeper, settings: Settings) -> None:
-        self.keeper = keeper
-        self.app = make_app(keeper, settings)
+    def __init__(self, promise_service: PromiseService, settings: Settings) -> None:
+        self.promise_service = promise_service
+        self.app = make_app(promise_service, settings)
         config = uvicorn.Config(self.app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=10)
         self.server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve()), daemon=True)
@@ -79,9 +79,9 @@ class Running:
 
 
 @contextmanager
-def running(keeper: Keeper, settings: Settings | None = None) -> Iterator[Running]:
+def running(promise_service: PromiseService, settings: Settings | None = None) -> Iterator[Running]:
     """Run a service as long as it is needed."""
-    service = Running(keeper, settings or make_settings())
+    service = Running(promise_service, settings or make_settings())
     service.start()
     try:
         yield service

@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
+from fairsync.catalog.groups import Label
 from fairsync.coordination.coordinator import Coordinator
-from fairsync.front_end import FrontEnd
-from fairsync.groups import Label
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.schedule import Forecast, Promise
 from fairsync.search import ExactIndex, Hits, Index, ShardedIndex
 from fairsync.search.sharded import merge
-from fairsync.service.keeper.keeper import Keeper
-from fairsync.service.records import PromiseView
-from fairsync.windows import Forecast, Promise
+from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.schema import PromiseView
 
 K, DIM = 10, 16
 RATE = 0.01
@@ -39,10 +39,10 @@ class Shop:
         self._seconds = start.timestamp()
         catalog = self._make_catalog(labels)
         forecast = Forecast(RATE, slot=3600).learn(self._month_before(start), start - timedelta(days=28), start)
-        coordinator = Coordinator(catalog, K, 0, 1, rolls=False)
+        coordinator = Coordinator(catalog, K, 0, 1, auto_restart=False)
         front = FrontEnd(catalog, coordinator, index(catalog))
-        self.keeper = Keeper(front, coordinator, promises, forecast, clock=lambda: self._seconds)
-        self.keeper.meter.every = math.inf
+        self.promise_service = PromiseService(front, coordinator, promises, forecast, clock=lambda: self._seconds)
+        self.promise_service.cost_monitor.every = math.inf
 
     def turn(self, hours: int, busy: float = 1.0) -> None:
         """Let hours pass, with so much of the usual traffic."""
@@ -50,20 +50,20 @@ class Shop:
             mean = 3600 * RATE * busy * _HOURS[int(self._seconds) // 3600 % 24]
             self.serve(int(self._rng.poisson(mean)))
             self._seconds += 3600
-            self.keeper.look()
+            self.promise_service.refresh()
 
     def serve(self, requests: int) -> None:
         """Answer so many requests at once."""
         if requests:
-            self.keeper.retrieve(self._rng.normal(size=(requests, DIM)))
+            self.promise_service.retrieve(self._rng.normal(size=(requests, DIM)))
 
     def measure(self) -> None:
         """Find out what fairness costs, now."""
-        self.keeper.meter.measure(self.keeper)
+        self.promise_service.cost_monitor.measure(self.promise_service)
 
     def view(self, label: Label) -> PromiseView:
         """Return the first promise for a group, and where it stands."""
-        return next(view for view in self.keeper.promises() if view.group == label)
+        return next(view for view in self.promise_service.promises() if view.group == label)
 
     def _make_catalog(self, labels: Sequence[Label]) -> Catalog:
         """Return groups of all sizes around centres of their own."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog import Catalog
-from fairsync.catalog_files import save_catalog
+from fairsync.catalog.files import save_catalog
 from fairsync.errors import BackendUnavailableError
 from fairsync.service.client import Client
-from fairsync.service.records import ShownReport
+from fairsync.service.schema import ImpressionReport
 from service.test_run import free_port
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
-    from fairsync.ledger import Standing
+    from fairsync.ledger import Totals
 
 K, LABELS = 3, ["books", "toys", "wine"]
 # Has begun, and goes on for longer than any test.
@@ -159,7 +159,7 @@ class Storm:
 
     def __init__(self, url: str, name: str = "", threads: int = 3, pause: float = 0.0) -> None:
         self.received: dict[str, tuple[list[Any], list[Any]]] = {}
-        self.shown, self.refused, self.calls = Counter[str](), Counter[str](), 0
+        self.impressions, self.refused, self.calls = Counter[str](), Counter[str](), 0
         self.failures: list[BaseException] = []
         self._url, self._name, self._pause, self._over = url, name, pause, threading.Event()
         self._lock = threading.Lock()
@@ -204,12 +204,12 @@ class Storm:
             for name, ids, groups in zip(earlier, again.ids.tolist(), again.groups.tolist(), strict=True):
                 assert (ids, groups) == self.received[name], f"{name} was answered in two ways"
         if number % 2 == 0:
-            reports = [ShownReport(request_id=name, items=answers[name][0][: number % 3 + 1]) for name in names]
+            reports = [ImpressionReport(request_id=name, items=answers[name][0][: number % 3 + 1]) for name in names]
             for _ in range(2):
-                self._insist(lambda: client.shown(reports))
+                self._insist(lambda: client.impressions(reports))
             with self._lock:
                 for report in reports:
-                    self.shown.update(answers[report.request_id][1][: len(report.items)])
+                    self.impressions.update(answers[report.request_id][1][: len(report.items)])
 
     def _insist(self, call: Callable[[], Any]) -> Any:
         while True:
@@ -225,15 +225,15 @@ class Storm:
                 return answer
 
 
-def check_counts(standings: Sequence[Standing], *storms: Storm) -> Mapping[str, int]:
+def check_counts(totals_list: Sequence[Totals], *storms: Storm) -> Mapping[str, int]:
     """Compare what a ledger has with what clients have received; return the exposures."""
     received = [groups for storm in storms for _, groups in storm.received.values()]
     counts = Counter(label for groups in received for label in groups)
-    shown = sum((storm.shown for storm in storms), Counter())
-    assert sum(one.requests for one in standings) == len(received)
-    assert _named(np.sum([one.exposures for one in standings], axis=0)) == {label: counts[label] for label in LABELS}
-    reported = [one.shown for one in standings if one.shown is not None]
-    assert _named(np.sum(reported, axis=0)) == {label: shown[label] for label in LABELS}
+    impressions = sum((storm.impressions for storm in storms), Counter())
+    assert sum(one.requests for one in totals_list) == len(received)
+    assert _named(np.sum([one.exposures for one in totals_list], axis=0)) == {label: counts[label] for label in LABELS}
+    reported = [one.impressions for one in totals_list if one.impressions is not None]
+    assert _named(np.sum(reported, axis=0)) == {label: impressions[label] for label in LABELS}
     return counts
 
 

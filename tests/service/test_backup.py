@@ -20,7 +20,7 @@ from fairsync.cli import app
 from fairsync.ledger import SqliteLedger
 from fairsync.ledger.redis import RedisLedger
 from fairsync.service.client import Client
-from fairsync.service.records import PromiseRecord, WindowRecord
+from fairsync.service.schema import PromiseRecord, WindowRecord
 from ledger.valkey_server import ValkeyServer
 from service.storm import K, Service, Storm, check_counts, until
 
@@ -81,10 +81,10 @@ def test_a_backup_of_a_running_service_is_restored(tmp_path: Path) -> None:
         assert ended in [one["promise"] for one in before["past"]]
         service.kill()
         with SqliteLedger(tmp_path / "exposures.db", 3) as ledger:
-            check_counts([*ledger.past(), ledger.standing()], storm)
+            check_counts([*ledger.past(), ledger.totals()], storm)
         (aside,) = tmp_path.glob("exposures.db.*")
         with SqliteLedger(aside, 3) as ledger:
-            assert sum(one.requests for one in [*ledger.past(), ledger.standing()]) > len(storm.received)
+            assert sum(one.requests for one in [*ledger.past(), ledger.totals()]) > len(storm.received)
 
 
 def test_backups_under_load_are_whole(tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_backups_under_load_are_whole(tmp_path: Path) -> None:
                 done = run("backup", service.config, copy)
                 assert done.exit_code == 0, done.output
                 with SqliteLedger(copy, 3) as ledger:
-                    standings = [*ledger.past(), ledger.standing()]
-                    requests = sum(one.requests for one in standings)
-                    assert sum(int(one.exposures.sum()) for one in standings) == K * requests
+                    totals_list = [*ledger.past(), ledger.totals()]
+                    requests = sum(one.requests for one in totals_list)
+                    assert sum(int(one.exposures.sum()) for one in totals_list) == K * requests
                     assert requests >= len(answered)
                     assert all(ledger.answer(name) for name in answered)
 
@@ -172,6 +172,6 @@ def test_a_backup_of_a_server_is_restored(tmp_path: Path, copy: Callable[[Valkey
             assert ended in [one["promise"] for one in before["past"]]
             service.kill()
         with RedisLedger(other.url, 3, "shop") as ledger:
-            check_counts([*ledger.past(), ledger.standing()], storm)
+            check_counts([*ledger.past(), ledger.totals()], storm)
         server.start()
     other.__exit__()

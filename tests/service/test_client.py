@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pytest
 
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError, InvalidInputError
-from fairsync.front_end import FrontEnd
 from fairsync.service.client import AccessError, AsyncClient, Client, RefusedError
-from fairsync.service.records import PromiseRecord, ShownReport, WindowRecord
+from fairsync.service.schema import ImpressionReport, PromiseRecord, WindowRecord
 from service.running import TOKENS, Running, make_settings, running, small_catalog, small_keeper
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def service() -> Iterator[Running]:
 
 
 def test_candidates_are_those_of_the_library(service: Running) -> None:
-    keeper = small_keeper()
-    found = FrontEnd(keeper.catalog, keeper.coordinator).retrieve(USERS)
+    promise_service = small_keeper()
+    found = FrontEnd(promise_service.catalog, promise_service.coordinator).retrieve(USERS)
     with Client(service.url) as client:
         told = client.retrieve(USERS)
         assert told.ids.tolist() == found.ids.tolist()
@@ -53,15 +53,17 @@ def test_every_call_has_its_method(service: Running) -> None:
         made = client.make_promise(PROMISE)
         assert client.change_promise(made.id, PROMISE.model_copy(update={"floor": 60})).floor == 60
         found = client.retrieve(USERS)
-        shown = client.shown([ShownReport(request_id=found.request_ids[0], items=found.ids[0].tolist())])
-        assert shown.counted == 3
+        impressions = client.impressions(
+            [ImpressionReport(request_id=found.request_ids[0], items=found.ids[0].tolist())]
+        )
+        assert impressions.counted == 3
         assert [view.id for view in client.promises()] == [made.id]
         assert client.pace(made.id).floor == 60
         assert sum(group.retrieved for group in client.groups()) == 18
         assert client.past() == []
         assert client.report().promises == 1
         client.delete_promise(made.id)
-        assert client.put_items(np.ones((1, 8)), ["wine"], [100]) == 61
+        assert client.upsert_items(np.ones((1, 8)), ["wine"], [100]) == 61
         assert client.remove_items([100]) == 60
 
 
@@ -107,15 +109,15 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_busy_service_is_asked_again_and_counts_once() -> None:
     """One request may wait at a time, and the search is slow: most calls are turned away at first."""
-    keeper = small_keeper()
-    retrieve = keeper.retrieve
+    promise_service = small_keeper()
+    retrieve = promise_service.retrieve
 
     def slowly(*arguments: Any) -> Any:
         time.sleep(0.02)
         return retrieve(*arguments)
 
-    vars(keeper)["retrieve"] = slowly
-    with running(keeper, make_settings({"max_waiting": 1})) as service:
+    vars(promise_service)["retrieve"] = slowly
+    with running(promise_service, make_settings({"max_waiting": 1})) as service:
 
         async def work() -> Any:
             async with AsyncClient(service.url, attempts=30) as client:
@@ -123,7 +125,7 @@ def test_a_busy_service_is_asked_again_and_counts_once() -> None:
 
         found = asyncio.run(work())
         assert all(one.ids.shape == (1, 3) for one in found)
-        assert keeper.overview().requests == 6
+        assert promise_service.overview().requests == 6
         with Client(service.url) as client:
             text = client._http.get("/metrics").text
             assert 'path="/v1/retrieve",status="503"' in text

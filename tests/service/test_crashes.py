@@ -22,7 +22,7 @@ from fairsync.errors import BackendUnavailableError
 from fairsync.ledger import SqliteLedger
 from fairsync.ledger.redis import RedisLedger
 from fairsync.service.client import Client
-from fairsync.service.records import PromiseRecord, WindowRecord
+from fairsync.service.schema import PromiseRecord, WindowRecord
 from ledger.valkey_server import ValkeyServer
 from service.storm import FAR, Service, Storm, check_counts, until
 
@@ -135,7 +135,7 @@ def test_killed_time_and_again(tmp_path: Path) -> None:
         promiser.close()
         service.kill()
         with SqliteLedger(tmp_path / "exposures.db", 3) as ledger:
-            counts = check_counts([*ledger.past(), ledger.standing()], storm)
+            counts = check_counts([*ledger.past(), ledger.totals()], storm)
         assert "Traceback" not in service.log()
     tell("sqlite", storm, promiser, counts, service.starts, started)
 
@@ -185,7 +185,7 @@ def test_killed_time_and_again_with_a_server(tmp_path: Path) -> None:
             promiser.close()
             service.kill()
             with RedisLedger(server.url, 3, "shop") as ledger:
-                counts = check_counts([*ledger.past(), ledger.standing()], storm)
+                counts = check_counts([*ledger.past(), ledger.totals()], storm)
     tell(f"valkey, itself killed {deaths[0]} times", storm, promiser, counts, service.starts, started)
 
 
@@ -193,7 +193,7 @@ def tell(ledger: str, storm: Storm, promiser: Promiser, counts: object, starts: 
     print(
         f"\n{ledger}: {starts} starts in {time.monotonic() - started:.0f} s; {storm.calls} calls answered,"
         f" {sum(storm.refused.values())} tried again; {len(storm.received)} requests, exposures {dict(counts)},"  # type: ignore[call-overload]
-        f" shown {dict(storm.shown)}, {promiser.acknowledged} changes of promises acknowledged"
+        f" shown {dict(storm.impressions)}, {promiser.acknowledged} changes of promises acknowledged"
     )
 
 
@@ -274,7 +274,7 @@ def test_the_disk_is_full(tmp_path: Path) -> None:
             assert service.pid == pid
         service.kill()
         with SqliteLedger(tmp_path / "disk" / "exposures.db", 3) as ledger:
-            check_counts([*ledger.past(), ledger.standing()], storm)
+            check_counts([*ledger.past(), ledger.totals()], storm)
             assert ledger.answer("by hand") is None
         service.start()
         with Client(service.url) as client:

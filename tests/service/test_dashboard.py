@@ -11,15 +11,15 @@ from typing import Any
 import httpx
 import pytest
 
-from fairsync.service.records import PromiseRecord, WindowRecord
-from fairsync.windows import Promise, Window
+from fairsync.schedule import Promise, Window
+from fairsync.service.schema import PromiseRecord, WindowRecord
 from service.browser import Served, open_browser
 from service.shop import LossyShards, Shop, at
 
 MARKUP = "<img src=x onerror=document.title='run'>"
-LABELS = ["Toys", "Books", "Garden", "Kitchen", "Music", MARKUP]
+LABELS = ["Toys", "LoopState", "Garden", "Kitchen", "Music", MARKUP]
 DAY = Window.day("UTC")
-FLOORS = {"Toys": 1500, "Books": 400, "Garden": 600, MARKUP: 300}
+FLOORS = {"Toys": 1500, "LoopState": 400, "Garden": 600, MARKUP: 300}
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def shop() -> Shop:
 
 @pytest.fixture(scope="module")
 def served(shop: Shop) -> Iterator[Served]:
-    running = Served(shop.keeper)
+    running = Served(shop.promise_service)
     yield running
     running.stop()
 
@@ -93,7 +93,7 @@ def page(browser: Any, served: Served) -> Iterator[Page]:
 
 def test_shows_where_every_promise_stands(page: Page, shop: Shop) -> None:
     page.row("Toys").locator("dl").wait_for()
-    seen = shop.keeper.overview()
+    seen = shop.promise_service.overview()
     states = [view.state for view in seen.promises]
     headline = page.tab.locator("h1#headline").inner_text()
     bad = sum(state in ("impossible", "at risk") for state in states)
@@ -106,7 +106,7 @@ def test_shows_where_every_promise_stands(page: Page, shop: Shop) -> None:
         cost = next(group.cost_share for group in seen.groups if group.group == view.group)
         assert cost is not None
         assert page.figure(str(view.group), "cost").inner_text() == (_percent(cost) if cost > 0 else "none")
-    missed = [one for one in shop.keeper.past(100) if not one.kept]
+    missed = [one for one in shop.promise_service.past(100) if not one.kept]
     assert missed, "the first day had too little traffic"
     assert page.tab.locator("#past li").count() == len(missed)
     # A label is text, whatever it looks like.
@@ -120,7 +120,7 @@ def _percent(share: float, digits: int = 2) -> str:
 
 def test_tells_what_fairness_costs_next_to_the_least_possible(page: Page, shop: Shop) -> None:
     page.row("Toys").locator("dl").wait_for()
-    overview = shop.keeper.overview()
+    overview = shop.promise_service.overview()
     least = overview.least
     assert least.cost_share is not None
     assert least.least_share is not None
@@ -138,8 +138,8 @@ def test_tells_what_fairness_costs_next_to_the_least_possible(page: Page, shop: 
     assert "replica" not in page.tab.locator("#cost-known").inner_text(), "there is but one"
     page.tab.get_by_label("Sort by").select_option("cost")
     costs = {str(group.group): group.cost_share or 0.0 for group in overview.groups}
-    shown = page.tab.locator("li.row h3").all_inner_texts()
-    assert [costs[label] for label in shown] == sorted((costs[label] for label in shown), reverse=True)
+    impressions = page.tab.locator("li.row h3").all_inner_texts()
+    assert [costs[label] for label in impressions] == sorted((costs[label] for label in impressions), reverse=True)
 
 
 def test_a_clock_that_is_not_the_readers_is_named(browser: Any, served: Served, shop: Shop) -> None:
@@ -157,7 +157,7 @@ def test_pace_is_drawn_from_what_was_and_what_is_expected(page: Page, shop: Shop
     page.row("Toys").get_by_role("button", name="Toys", exact=True).click()
     chart = page.row("Toys").locator("svg.pace")
     chart.wait_for()
-    pace, view = shop.keeper.pace(shop.view("Toys").id), shop.view("Toys")
+    pace, view = shop.promise_service.pace(shop.view("Toys").id), shop.view("Toys")
     label = chart.get_attribute("aria-label")
     assert f"{view.exposures:,} exposures so far" in label
     assert f"about {round(pace.projected):,} expected at the end, floor {pace.floor:,}" in label
@@ -179,7 +179,7 @@ def test_the_band_ends_where_the_service_says(page: Page, shop: Shop) -> None:
     page.row("Toys").get_by_role("button", name="Toys", exact=True).click()
     chart = page.row("Toys").locator("svg.pace")
     chart.wait_for()
-    pace = shop.keeper.pace(shop.view("Toys").id)
+    pace = shop.promise_service.pace(shop.view("Toys").id)
     assert pace.low < pace.projected < pace.high
     nothing = float(chart.locator("line.grid").first.get_attribute("y1"))
     floor = float(chart.locator("line.floor").get_attribute("y1"))
@@ -202,22 +202,22 @@ def test_the_band_ends_where_the_service_says(page: Page, shop: Shop) -> None:
 
 
 def test_follows_the_traffic(page: Page, shop: Shop) -> None:
-    page.row("Books").locator("dl").wait_for()
-    before = shop.view("Books").exposures
+    page.row("LoopState").locator("dl").wait_for()
+    before = shop.view("LoopState").exposures
     shop.serve(40)
-    after = shop.view("Books").exposures
+    after = shop.view("LoopState").exposures
     assert after > before
-    page.wait_for(page.figure("Books", "soFar"), f"^{after:,}$")
+    page.wait_for(page.figure("LoopState", "soFar"), f"^{after:,}$")
 
 
 def test_a_floor_is_changed_after_a_preview(page: Page, shop: Shop) -> None:
-    page.edit("Books", 420)
+    page.edit("LoopState", 420)
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
     page.wait_for(page.tab.locator("#verdict"), "would then cost|would cost")
-    assert shop.view("Books").floor == 400, "nothing is changed by looking"
+    assert shop.view("LoopState").floor == 400, "nothing is changed by looking"
     page.tab.get_by_role("button", name="Save").click()
-    page.wait_for(page.figure("Books", "promise"), "^420 a day$")
-    assert shop.view("Books").floor == 420
+    page.wait_for(page.figure("LoopState", "promise"), "^420 a day$")
+    assert shop.view("LoopState").floor == 420
 
 
 def test_an_impossible_floor_is_refused_and_a_possible_one_offered(page: Page, shop: Shop) -> None:
@@ -229,7 +229,7 @@ def test_an_impossible_floor_is_refused_and_a_possible_one_offered(page: Page, s
     assert page.tab.locator("#editor").is_visible()
     view = shop.view("Garden")
     asked = PromiseRecord(group="Garden", floor=10_000_000, window=view.window)
-    largest = shop.keeper.preview(asked, view.id).largest
+    largest = shop.promise_service.preview(asked, view.id).largest
     page.tab.get_by_role("button", name=f"Use {largest:,}").click()
     page.wait_for(page.tab.locator("#verdict"), "This can be kept")
     assert save.is_enabled()
@@ -240,18 +240,18 @@ def test_an_impossible_floor_is_refused_and_a_possible_one_offered(page: Page, s
 def test_what_became_impossible_after_the_preview_is_refused_with_the_reason(page: Page, shop: Shop) -> None:
     view = shop.view("Garden")
     record = PromiseRecord(group="Garden", floor=10_000_000, window=view.window)
-    largest = shop.keeper.preview(record, view.id).largest
+    largest = shop.promise_service.preview(record, view.id).largest
     page.edit("Garden", largest)
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
     kitchen = PromiseRecord(group="Kitchen", floor=500, window=WindowRecord(every="day"))
-    other = shop.keeper.set_promise(kitchen, None)
+    other = shop.promise_service.set_promise(kitchen, None)
     try:
         page.tab.get_by_role("button", name="Save").click()
         page.wait_for(page.tab.locator("#editor-problem"), f"{largest:,}")
         assert page.tab.locator("#editor").is_visible()
         assert shop.view("Garden").floor == 600
     finally:
-        shop.keeper.delete_promise(other.id)
+        shop.promise_service.delete_promise(other.id)
 
 
 def test_a_promise_is_made_and_deleted(page: Page, shop: Shop) -> None:
@@ -273,12 +273,12 @@ def test_a_promise_is_made_and_deleted(page: Page, shop: Shop) -> None:
     page.tab.get_by_role("button", name="Delete").click()
     page.tab.locator("#confirm").get_by_role("button", name="Delete").click()
     page.row("Music").wait_for(state="detached")
-    assert all(view.group != "Music" for view in shop.keeper.promises())
+    assert all(view.group != "Music" for view in shop.promise_service.promises())
 
 
 def test_a_promise_that_has_not_begun_says_when_and_keeps_its_days(page: Page, shop: Shop) -> None:
     window = WindowRecord.model_validate({"every": "day", "start": "2026-03-20", "end": "2026-03-22"})
-    made = shop.keeper.set_promise(PromiseRecord(group="Music", floor=50, window=window))
+    made = shop.promise_service.set_promise(PromiseRecord(group="Music", floor=50, window=window))
     try:
         page.wait_for(page.figure("Music", "promise"), r"^50 a day, in \d+d")
         page.edit("Music", 60)
@@ -288,7 +288,7 @@ def test_a_promise_that_has_not_begun_says_when_and_keeps_its_days(page: Page, s
         changed = shop.view("Music").window
         assert (changed.start, changed.end) == (at("2026-03-20T00:00"), at("2026-03-23T00:00"))
     finally:
-        shop.keeper.delete_promise(made.id)
+        shop.promise_service.delete_promise(made.id)
 
 
 def _scrolls_sideways(page: Page) -> bool:
@@ -359,13 +359,13 @@ _LOOK = """() => {
 
 
 def _check_readable(page: Page) -> None:
-    look = page.tab.evaluate(_LOOK)
-    assert len(look["texts"]) > 10
-    for text, colour, ground in look["texts"]:
+    refresh = page.tab.evaluate(_LOOK)
+    assert len(refresh["texts"]) > 10
+    for text, colour, ground in refresh["texts"]:
         low, high = sorted([_light(colour), _light(ground)])
         assert (high + 0.05) / (low + 0.05) >= 4.5, f"{text}: {colour} on {ground}"
-    assert look["unnamed"] == []
-    assert look["twice"] == []
+    assert refresh["unnamed"] == []
+    assert refresh["twice"] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -430,7 +430,7 @@ def test_by_keyboard_alone(page: Page) -> None:
 
 
 def test_says_when_the_service_is_gone_and_when_it_is_back(browser: Any, shop: Shop) -> None:
-    own = Served(shop.keeper)
+    own = Served(shop.promise_service)
     page = Page(browser, own.url)
     link = page.tab.locator("#link")
     page.wait_for(link, "^Live$")
@@ -453,22 +453,22 @@ def test_shards_that_are_lost_and_come_back(browser: Any) -> None:
     promises = [Promise(label, floor, DAY) for label, floor in FLOORS.items()]
     lossy = Shop(LABELS, promises, at("2026-03-03T00:00"), index=lambda catalog: LossyShards(catalog, 4))
     lossy.turn(12)
-    index = lossy.keeper.front.index
+    index = lossy.promise_service.front.index
     assert isinstance(index, LossyShards)
-    own = Served(lossy.keeper)
+    own = Served(lossy.promise_service)
     page = Page(browser, own.url)
     health, alerts = page.tab.locator("#health"), page.tab.locator("#alerts")
     page.wait_for(health, "4 of 4 shards up. All recent answers saw the whole catalog")
     assert page.tab.locator("#up").inner_text() == "4 of 4"
     index.lost = frozenset({2})
-    share = len(index.shards[2].rows) / len(lossy.keeper.catalog)
+    share = len(index.shards[2].rows) / len(lossy.promise_service.catalog)
     page.wait_for(alerts, f"1 of 4 shards does not answer \\(2\\): {share:.1%} of the items are out of reach")
     page.wait_for(page.tab.locator("#announcer"), "does not answer")
     assert page.tab.locator("#up").inner_text() == "3 of 4"
     down = health.locator("li.down")
     assert down.inner_text() == f"Shard 2.0 down, {len(index.shards[2].rows)} items: no answer"
     lossy.serve(40)
-    seen = lossy.keeper.overview().degraded
+    seen = lossy.promise_service.overview().degraded
     assert seen > 0.1
     page.wait_for(alerts, f"{seen:.1%} of recent answers lacked a part")
     page.wait_for(health, r"\d+(\.\d)?% of recent answers saw the whole catalog")
@@ -491,8 +491,8 @@ def test_a_ray_cluster_that_loses_a_node(browser: Any) -> None:
         far = Shop(LABELS, promises, at("2026-03-03T00:00"), index=lambda catalog: RayIndex(catalog, 2, deadline=2.0))
         far.turn(10)
         far.measure()
-        assert far.keeper.overview().least.sample > 100, "the estimate is made through the cluster"
-        own = Served(far.keeper)
+        assert far.promise_service.overview().least.sample > 100, "the estimate is made through the cluster"
+        own = Served(far.promise_service)
         page = Page(browser, own.url)
         page.wait_for(page.tab.locator("#health"), "2 of 2 shards up")
         cluster.kill_node(cluster.nodes[0])
@@ -505,15 +505,15 @@ def test_a_ray_cluster_that_loses_a_node(browser: Any) -> None:
 
 
 def test_without_promises_it_says_what_to_do(browser: Any) -> None:
-    empty = Shop(["Toys", "Books"], [], at("2026-03-03T00:00"))
-    own = Served(empty.keeper)
+    empty = Shop(["Toys", "LoopState"], [], at("2026-03-03T00:00"))
+    own = Served(empty.promise_service)
     page = Page(browser, own.url)
     page.wait_for(page.tab.locator("#headline"), "Nothing is promised yet")
     page.wait_for(page.tab.locator("#matches"), "make a new promise")
     assert page.tab.locator("#least").inner_text() == "–"
     page.tab.get_by_text("What the cost means").click()
     page.wait_for(page.tab.locator("#cost-known"), "No request was answered yet")
-    empty.keeper.coordinator.replica = "shop-3:8000"  # as one that shares its promise has
+    empty.promise_service.coordinator.replica = "shop-3:8000"  # as one that shares its promise has
     page.wait_for(page.tab.locator("#cost-known"), "that it has answered itself. This is shop-3:8000.")
     page.tab.locator("label", has_text="No promise").click()
     page.row("Toys").get_by_role("button", name="Promise exposures to Toys").click()
@@ -541,25 +541,25 @@ def test_asks_nothing_while_nobody_looks(page: Page) -> None:
 
 
 def test_signs_in_with_a_token_and_says_what_it_may_not_do(browser: Any, shop: Shop) -> None:
-    own = Served(shop.keeper, reader=["report"], boss=["report", "admin"])
+    own = Served(shop.promise_service, reader=["report"], boss=["report", "admin"])
     page = Page(browser, own.url)
     page.sign_in("wrong")
     page.wait_for(page.tab.locator("#login-problem"), "Check it, or ask whoever runs the service")
     page.wait_for(page.tab.locator("#link"), "Not signed in")
     page.sign_in("reader")
-    page.row("Books").locator("dl").wait_for()
+    page.row("LoopState").locator("dl").wait_for()
     assert page.tab.evaluate("[sessionStorage.length, localStorage.length]") == [1, 0]
-    floor = shop.view("Books").floor
-    page.edit("Books", floor - 10)
+    floor = shop.view("LoopState").floor
+    page.edit("LoopState", floor - 10)
     page.tab.locator("#save:enabled").click()
     page.wait_for(page.tab.locator("#editor-problem"), "may look but not change")
-    assert shop.view("Books").floor == floor
+    assert shop.view("LoopState").floor == floor
     page.tab.keyboard.press("Escape")
     page.tab.get_by_role("button", name="Sign out").click()
     page.sign_in("boss")
-    page.edit("Books", floor - 10)
+    page.edit("LoopState", floor - 10)
     page.tab.locator("#save:enabled").click()
-    page.wait_for(page.figure("Books", "promise"), f"^{floor - 10:,} a day$")
+    page.wait_for(page.figure("LoopState", "promise"), f"^{floor - 10:,} a day$")
     page.context.close()
     own.stop()
     assert page.complaints == []
@@ -570,7 +570,7 @@ def test_hundreds_of_groups_are_searched_sorted_and_drawn_where_visible(browser:
     many = Shop(
         labels, [Promise(label, 1 + number % 7, DAY) for number, label in enumerate(labels)], at("2026-03-03T00:00")
     )
-    own = Served(many.keeper)
+    own = Served(many.promise_service)
     page = Page(browser, own.url)
     page.tab.locator("li.row dl").first.wait_for()
     rows = page.tab.locator("li.row")

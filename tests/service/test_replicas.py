@@ -16,15 +16,15 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
-from fairsync.catalog_files import save_catalog
+from fairsync.catalog.files import save_catalog
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.coordination.redis import RedisCoordinator
 from fairsync.errors import BackendUnavailableError
-from fairsync.front_end import FrontEnd
 from fairsync.ledger.redis import RedisLedger
+from fairsync.schedule import Forecast, Promise, Window
 from fairsync.service.client import Client
-from fairsync.service.keeper.keeper import Keeper
-from fairsync.service.records import PastWindow, PromiseRecord, WindowRecord
-from fairsync.windows import Forecast, Promise, Window
+from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.schema import PastWindow, PromiseRecord, WindowRecord
 from ledger.valkey_server import ValkeyServer
 from service.test_run import RUN, free_port
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from fairsync.ledger import Standing
+    from fairsync.ledger import Totals
 
 K, NAME, PER_SECOND = 3, "shop", 60
 CONFIG = f"""
@@ -135,17 +135,17 @@ class Fleet:
                 return
         raise AssertionError("no service answers")
 
-    def standings(self) -> list[Standing]:
-        return [*self.ledger.past(), self.ledger.standing()]
+    def totals_list(self) -> list[Totals]:
+        return [*self.ledger.past(), self.ledger.totals()]
 
     def check_counts(self) -> None:
         """Compare what the ledger has with what clients have received."""
         counts = Counter(label for groups in self.received.values() for label in groups)
-        counted = np.sum([one.exposures for one in self.standings()], axis=0)
+        counted = np.sum([one.exposures for one in self.totals_list()], axis=0)
         assert dict(zip(["books", "toys", "wine"], counted.tolist(), strict=True)) == {
             label: counts[label] for label in ("books", "toys", "wine")
         }
-        assert sum(one.requests for one in self.standings()) == len(self.received)
+        assert sum(one.requests for one in self.totals_list()) == len(self.received)
 
 
 class Traffic:
@@ -192,29 +192,29 @@ def test_windows_that_end_while_nobody_leads_are_counted_in_full(monkeypatch: py
     """Whoever leads dies in the last hour of a day, and the next one takes over in the day after."""
     monkeypatch.setattr("fairsync.ledger.redis_lead.LEAD_SECONDS", 0.2)
     monkeypatch.setattr("fairsync.coordination.redis._ASKED_EVERY", 0.0)
-    catalog, rng, shown = make_catalog(), np.random.default_rng(0), Counter[Any]()
+    catalog, rng, impressions = make_catalog(), np.random.default_rng(0), Counter[Any]()
     now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
     promises = [Promise("wine", 200, Window.day("UTC")), Promise("toys", 5, Window.hour("UTC"))]
     with ValkeyServer() as server, ExitStack() as stack:
 
-        def started() -> Keeper:
-            coordinator = stack.enter_context(RedisCoordinator(server.url, catalog, K, horizon=1, rolls=False))
+        def started() -> PromiseService:
+            coordinator = stack.enter_context(RedisCoordinator(server.url, catalog, K, horizon=1, auto_restart=False))
             front = FrontEnd(catalog, coordinator)
             forecast = Forecast(rate=0.01)
-            return Keeper(front, coordinator, promises, forecast, clock=lambda: now[0])
+            return PromiseService(front, coordinator, promises, forecast, clock=lambda: now[0])
 
         first, second = started(), started()
         for hour in range(24):
-            for keeper in (first, second):
-                keeper.look()
-                shown.update(keeper.retrieve(rng.normal(size=(18, 8))).groups.ravel().tolist())
-            assert second.promises()[0].exposures == shown["wine"], hour
+            for promise_service in (first, second):
+                promise_service.refresh()
+                impressions.update(promise_service.retrieve(rng.normal(size=(18, 8))).groups.ravel().tolist())
+            assert second.promises()[0].exposures == impressions["wine"], hour
             now[0] += 3600
         time.sleep(0.3)
-        second.look()
-        second.look()
+        second.refresh()
+        second.refresh()
         day = next(one for one in second.past() if one.group == "wine")
-        assert (day.exposures, day.kept) == (shown["wine"], True)
+        assert (day.exposures, day.kept) == (impressions["wine"], True)
         assert sum(one.group == "toys" for one in second.past()) == 24
         assert second.promises()[0].exposures == 0
 
@@ -222,20 +222,20 @@ def test_windows_that_end_while_nobody_leads_are_counted_in_full(monkeypatch: py
 def test_a_promise_that_could_not_be_written_down_is_not_made() -> None:
     catalog = make_catalog()
     with ValkeyServer() as server:
-        coordinator = RedisCoordinator(server.url, catalog, K, horizon=1, rolls=False, timeout=0.3)
+        coordinator = RedisCoordinator(server.url, catalog, K, horizon=1, auto_restart=False, timeout=0.3)
         front = FrontEnd(catalog, coordinator)
-        keeper = Keeper(front, coordinator, [], Forecast(rate=10.0))
+        promise_service = PromiseService(front, coordinator, [], Forecast(rate=10.0))
         server.kill()
         with pytest.raises(BackendUnavailableError, match="out of reach"):
-            keeper.set_promise(campaign(5, 60))
+            promise_service.set_promise(campaign(5, 60))
         server.start()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(coordinator.ledger.lead, "keep", _cut_off)
+            patched.setattr(coordinator.ledger.lead, "save", _cut_off)
             with pytest.raises(BackendUnavailableError, match="cut off"):
-                keeper.set_promise(campaign(5, 60))
-        assert keeper.promises() == []
-        made = keeper.set_promise(campaign(6, 60))
-        assert [promise.id for promise in keeper.promises()] == [made.id]
+                promise_service.set_promise(campaign(5, 60))
+        assert promise_service.promises() == []
+        made = promise_service.set_promise(campaign(6, 60))
+        assert [promise.id for promise in promise_service.promises()] == [made.id]
         coordinator.close()
 
 
@@ -259,7 +259,7 @@ def test_a_request_is_answered_once_whoever_is_asked(two: Fleet) -> None:
     """One after another, and all at once."""
     one, other = two.clients.values()
     users = np.random.default_rng(0).normal(size=(8, 8))
-    before = sum(standing.requests for standing in two.standings())
+    before = sum(totals.requests for totals in two.totals_list())
     names = [f"first {i}" for i in range(8)]
     found, again = (client.retrieve(users, request_ids=names) for client in (one, other))
     assert found.ids.tolist() == again.ids.tolist()
@@ -275,7 +275,7 @@ def test_a_request_is_answered_once_whoever_is_asked(two: Fleet) -> None:
         thread.join()
     assert len(answers) == 6
     assert all(answer.ids.tolist() == answers[0].ids.tolist() for answer in answers)
-    assert sum(standing.requests for standing in two.standings()) - before == 16
+    assert sum(totals.requests for totals in two.totals_list()) - before == 16
     two.received |= {
         f"{turn} {i}": groups
         for turn, answer in (("first", found), ("second", answers[0]))

@@ -23,14 +23,14 @@ import typer
 from typer.testing import CliRunner
 
 from fairsync.catalog import Catalog
-from fairsync.catalog_files import save_catalog
+from fairsync.catalog.files import save_catalog
 from fairsync.cli.check import check
 from fairsync.coordination.redis import RedisCoordinator
 from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.models import train_svd
 from fairsync.service.client import Client
-from fairsync.service.run import bind, make_keeper, make_search, serve
+from fairsync.service.run import bind, make_promise_service, make_search, serve
 from fairsync.service.settings import HttpSettings, SearchSettings, load_settings
 from ledger.valkey_server import ValkeyServer
 from service.running import small_catalog
@@ -164,7 +164,7 @@ def test_a_second_interrupt_ends_it_at_once_and_says_what_that_means(tmp_path: P
 def test_a_mistake_is_one_line_and_code_1(tmp_path: Path) -> None:
     config = configured(tmp_path, '[[promises]]\ngroup = "wyne"\nfloor = 1\nwindow = {every = "day"}\n')
     with pytest.raises(InvalidInputError, match="Did you mean 'wine'"):
-        make_keeper(load_settings(config, {}))
+        make_promise_service(load_settings(config, {}))
 
 
 def test_whoever_cannot_start_has_not_touched_the_ledger(tmp_path: Path) -> None:
@@ -218,28 +218,28 @@ def test_groups_that_came_or_went_keep_their_counts_on_a_server(tmp_path: Path) 
     users = np.random.default_rng(0).normal(size=(30, 8))
     with ValkeyServer() as server:
         config = over_redis(configured(tmp_path), server)
-        first = make_keeper(load_settings(config, {}))
-        shown = Counter(first.retrieve(users).groups.ravel().tolist())
+        first = make_promise_service(load_settings(config, {}))
+        impressions = Counter(first.retrieve(users).groups.ravel().tolist())
         old = small_catalog()
         kept = old.group_of != old.labels.index("toys")
         groups = [*np.array(old.labels)[old.group_of[kept]], *["art"] * 10]
         vectors = np.concatenate([old.embeddings[kept], np.full((10, 8), 2.0, dtype=np.float32)])
         shutil.rmtree(tmp_path / "items")
         save_catalog(Catalog(vectors, groups), tmp_path / "items")
-        second = make_keeper(load_settings(config, {}))
+        second = make_promise_service(load_settings(config, {}))
         assert second.coordinator.labels == ["books", "toys", "wine", "art"]
-        shown.update(second.retrieve(users).groups.ravel().tolist())
-        shown.update(first.retrieve(users).groups.ravel().tolist())  # of its own items, until it is started anew
-        assert shown["art"] > 0
+        impressions.update(second.retrieve(users).groups.ravel().tolist())
+        impressions.update(first.retrieve(users).groups.ravel().tolist())  # of its own items, until it is started anew
+        assert impressions["art"] > 0
         assert second.coordinator.labels == first.coordinator.labels
         ledger = second.coordinator.ledger
-        counted = np.sum([one.exposures for one in (*ledger.past(), ledger.standing())], axis=0)
-        assert dict(zip(second.coordinator.labels, counted.tolist(), strict=True)) == shown
-        assert first.planner.caps()["toys"] == 3, "whoever started first still has them"
-        for keeper in (first, second):
-            keeper.close()
-            assert isinstance(keeper.coordinator, RedisCoordinator)
-            keeper.coordinator.close()
+        counted = np.sum([one.exposures for one in (*ledger.past(), ledger.totals())], axis=0)
+        assert dict(zip(second.coordinator.labels, counted.tolist(), strict=True)) == impressions
+        assert first.scheduler.caps()["toys"] == 3, "whoever started first still has them"
+        for promise_service in (first, second):
+            promise_service.close()
+            assert isinstance(promise_service.coordinator, RedisCoordinator)
+            promise_service.coordinator.close()
 
 
 def run_check(config: Path, *options: str) -> Any:
@@ -250,9 +250,9 @@ def run_check(config: Path, *options: str) -> Any:
 
 def test_check_explains_and_changes_nothing(tmp_path: Path) -> None:
     config = configured(tmp_path, PROMISES)
-    shown = run_check(config)
-    assert shown.exit_code == 0
-    words = re.sub(r"\s+", " ", shown.output)
+    impressions = run_check(config)
+    assert impressions.exit_code == 0
+    words = re.sub(r"\s+", " ", impressions.output)
     assert "60 items, 3 groups, dimension 8" in words
     assert "Nothing to mend" in words
     assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
@@ -285,7 +285,7 @@ def test_check_looks_at_the_server_and_changes_nothing(tmp_path: Path) -> None:
         assert "appendfsync everysec" in re.sub(r"\s+", " ", run_check(config).output)
         with server.client() as client:
             assert not client.keys()
-        keeper = make_keeper(load_settings(config, {}))
+        promise_service = make_promise_service(load_settings(config, {}))
         ledger = json.loads(run_check(config, "--json").output)["facts"]["ledger"]
         assert re.search(r"3 groups, k = 3, 500 exposures of 'wine' \(.*\); \S+ leads$", ledger)
         config.write_text(config.read_text().replace("k = 3", "k = 4"))
@@ -295,8 +295,8 @@ def test_check_looks_at_the_server_and_changes_nothing(tmp_path: Path) -> None:
         assert "differs in k (4 here, 3 there)" in document["problems"][0]
         assert "3 groups, k = 3" in document["facts"]["ledger"]
         assert document["warnings"]
-        assert isinstance(keeper.coordinator, RedisCoordinator)
-        keeper.coordinator.close()
+        assert isinstance(promise_service.coordinator, RedisCoordinator)
+        promise_service.coordinator.close()
         server.kill()
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("fairsync.service.sharing._GLANCE_SECONDS", 0.2)
@@ -321,10 +321,10 @@ def test_check_finds_what_would_stop_a_start(tmp_path: Path, more: str, message:
 
 def test_check_looks_at_the_file_and_changes_nothing(tmp_path: Path) -> None:
     config, file = configured(tmp_path), tmp_path / "exposures.db"
-    keeper = make_keeper(load_settings(config, {}))
-    keeper.retrieve(np.ones((5, 8)))
-    keeper.close()
-    keeper.coordinator.ledger.close()  # type: ignore[attr-defined]
+    promise_service = make_promise_service(load_settings(config, {}))
+    promise_service.retrieve(np.ones((5, 8)))
+    promise_service.close()
+    promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]
     before = file.read_bytes()
     told = json.loads(run_check(config, "--json").output)
     assert "5 requests so far, 3 groups; promises are those it has, not those of the file" in told["facts"]["ledger"]
@@ -337,8 +337,8 @@ def test_check_looks_at_the_file_and_changes_nothing(tmp_path: Path) -> None:
 
 def test_plans_are_prepared_for_the_slump_that_is_set(tmp_path: Path) -> None:
     config = configured(tmp_path, PROMISES)
-    config.write_text(config.read_text().replace("per_second = 1\n", "per_second = 1\nslump = 0.1\n"))
-    keeper = make_keeper(load_settings(config, {}))
-    assert keeper.planner.slump == 0.1
-    keeper.close()
-    keeper.coordinator.ledger.close()  # type: ignore[attr-defined]
+    config.write_text(config.read_text().replace("per_second = 1\n", "per_second = 1\nworst_case = 0.1\n"))
+    promise_service = make_promise_service(load_settings(config, {}))
+    assert promise_service.scheduler.worst_case_traffic == 0.1
+    promise_service.close()
+    promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]

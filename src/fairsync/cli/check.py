@@ -12,7 +12,7 @@ from rich.table import Table
 from fairsync.cli.serve import ConfigFile, need_service
 
 if TYPE_CHECKING:
-    from fairsync.service.checkup import Checkup
+    from fairsync.service.check import ConfigurationCheck
 
 
 def check(
@@ -26,7 +26,7 @@ def check(
     lost. Ends with code 1 if something has to be mended.
     """
     need_service()
-    from fairsync.service.checkup import check as look
+    from fairsync.service.check import check as look
     from fairsync.service.settings import load_settings
 
     found = look(load_settings(config))
@@ -38,7 +38,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _show(found: Checkup, screen: Console) -> None:
+def _show(found: ConfigurationCheck, screen: Console) -> None:
     facts = Table(box=None, show_header=False, pad_edge=False)
     for subject, words in found.facts.items():
         facts.add_row(f"[bold]{subject}[/]", words)

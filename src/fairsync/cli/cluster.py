@@ -57,7 +57,7 @@ def start(
 
     fairsync cluster start /data/items --shards 8 --replicas 2 --floor 1000 --horizon 1000000 --ledger exposures.db
     """
-    from fairsync.catalog_files import open_catalog
+    from fairsync.catalog.files import open_catalog
     from fairsync.coordination.ray import RayCoordinator
     from fairsync.search.ray import RayIndex
 
@@ -101,9 +101,9 @@ def retrieve(
     address: _Address = "auto",
 ) -> None:
     """Answer requests from a file, as one of any number of front ends."""
+    from fairsync.candidates import Candidates
+    from fairsync.coordination.front_end import FrontEnd
     from fairsync.coordination.ray import RayCoordinator
-    from fairsync.front_end import FrontEnd
-    from fairsync.serving import Found
 
     screen = _connected(address)
     try:
@@ -113,7 +113,7 @@ def retrieve(
     index: RayIndex = _attached(name, catalog)
     front = FrontEnd(index.catalog, RayCoordinator(name), index)
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    parts: list[Found] = []
+    parts: list[Candidates] = []
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=len(vectors))
         for start_at in range(0, len(vectors), _CALL):
@@ -121,7 +121,7 @@ def retrieve(
             bar.advance(task, len(parts[-1].ids))
     if not parts:
         raise InvalidInputError(f"{users} holds no request.")
-    found = {part: np.concatenate([getattr(one, part) for one in parts]) for part in Found.__dataclass_fields__}
+    found = {part: np.concatenate([getattr(one, part) for one in parts]) for part in Candidates.__dataclass_fields__}
     np.savez_compressed(out, **found)  # type: ignore[arg-type]
     degraded = int((found["searched"] < 1).sum())
     screen.print(f"{len(vectors):,} requests answered, {degraded:,} of them without some of the shards. Written: {out}")
@@ -171,7 +171,7 @@ def _connected(address: str) -> Console:
 
 
 def _attached(name: str, catalog: Path) -> RayIndex:
-    from fairsync.catalog_files import open_catalog
+    from fairsync.catalog.files import open_catalog
     from fairsync.search.ray import RayIndex
 
     return RayIndex.attach(name, open_catalog(catalog))

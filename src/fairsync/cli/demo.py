@@ -25,9 +25,9 @@ from fairsync.report.table import count, percent
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
+    from fairsync.catalog.groups import Label
     from fairsync.evaluation.contest import Course
     from fairsync.evaluation.traffic import Traffic
-    from fairsync.groups import Label
     from fairsync.report import Report
 
 _PANELS = 6  # groups whose exposures are drawn over time

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync import guard
-from fairsync.coordination.accounts import Accounts
+from fairsync.catalog.groups import Groups
+from fairsync.coordination.lease_table import LeaseTable
 from fairsync.errors import InvalidInputError
 from fairsync.floors import check_feasible, group_caps, resolve_floors
-from fairsync.groups import Groups
 from fairsync.inputs import check_k, check_positive
 from fairsync.policies import Feedback, Sample, Terms
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.coordination.accounts import Grant
+    from fairsync.catalog.groups import Grouped, Label
+    from fairsync.coordination.lease_table import Grant
     from fairsync.floors import Floors
-    from fairsync.groups import Grouped, Label
-    from fairsync.ledger import Entry, Standing
+    from fairsync.ledger import Entry, Totals
     from fairsync.policies import Policy
 
 _log = logging.getLogger(__name__)
@@ -62,10 +62,10 @@ def changed_terms(
     if floors is None:
         floors = dict(zip(labels, terms.floors.tolist(), strict=True))
     made = make_terms(groups, terms.k, floors, terms.horizon if horizon is None else horizon, terms.batch_size)
-    return replace(made, rolls=terms.rolls)
+    return replace(made, auto_restart=terms.auto_restart)
 
 
-def steered_terms(terms: Terms, accounts: Accounts, groups: Grouped, more: NDArray[np.int64], requests: int) -> Terms:
+def target_terms(terms: Terms, accounts: LeaseTable, groups: Grouped, more: NDArray[np.int64], requests: int) -> Terms:
     """Return what to aim at: so many exposures more, as far as so many requests more can hold them.
 
     Parameters
@@ -77,18 +77,18 @@ def steered_terms(terms: Terms, accounts: Accounts, groups: Grouped, more: NDArr
 
     Examples
     --------
-    >>> from fairsync.groups import Groups
-    >>> from fairsync.ledger import Standing
-    >>> accounts = Accounts.open(Standing(np.array([7, 4]), requests=10))
-    >>> terms = Terms(np.zeros(2), np.ones(2), k=2, horizon=1, batch_size=16, rolls=False)
-    >>> aim = steered_terms(terms, accounts, Groups(["a", "b"], np.array([1, 9])), np.array([50, 3]), requests=20)
+    >>> from fairsync.catalog.groups import Groups
+    >>> from fairsync.ledger import Totals
+    >>> accounts = LeaseTable.open(Totals(np.array([7, 4]), requests=10))
+    >>> terms = Terms(np.zeros(2), np.ones(2), k=2, horizon=1, batch_size=16, auto_restart=False)
+    >>> aim = target_terms(terms, accounts, Groups(["a", "b"], np.array([1, 9])), np.array([50, 3]), requests=20)
     >>> aim.floors.tolist(), aim.horizon
     ([27, 7], 30)
     """
-    caps, standing = group_caps(groups, terms.k), accounts.standing
-    floors = standing.exposures + np.minimum(more, requests * caps)
-    horizon = standing.requests + accounts.given + requests
-    return replace(terms, floors=floors, caps=caps, horizon=horizon, rolls=False)
+    caps, totals = group_caps(groups, terms.k), accounts.totals
+    floors = totals.exposures + np.minimum(more, requests * caps)
+    horizon = totals.requests + accounts.given + requests
+    return replace(terms, floors=floors, caps=caps, horizon=horizon, auto_restart=False)
 
 
 def following(groups: Grouped, known: Groups, k: int) -> Groups:
@@ -111,30 +111,30 @@ def room_in_batch(terms: Terms, begun: int) -> int:
     Examples
     --------
     >>> terms = Terms(np.zeros(1), np.ones(1), k=1, horizon=100, batch_size=16)
-    >>> room_in_batch(terms, 10), room_in_batch(replace(terms, rolls=False), 10)
+    >>> room_in_batch(terms, 10), room_in_batch(replace(terms, auto_restart=False), 10)
     (6, 16)
     """
-    return terms.batch_size - begun % terms.batch_size if terms.rolls else terms.batch_size
+    return terms.batch_size - begun % terms.batch_size if terms.auto_restart else terms.batch_size
 
 
-def check_standing(terms: Terms, policy: Policy, standing: Standing, *, is_over: bool = True) -> None:
+def check_standing(terms: Terms, policy: Policy, totals: Totals, *, is_over: bool = True) -> None:
     """Refuse a ledger of another catalog, and floors that can no longer be met in the horizon under way.
 
     Where ``is_over``, a horizon that has no requests left is simply over, and floors are those of the next.
     """
-    if len(standing.exposures) != len(terms.floors):
+    if len(totals.exposures) != len(terms.floors):
         raise InvalidInputError(
-            f"The ledger counts {len(standing.exposures)} groups, the catalog has {len(terms.floors)}:"
+            f"The ledger counts {len(totals.exposures)} groups, the catalog has {len(terms.floors)}:"
             " it belongs to another catalog."
         )
-    if not terms.rolls:
+    if not terms.auto_restart:
         return
-    left = terms.horizon - standing.requests
-    missing = np.maximum(terms.floors - standing.exposures, 0)
+    left = terms.horizon - totals.requests
+    missing = np.maximum(terms.floors - totals.exposures, 0)
     under_way = left > 0 or not is_over
     if left < 0 or (under_way and policy.keeps_floors and not guard.is_safe(missing, left, terms)):
         raise InvalidInputError(
-            f"The horizon has had {standing.requests} requests and misses {int(missing.sum())} exposures: the"
+            f"The horizon has had {totals.requests} requests and misses {int(missing.sum())} exposures: the"
             f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
             " new ledger."
         )
@@ -184,7 +184,7 @@ class Lease:
 
 
 @dataclass(frozen=True)
-class Pricing:
+class PriceState:
     """What the policy makes of what it has seen, and the batch under way.
 
     Attributes
@@ -205,12 +205,12 @@ class Pricing:
     samples: tuple[Sample, ...] = ()
 
     @classmethod
-    def of(cls, policy: Policy, state: Any) -> Pricing:
+    def of(cls, policy: Policy, state: Any) -> PriceState:
         """Return the prices of a state, at the start of a batch."""
         prices = policy.prices(state)
         return cls(state, prices, np.zeros(len(prices), dtype=np.int64))
 
-    def with_state(self, policy: Policy, state: Any) -> Pricing:
+    def with_state(self, policy: Policy, state: Any) -> PriceState:
         """Return the prices of another state, also of more groups.
 
         Lists of the batch under way were made for the state before: what they would teach is no longer so.
@@ -235,7 +235,7 @@ class Pricing:
             terms.k,
         )
 
-    def noting(self, policy: Policy, entry: Entry, sample: Sample | None) -> Pricing:
+    def noting(self, policy: Policy, entry: Entry, sample: Sample | None) -> PriceState:
         """Return the same with what came of a lease."""
         samples = self.samples if sample is None else (*self.samples, sample)
         if len(samples) >= _MOST_SAMPLES:
@@ -244,33 +244,33 @@ class Pricing:
             self, counts=self.counts + entry.counts, requests=self.requests + entry.requests, samples=samples
         )
 
-    def stepped(self, policy: Policy, terms: Terms, standing: Standing) -> Pricing:
+    def stepped(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
         """Return the prices after the batch under way, at the start of the next."""
-        left = max(terms.horizon - standing.requests, 1)
+        left = max(terms.horizon - totals.requests, 1)
         sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
-        feedback = Feedback(self.requests, self.counts, standing.exposures, left, sample)
-        stepped = Pricing.of(policy, policy.step(self.state, terms, feedback))
+        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample)
+        stepped = PriceState.of(policy, policy.step(self.state, terms, feedback))
         return replace(stepped, version=self.version + 1)
 
 
 @dataclass(frozen=True)
-class Books:
+class LoopState:
     """Accounts and prices together. Books are never changed, only replaced: what fails leaves no trace."""
 
-    accounts: Accounts
-    pricing: Pricing = field(repr=False)
+    accounts: LeaseTable
+    pricing: PriceState = field(repr=False)
 
     @classmethod
     def open(
         cls,
         terms: Terms,
         policy: Policy,
-        standing: Standing,
+        totals: Totals,
         state: Any = None,
         first: int = 0,
         *,
-        goes_on: bool = False,
-    ) -> Books:
+        allow_infeasible: bool = False,
+    ) -> LoopState:
         """Return the books of a horizon that stands there, if it can be gone on with.
 
         Parameters
@@ -285,14 +285,16 @@ class Books:
             Whether to go on also where floors can no longer be met, as an outage may leave them.
         """
         try:
-            check_standing(terms, policy, standing)
+            check_standing(terms, policy, totals)
         except InvalidInputError as error:
-            if not goes_on or len(standing.exposures) != len(terms.floors):
+            if not allow_infeasible or len(totals.exposures) != len(terms.floors):
                 raise
             _log.warning("going on all the same: %s", error)
-        return cls(Accounts.open(standing, first), Pricing.of(policy, policy.start(terms) if state is None else state))
+        return cls(
+            LeaseTable.open(totals, first), PriceState.of(policy, policy.start(terms) if state is None else state)
+        )
 
-    def lease(self, terms: Terms, policy: Policy, n: int) -> tuple[Books, Lease] | None:
+    def lease(self, terms: Terms, policy: Policy, n: int) -> tuple[LoopState, Lease] | None:
         """Hand out up to n requests; None if that has to wait for leases that are out.
 
         Never more than the batch or the horizon has left, so that prices change, and counts start anew, where they
@@ -307,7 +309,9 @@ class Books:
         accounts, grant = granted
         return replace(books, accounts=accounts), books.pricing.lease(terms, policy, grant)
 
-    def settle(self, policy: Policy, number: int, entry: Entry, sample: Sample | None) -> tuple[Books, Entry] | None:
+    def settle(
+        self, policy: Policy, number: int, entry: Entry, sample: Sample | None
+    ) -> tuple[LoopState, Entry] | None:
         """Write down what came of a lease; return the entry as the ledger should have it.
 
         None if that was done before: whoever is not sure may say it again.
@@ -316,20 +320,20 @@ class Books:
         if settled is None:
             return None
         accounts, entry = settled
-        return Books(accounts, self.pricing.noting(policy, entry, sample)), entry
+        return LoopState(accounts, self.pricing.noting(policy, entry, sample)), entry
 
-    def give_back(self, number: int) -> Books:
+    def release(self, number: int) -> LoopState:
         """Take a lease back that will hardly be answered."""
-        return replace(self, accounts=self.accounts.give_back(number))
+        return replace(self, accounts=self.accounts.release(number))
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return the prices as they act: under the guard, a subsidy ends with its floor."""
-        prices, exposures = self.pricing.prices, self.accounts.standing.exposures
+        prices, exposures = self.pricing.prices, self.accounts.totals.exposures
         return np.where((exposures >= terms.floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
 
     def under(
         self, terms: Terms, policy: Policy, before: Terms, restart: Callable[[Terms], Any] | None = None
-    ) -> Books | None:
+    ) -> LoopState | None:
         """Return the books under other terms, also with more groups; refuse what can no longer be kept.
 
         Leases that are out know nothing of it. Where they could break the new promise, it has to wait for them: None.
@@ -343,25 +347,25 @@ class Books:
         restart
             Makes the state of the policy anew; otherwise it goes on from what it has learnt.
         """
-        standing = self.accounts.standing.grown(len(terms.floors))
+        totals = self.accounts.totals.grown(len(terms.floors))
         # What could not be kept before the change, after an outage, is no reason to refuse it.
-        was = np.maximum(before.floors - self.accounts.standing.exposures, 0)
-        lost = before.rolls and not guard.is_safe(was, before.horizon - standing.requests, before)
+        was = np.maximum(before.floors - self.accounts.totals.exposures, 0)
+        lost = before.auto_restart and not guard.is_safe(was, before.horizon - totals.requests, before)
         same = terms.horizon == before.horizon and (terms.floors[: len(was)] == before.floors).all()
         if not (lost and same):
-            check_standing(terms, policy, standing, is_over=self.accounts.is_over(before))
+            check_standing(terms, policy, totals, is_over=self.accounts.is_over(before))
         given = self.accounts.given
-        if given and terms.rolls and policy.keeps_floors:
-            missing = np.maximum(terms.floors - standing.exposures, 0)
-            if not guard.is_safe(missing, terms.horizon - standing.requests - given, terms):
+        if given and terms.auto_restart and policy.keeps_floors:
+            missing = np.maximum(terms.floors - totals.exposures, 0)
+            if not guard.is_safe(missing, terms.horizon - totals.requests - given, terms):
                 return None
         state = policy.resume(self.pricing.state, terms) if restart is None else restart(terms)
-        return Books(self.accounts.grown(len(terms.floors)), self.pricing.with_state(policy, state))
+        return LoopState(self.accounts.grown(len(terms.floors)), self.pricing.with_state(policy, state))
 
-    def _turned(self, terms: Terms, policy: Policy, *, quiet: bool) -> Books:
+    def _turned(self, terms: Terms, policy: Policy, *, quiet: bool) -> LoopState:
         """Open a new horizon, or a new batch, if the last one is over."""
         over = quiet and self.accounts.is_over(terms)
         if not over and self.pricing.requests < terms.batch_size:
             return self
         accounts = self.accounts.anew() if over else self.accounts
-        return Books(accounts, self.pricing.stepped(policy, terms, accounts.standing))
+        return LoopState(accounts, self.pricing.stepped(policy, terms, accounts.totals))

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from fairsync.coordination.bookkeeper import Bookkeeper, check_seconds, promised
-from fairsync.coordination.own_books import OwnBooks
+from fairsync.coordination.base import CoordinatorBase, check_seconds, promised
+from fairsync.coordination.local_state import LocalState
 from fairsync.ledger import Ledger, MemoryLedger
 from fairsync.policies import Policy, make_policy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.books import Lease
     from fairsync.floors import Floors
-    from fairsync.groups import Grouped, Label
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
 
 
-class Coordination(Protocol):
+class CoordinatorProtocol(Protocol):
     """What a front end needs of a coordinator, wherever it runs."""
 
     @property
@@ -42,16 +42,16 @@ class Coordination(Protocol):
         """Return the answer that is kept for a request; see `Ledger.answer`."""
         ...
 
-    def give_back(self, number: int) -> None:
+    def release(self, number: int) -> None:
         """Take a lease back that was not answered."""
         ...
 
 
-class Coordinator(Bookkeeper):
+class Coordinator(CoordinatorBase):
     """The one place where counts meet and prices are made, for any number of front ends.
 
     It knows groups and no items. All its methods may be called from many threads at once. Floors hold for any number of
-    front ends (:mod:`fairsync.coordination.accounts` says why).
+    front ends (:mod:`fairsync.coordination.lease_table` says why).
 
     With a ledger that outlives it, a coordinator that was killed is replaced by another one over the same ledger: it
     goes on where the record ends, with the prices that the policy had learnt. Leases of the first one may still be
@@ -77,7 +77,7 @@ class Coordinator(Bookkeeper):
     --------
     >>> import numpy as np
     >>> from fairsync.catalog import Catalog
-    >>> from fairsync.front_end import FrontEnd
+    >>> from fairsync.coordination.front_end import FrontEnd
     >>> rng = np.random.default_rng(0)
     >>> catalog = Catalog(rng.normal(size=(40, 8)), ["red"] * 20 + ["blue"] * 20)
     >>> coordinator = Coordinator(catalog, k=2, floors={"blue": 30}, horizon=20)
@@ -97,12 +97,14 @@ class Coordinator(Bookkeeper):
         batch_size: int = 16,
         ledger: Ledger | None = None,
         lease_seconds: float = 30.0,
-        keep_seconds: float = 5.0,
-        rolls: bool = True,
-        goes_on: bool = False,
+        save_seconds: float = 5.0,
+        auto_restart: bool = True,
+        allow_infeasible: bool = False,
     ) -> None:
-        check_seconds(lease_seconds, keep_seconds)
-        groups, terms = promised(catalog, k, floors, horizon, batch_size, rolls=rolls)
+        check_seconds(lease_seconds, save_seconds)
+        groups, terms = promised(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart)
         made, kept = make_policy(policy), MemoryLedger(len(groups.labels)) if ledger is None else ledger
-        self._books: OwnBooks = OwnBooks(kept, groups, terms, made, lease_seconds, goes_on=goes_on)
-        super().__init__(self._books, kept, made, lease_seconds, keep_seconds, f"policy {made.name}")
+        self._books: LocalState = LocalState(
+            kept, groups, terms, made, lease_seconds, allow_infeasible=allow_infeasible
+        )
+        super().__init__(self._books, kept, made, lease_seconds, save_seconds, f"policy {made.name}")

@@ -12,18 +12,18 @@ import ray
 from ray.exceptions import GetTimeoutError, RayActorError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from fairsync.catalog.groups import Groups
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
-from fairsync.groups import Groups
 from fairsync.ledger import SqliteLedger
 from fairsync.search.ray.names import NAMESPACE, check_connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.books import Lease
     from fairsync.floors import Floors
-    from fairsync.groups import Grouped, Label
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
@@ -54,7 +54,7 @@ class CoordinatorHost:
             document = json.loads(promised)  # what was promised since it was started
             groups = Groups(document["labels"], np.array(document["sizes"], dtype=np.int64))
             floors = dict(zip(document["labels"], document["floors"], strict=True))
-            settings = {**settings, "floors": floors, "horizon": document["horizon"], "goes_on": True}
+            settings = {**settings, "floors": floors, "horizon": document["horizon"], "allow_infeasible": True}
         self._coordinator = Coordinator(groups, ledger=self._ledger, **settings)
         self._keep_promise()
 
@@ -86,9 +86,9 @@ class CoordinatorHost:
         return self._coordinator.answer(request_id)
 
     @ray.method(concurrency_group="settling")
-    def give_back(self, number: int) -> None:
+    def release(self, number: int) -> None:
         """Take a lease back."""
-        self._coordinator.give_back(number)
+        self._coordinator.release(number)
 
     def promise(self, floors: Floors | None, horizon: int | None, groups: Groups | None) -> None:
         """Promise something else from now on."""
@@ -96,7 +96,7 @@ class CoordinatorHost:
             before = self._document(self._coordinator.groups)
             more = [0] * (len(groups.labels) - len(before["labels"]))
             grown = {"labels": groups.labels, "sizes": groups.group_sizes.tolist(), "floors": before["floors"] + more}
-            self._ledger.keep(_GROWN, json.dumps({**before, **grown}).encode())
+            self._ledger.save(_GROWN, json.dumps({**before, **grown}).encode())
         self._coordinator.promise(floors, horizon, groups)
         self._keep_promise()
 
@@ -106,11 +106,11 @@ class CoordinatorHost:
 
     def close(self) -> None:
         """Keep what was learnt, and let go of the ledger."""
-        self._coordinator.keep()
+        self._coordinator.save()
         self._ledger.close()
 
     def _keep_promise(self) -> None:
-        self._ledger.keep(_PROMISE, json.dumps(self._document(self._coordinator.groups)).encode())
+        self._ledger.save(_PROMISE, json.dumps(self._document(self._coordinator.groups)).encode())
 
     def _document(self, groups: Groups) -> dict[str, Any]:
         terms = self._coordinator.terms
@@ -119,9 +119,9 @@ class CoordinatorHost:
 
     def _kept_promise(self) -> bytes | None:
         """Return what was promised last, to as many groups as the ledger counts."""
-        counted = len(self._ledger.standing().exposures)
+        counted = len(self._ledger.totals().exposures)
         for name in (_PROMISE, _GROWN):
-            kept = self._ledger.kept(name)
+            kept = self._ledger.load(name)
             if kept is not None and len(json.loads(kept)["labels"]) == counted:
                 return kept
         return None
@@ -250,7 +250,7 @@ class RayCoordinator:
         answer: bytes | None = self._call("answer", request_id)
         return answer
 
-    def give_back(self, number: int) -> None:
+    def release(self, number: int) -> None:
         """Take a lease back that was not answered."""
         self._call("give_back", number)
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fairsync.coordination.bookkeeper import Bookkeeper, check_seconds, promised
-from fairsync.coordination.books import Pricing
-from fairsync.coordination.shared_books import SharedBooks
-from fairsync.coordination.shared_promise import Promise
+from fairsync.coordination.base import CoordinatorBase, check_seconds, promised
+from fairsync.coordination.books import PriceState
+from fairsync.coordination.shared_state import SharedState
+from fairsync.coordination.shared_terms import SharedTerms
 from fairsync.errors import BackendUnavailableError
 from fairsync.floors import group_caps
 from fairsync.ledger.redis import RedisLedger
 from fairsync.policies import Policy, make_policy
 
 if TYPE_CHECKING:
+    from fairsync.catalog.groups import Grouped, Groups
     from fairsync.floors import Floors
-    from fairsync.groups import Grouped, Groups
     from fairsync.policies import Terms
 
 _log = logging.getLogger(__name__)
@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 _ASKED_EVERY = 0.5
 
 
-class RedisCoordinator(Bookkeeper):
+class RedisCoordinator(CoordinatorBase):
     """One of several coordinators that keep one promise together: give it to :class:`fairsync.FrontEnd`.
 
     Each replica of a service has its own. Prices are made from the requests of the replica; exposures, and who was
     given which requests, are shared, so that floors hold for all replicas together:
-    :mod:`fairsync.coordination.accounts` says why. A replica may be killed at any moment: its leases expire. So may the
-    server, if it keeps what it acknowledges (`appendonly yes`, `appendfsync always`).
+    :mod:`fairsync.coordination.lease_table` says why. A replica may be killed at any moment: its leases expire. So may
+    the server, if it keeps what it acknowledges (`appendonly yes`, `appendfsync always`).
 
     All its methods may be called from many threads at once. When the server stays away for longer than the timeout they
     raise `BackendUnavailableError`; of what was to be settled it is then unknown whether it counts, and saying it again
@@ -77,20 +77,20 @@ class RedisCoordinator(Bookkeeper):
         replica: str = "replica",
         if_differs: Literal["refuse", "follow", "take over"] = "refuse",
         lease_seconds: float = 30.0,
-        keep_seconds: float = 5.0,
+        save_seconds: float = 5.0,
         timeout: float = 10.0,
-        rolls: bool = True,
+        auto_restart: bool = True,
     ) -> None:
-        check_seconds(lease_seconds, keep_seconds)
-        groups, terms = promised(catalog, k, floors, horizon, batch_size, rolls=rolls)
+        check_seconds(lease_seconds, save_seconds)
+        groups, terms = promised(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart)
         made = make_policy(policy)
         self.replica, self._asked_at = replica, -_ASKED_EVERY
         self.ledger: RedisLedger = RedisLedger(url, len(groups.labels), name, timeout, replica)
         try:
-            self._books: SharedBooks = SharedBooks(self.ledger, groups, terms, made, lease_seconds)
+            self._books: SharedState = SharedState(self.ledger, groups, terms, made, lease_seconds)
             _join(self._books, groups, terms, if_differs)
             kept_as = f"policy {made.name} of {replica}"
-            super().__init__(self._books, self.ledger, made, lease_seconds, keep_seconds, kept_as)
+            super().__init__(self._books, self.ledger, made, lease_seconds, save_seconds, kept_as)
         except BaseException:
             self.ledger.close()
             raise
@@ -121,7 +121,7 @@ class RedisCoordinator(Bookkeeper):
 
     def close(self) -> None:
         """Keep what was learnt, and let go of the lead and the server. Leases that are out expire."""
-        self.keep()
+        self.save()
         self.ledger.close()
 
     def __enter__(self) -> RedisCoordinator:
@@ -131,7 +131,7 @@ class RedisCoordinator(Bookkeeper):
         self.close()
 
 
-def _join(books: SharedBooks, groups: Groups, terms: Terms, if_differs: str) -> None:
+def _join(books: SharedState, groups: Groups, terms: Terms, if_differs: str) -> None:
     """Agree with the promise that stands; make it, if there is none."""
     # Twice: a lease may have gone out just now, and has to have expired before it is given up.
     until, tries = time.monotonic() + 2 * books.lease_seconds, 0
@@ -139,40 +139,40 @@ def _join(books: SharedBooks, groups: Groups, terms: Terms, if_differs: str) -> 
         time.sleep(books.pause(tries))
         tries += 1
     books.square()
-    books.pricing = Pricing.of(books.policy, books.policy.start(books.terms))
+    books.pricing = PriceState.of(books.policy, books.policy.start(books.terms))
 
 
-def _joined(books: SharedBooks, groups: Groups, terms: Terms, if_differs: str, *, patient: bool) -> bool:
+def _joined(books: SharedState, groups: Groups, terms: Terms, if_differs: str, *, patient: bool) -> bool:
     """Try to agree; False if that is to be tried again as things stand then."""
     if not books.shared.terms:
         return books.promise(groups, terms, patient=patient)
-    standing = books.standing_promise()
-    mine = Promise.of(0, groups, terms, books.policy.keeps_floors)
+    totals = books.standing_promise()
+    mine = SharedTerms.of(0, groups, terms, books.policy.keeps_floors)
     if if_differs == "refuse":
-        mine.check_agrees(standing, books.ledger.store)
-    if not mine.difference(standing):
-        return terms.rolls or _join_steered(books, groups, standing)
+        mine.check_agrees(totals, books.ledger.store)
+    if not mine.difference(totals):
+        return terms.auto_restart or _join_steered(books, groups, totals)
     if if_differs == "follow":
-        books.adopt(standing)
+        books.adopt(totals)
         return True
-    books.groups = standing.groups
+    books.groups = totals.groups
     known = books.following(groups)
     floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
     return books.promise(known, replace(terms, floors=floors, caps=group_caps(known, terms.k)), patient=patient)
 
 
-def _join_steered(books: SharedBooks, groups: Groups, standing: Promise) -> bool:
+def _join_steered(books: SharedState, groups: Groups, totals: SharedTerms) -> bool:
     """Go by what whoever leads has set, but with the groups of this replica's catalog, which may be newer.
 
     Groups of which it has no items keep those that others have.
     """
-    books.adopt(standing)
+    books.adopt(totals)
     known = books.following(groups)
-    there = np.pad(standing.groups.group_sizes, (0, len(known.labels) - len(standing.groups.labels)))
+    there = np.pad(totals.groups.group_sizes, (0, len(known.labels) - len(totals.groups.labels)))
     known = replace(known, group_sizes=np.where(known.group_sizes, known.group_sizes, there))
-    caps = group_caps(known, standing.k)
+    caps = group_caps(known, totals.k)
     if caps.tolist() == books.terms.caps.tolist():
         return True
-    now, new = books.shared.accounts.standing, len(caps) - len(books.terms.floors)
+    now, new = books.shared.accounts.totals, len(caps) - len(books.terms.floors)
     more = np.pad(np.maximum(books.terms.floors - now.exposures, 0), (0, new))
-    return books.steer(known, more, max(books.terms.horizon - now.requests, 1))
+    return books.set_targets(known, more, max(books.terms.horizon - now.requests, 1))

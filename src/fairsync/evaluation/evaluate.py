@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.catalog.groups import Label
     from fairsync.data.requests import Ragged
     from fairsync.floors import Floors
-    from fairsync.groups import Label
     from fairsync.policies import Policy
     from fairsync.search import Index
 

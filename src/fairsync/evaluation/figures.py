@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.catalog.groups import Label
     from fairsync.data.requests import Ragged
-    from fairsync.groups import Label
 
 
 @dataclass(frozen=True)

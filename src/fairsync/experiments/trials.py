@@ -19,10 +19,10 @@ from fairsync.retriever import FairRetriever
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairsync.catalog.groups import Label
     from fairsync.experiments.bases import Asked, Base, Bases
     from fairsync.experiments.setting import Setting
     from fairsync.experiments.store import Store
-    from fairsync.groups import Label
 
 Order = Literal["dealt", "sorted", "time"]
 Part = Literal["validation", "test"]

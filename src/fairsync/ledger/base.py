@@ -43,12 +43,12 @@ class Entry:
     forced: int = 0
     opens_horizon: bool = False
     began: float = 0.0
-    shown: npt.NDArray[np.int64] | None = None
+    impressions: npt.NDArray[np.int64] | None = None
 
     def grown(self, n_groups: int) -> "Entry":
         """Return the same entry with zeros for groups that came later."""
-        shown = None if self.shown is None else _grown(self.shown, n_groups)
-        return replace(self, counts=_grown(self.counts, n_groups), shown=shown)
+        impressions = None if self.impressions is None else _grown(self.impressions, n_groups)
+        return replace(self, counts=_grown(self.counts, n_groups), impressions=impressions)
 
     def less(self, counts: npt.NDArray[np.int64], relevance: float, requests: int) -> "Entry":
         """Return the entry without some of its requests. Of the cost, they take their share."""
@@ -71,18 +71,18 @@ class Entry:
             self.forced + other.forced,
             self.opens_horizon,
             self.began,
-            _sum(self.shown, other.shown),
+            _sum(self.impressions, other.impressions),
         )
 
 
 @dataclass(frozen=True)
-class Standing:
+class Totals:
     """Where a horizon stands: the sum of its entries.
 
     Examples
     --------
-    >>> standing = Standing.nothing(2).after(Entry(np.array([3, 1]), 2, 1.5, 0.0))
-    >>> standing.exposures.tolist(), standing.requests
+    >>> totals = Totals.nothing(2).after(Entry(np.array([3, 1]), 2, 1.5, 0.0))
+    >>> totals.exposures.tolist(), totals.requests
     ([3, 1], 2)
     """
 
@@ -92,31 +92,31 @@ class Standing:
     cost: float = 0.0
     forced: int = 0
     began: float = 0.0
-    shown: npt.NDArray[np.int64] | None = None
+    impressions: npt.NDArray[np.int64] | None = None
 
     @classmethod
-    def nothing(cls, n_groups: int, began: float = 0.0) -> "Standing":
+    def nothing(cls, n_groups: int, began: float = 0.0) -> "Totals":
         """Return the standing before the first request."""
         return cls(np.zeros(n_groups, dtype=np.int64), began=began)
 
-    def after(self, entry: Entry) -> "Standing":
+    def after(self, entry: Entry) -> "Totals":
         """Return the standing once an entry of the same horizon is added."""
-        return Standing(
+        return Totals(
             self.exposures + entry.counts,
             self.requests + entry.requests,
             self.relevance + entry.relevance,
             self.cost + entry.cost,
             self.forced + entry.forced,
             self.began,
-            _sum(self.shown, entry.shown),
+            _sum(self.impressions, entry.impressions),
         )
 
-    def grown(self, n_groups: int) -> "Standing":
+    def grown(self, n_groups: int) -> "Totals":
         """Return the same standing with zeros for groups that came later."""
         if len(self.exposures) == n_groups:
             return self
-        shown = None if self.shown is None else _grown(self.shown, n_groups)
-        return replace(self, exposures=_grown(self.exposures, n_groups), shown=shown)
+        impressions = None if self.impressions is None else _grown(self.impressions, n_groups)
+        return replace(self, exposures=_grown(self.exposures, n_groups), impressions=impressions)
 
 
 def _grown(counts: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
@@ -132,11 +132,11 @@ def _sum(one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None)
 class Ledger(Protocol):
     """The record of exposures. It knows neither items nor floors nor prices."""
 
-    def standing(self) -> Standing:
+    def totals(self) -> Totals:
         """Return where the present horizon stands."""
         ...
 
-    def past(self) -> Sequence[Standing]:
+    def past(self) -> Sequence[Totals]:
         """Return the standings at the end of the horizons before it, oldest first."""
         ...
 
@@ -174,10 +174,10 @@ class Ledger(Protocol):
         """Go on with more groups, whose codes follow the old ones; they have had nothing so far."""
         ...
 
-    def keep(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         """Keep something beside the record, such as what a policy has learnt, in place of what had this name."""
         ...
 
-    def kept(self, name: str) -> bytes | None:
+    def load(self, name: str) -> bytes | None:
         """Return what is kept under this name."""
         ...

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairsync.errors import RepeatedRequestError
-from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Standing
+from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Totals
 
 
 class MemoryLedger:
@@ -16,28 +16,28 @@ class MemoryLedger:
     >>> ledger = MemoryLedger(n_groups=2)
     >>> ledger.record([Entry(np.array([1, 1]), 1, 0.5, 0.0), Entry(np.array([0, 2]), 1, 0.7, 0.1)])
     True
-    >>> ledger.standing().exposures.tolist()
+    >>> ledger.totals().exposures.tolist()
     [1, 3]
     >>> ledger.record([Entry(np.array([2, 0]), 1, 0.9, 0.0, opens_horizon=True)])
     True
-    >>> ledger.standing().exposures.tolist(), [past.exposures.tolist() for past in ledger.past()]
+    >>> ledger.totals().exposures.tolist(), [past.exposures.tolist() for past in ledger.past()]
     ([2, 0], [[1, 3]])
     """
 
     def __init__(self, n_groups: int) -> None:
         # One reference to both, so that an interrupt cannot come between them.
-        self._record: tuple[Standing, tuple[Standing, ...]] = (Standing.nothing(n_groups), ())
+        self._record: tuple[Totals, tuple[Totals, ...]] = (Totals.nothing(n_groups), ())
         self._n_groups = n_groups
         self._keys: dict[str, None] = {}
         self._answers: dict[str, bytes] = {}
         self._answered: dict[str, bytes] = {}  # too long ago for the answer to be kept
         self._kept: dict[str, bytes] = {}
 
-    def standing(self) -> Standing:
+    def totals(self) -> Totals:
         """Return where the present horizon stands."""
         return self._record[0]
 
-    def past(self) -> Sequence[Standing]:
+    def past(self) -> Sequence[Totals]:
         """Return the standings at the end of the horizons before it, oldest first."""
         return self._record[1]
 
@@ -59,13 +59,13 @@ class MemoryLedger:
             self._answers.pop(request)
             self._answered[request] = b""
         _forget(self._answered, KEYS_KEPT)
-        standing, past = self._record
+        totals, past = self._record
         for entry in entries:
             if entry.opens_horizon:
-                past = (*past, standing)
-                standing = Standing.nothing(self._n_groups, entry.began)
-            standing = standing.after(entry)
-        self._record = (standing, past)
+                past = (*past, totals)
+                totals = Totals.nothing(self._n_groups, entry.began)
+            totals = totals.after(entry)
+        self._record = (totals, past)
         return True
 
     def answer(self, request_id: str) -> bytes | None:
@@ -74,15 +74,15 @@ class MemoryLedger:
 
     def grow(self, n_groups: int) -> None:
         """Go on with more groups."""
-        standing, past = self._record
-        self._record = (standing.grown(n_groups), tuple(one.grown(n_groups) for one in past))
+        totals, past = self._record
+        self._record = (totals.grown(n_groups), tuple(one.grown(n_groups) for one in past))
         self._n_groups = n_groups
 
-    def keep(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         """Keep something beside the record."""
         self._kept[name] = value
 
-    def kept(self, name: str) -> bytes | None:
+    def load(self, name: str) -> bytes | None:
         """Return what is kept under this name."""
         return self._kept.get(name)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError
-from fairsync.ledger.base import Entry, Standing
+from fairsync.ledger.base import Entry, Totals
 from fairsync.ledger.redis_changes import Change, Command, Seen
 from fairsync.ledger.redis_lead import Lead
 from fairsync.ledger.redis_lines import add_up, pack, unpack
@@ -51,11 +51,11 @@ class RedisLedger:
             self.store.close()
             raise
 
-    def standing(self) -> Standing:
+    def totals(self) -> Totals:
         """Return where the present horizon stands."""
         return _standing(self.look())
 
-    def past(self) -> Sequence[Standing]:
+    def past(self) -> Sequence[Totals]:
         """Return the standings at the end of the horizons before it, oldest first."""
         seen = self.look()
         n_groups, last = len(_standing(seen).exposures), int(seen.fields["horizon"]) - 1
@@ -70,13 +70,13 @@ class RedisLedger:
         """Add entries, all of them or, when it raises, none, unless that was done before under this key."""
 
         def recorded(seen: Seen) -> Change:
-            standing, horizon, ended = _standing(seen), int(seen.fields["horizon"]), []
+            totals, horizon, ended = _standing(seen), int(seen.fields["horizon"]), []
             for entry in entries:
                 if entry.opens_horizon:
-                    ended.append(pack(standing))
-                    standing = Standing.nothing(len(standing.exposures), entry.began)
-                standing = standing.after(entry)
-            put: dict[str, bytes | str | int] = {"standing": pack(standing), "horizon": horizon + len(ended)}
+                    ended.append(pack(totals))
+                    totals = Totals.nothing(len(totals.exposures), entry.began)
+                totals = totals.after(entry)
+            put: dict[str, bytes | str | int] = {"standing": pack(totals), "horizon": horizon + len(ended)}
             past: list[Command] = [["RPUSH", self.store.key("past"), *ended]] if ended else []
             return Change(put, commands=past, answers=answers or {})
 
@@ -90,13 +90,13 @@ class RedisLedger:
         """Go on with more groups."""
         self._change(lambda seen: Change({"standing": pack(_standing(seen).grown(n_groups))}))
 
-    def keep(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         """Keep something beside the record; whoever leads may do so only for as long as it does."""
-        self.lead.keep(name, value)
+        self.lead.save(name, value)
 
-    def kept(self, name: str) -> bytes | None:
+    def load(self, name: str) -> bytes | None:
         """Return what is kept under this name."""
-        return self.store.kept(name)
+        return self.store.load(name)
 
     def look(self) -> Seen:
         """Return the record as it is now."""
@@ -122,7 +122,7 @@ class RedisLedger:
         self.close()
 
     def _open(self, n_groups: int) -> Seen:
-        new = Change({"format": _FORMAT, "horizon": 0, "standing": pack(Standing.nothing(n_groups))})
+        new = Change({"format": _FORMAT, "horizon": 0, "standing": pack(Totals.nothing(n_groups))})
         self.store.swap("", new)  # unless it is there
         seen = self.store.read()
         assert seen is not None
@@ -153,7 +153,7 @@ class RedisLedger:
         return bool(swap.version)
 
 
-def _standing(seen: Seen) -> Standing:
+def _standing(seen: Seen) -> Totals:
     return add_up(unpack(seen.fields["standing"]), seen.lines)
 
 

@@ -72,7 +72,7 @@ class Lead:
         self._held = bool(answer)
         return self._held
 
-    def keep(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         """Keep something beside the record, unless this process has lost the lead and does not know yet."""
         keys, token = (self._store.key("kept"), self._key), self.token
         if not self._store.ask(lambda client: client.eval(_KEEP, 2, *keys, token, name, value)):

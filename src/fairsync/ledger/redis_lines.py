@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.ledger.base import Entry, Standing
+from fairsync.ledger.base import Entry, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,27 +21,27 @@ _STANDING = struct.Struct("<qddqdq")
 _LINE = struct.Struct("<Qqd")
 
 
-def pack(standing: Standing) -> bytes:
+def pack(totals: Totals) -> bytes:
     """Return a standing as bytes.
 
     Examples
     --------
-    >>> unpack(pack(Standing(np.array([3, 1]), 2, 1.5, float("nan"))))
+    >>> unpack(pack(Totals(np.array([3, 1]), 2, 1.5, float("nan"))))
     Standing(exposures=array([3, 1]), requests=2, relevance=1.5, cost=nan, forced=0, began=0.0, shown=None)
     """
     head = _STANDING.pack(
-        standing.requests, standing.relevance, standing.cost, standing.forced, standing.began, len(standing.exposures)
+        totals.requests, totals.relevance, totals.cost, totals.forced, totals.began, len(totals.exposures)
     )
-    counts = [standing.exposures] if standing.shown is None else [standing.exposures, standing.shown]
+    counts = [totals.exposures] if totals.impressions is None else [totals.exposures, totals.impressions]
     return head + np.concatenate(counts).astype("<i8").tobytes()
 
 
-def unpack(packed: bytes, start: int = 0) -> Standing:
+def unpack(packed: bytes, start: int = 0) -> Totals:
     """Return the standing that was made into these bytes, from so many of them on."""
     requests, relevance, cost, forced, began, n_groups = _STANDING.unpack_from(packed, start)
     counts = np.frombuffer(packed, dtype="<i8", offset=start + _STANDING.size).astype(np.int64)
-    shown = counts[n_groups:] if len(counts) > n_groups else None
-    return Standing(counts[:n_groups], requests, relevance, cost, forced, began, shown)
+    impressions = counts[n_groups:] if len(counts) > n_groups else None
+    return Totals(counts[:n_groups], requests, relevance, cost, forced, began, impressions)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Line:
         head = _LINE.pack(self.lease, self.size, self.deadline)
         if self.entry is None:
             return head
-        return head + pack(Standing.nothing(len(self.entry.counts)).after(self.entry))
+        return head + pack(Totals.nothing(len(self.entry.counts)).after(self.entry))
 
     @classmethod
     def load(cls, packed: bytes) -> Line:
@@ -86,22 +86,22 @@ class Line:
         if len(packed) == _LINE.size:
             return cls(lease, size, deadline)
         one = unpack(packed, _LINE.size)
-        entry = Entry(one.exposures, one.requests, one.relevance, one.cost, one.forced, shown=one.shown)
+        entry = Entry(one.exposures, one.requests, one.relevance, one.cost, one.forced, impressions=one.impressions)
         return cls(lease, size, deadline, entry)
 
 
-def add_up(standing: Standing, lines: Iterable[Line]) -> Standing:
+def add_up(totals: Totals, lines: Iterable[Line]) -> Totals:
     """Return where a horizon stands after some more lines.
 
     Examples
     --------
     >>> lines = [Line(7, size=1, deadline=100.0), Line(7, entry=Entry(np.array([2, 0]), 1, 0.5, 0.0))]
-    >>> add_up(Standing.nothing(3), lines).exposures  # a group has come since
+    >>> add_up(Totals.nothing(3), lines).exposures  # a group has come since
     array([2, 0, 0])
     """
     for line in lines:
         entry = line.entry
         if entry is not None:
-            n_groups = len(standing.exposures)
-            standing = standing.after(entry if len(entry.counts) == n_groups else entry.grown(n_groups))
-    return standing
+            n_groups = len(totals.exposures)
+            totals = totals.after(entry if len(entry.counts) == n_groups else entry.grown(n_groups))
+    return totals

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-# Answers that were lost, the latest of them: as many as in fairsync.coordination.accounts.
+# Answers that were lost, the latest of them: as many as in fairsync.coordination.lease_table.
 _MOST_LOST = 10_000
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 
@@ -119,7 +119,7 @@ class RedisStore:
         """
         return self._run("add", known, lines, line.dump(), receipt, asked, change)
 
-    def kept(self, name: str) -> bytes | None:
+    def load(self, name: str) -> bytes | None:
         """Return what is kept beside the record under this name."""
         return self.ask(lambda client: client.hget(self.key("kept"), name))  # type: ignore[return-value]
 

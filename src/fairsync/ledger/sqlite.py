@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
-from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Standing
+from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Totals
 from fairsync.ledger.sqlite_files import Owner, back_up
 from fairsync.ledger.sqlite_formats import bring_up_to_date, read_format
 
@@ -42,7 +42,7 @@ class SqliteLedger:
     (True, False)
     >>> ledger.close()
     >>> with SqliteLedger(folder.name + "/exposures.db", n_groups=2) as again:
-    ...     again.standing().exposures.tolist()
+    ...     again.totals().exposures.tolist()
     [1, 1]
     >>> folder.cleanup()
     """
@@ -51,8 +51,8 @@ class SqliteLedger:
         self.path = Path(path)
         self._lock = threading.RLock()
         self._n_groups = n_groups
-        self._number, self._standing = 0, Standing.nothing(n_groups)
-        self._past: list[Standing] = []
+        self._number, self._standing = 0, Totals.nothing(n_groups)
+        self._past: list[Totals] = []
         if not self.path.parent.is_dir():
             raise InvalidInputError(f"{self.path.parent} is no folder: make it first, or put the ledger elsewhere.")
         with self._told(), ExitStack() as opened:
@@ -62,11 +62,11 @@ class SqliteLedger:
             self._open()
             self._files = opened.pop_all()
 
-    def standing(self) -> Standing:
+    def totals(self) -> Totals:
         """Return where the present horizon stands."""
         return self._standing
 
-    def past(self) -> Sequence[Standing]:
+    def past(self) -> Sequence[Totals]:
         """Return the standings at the end of the horizons before it, oldest first."""
         with self._told():
             first = len(self._past)  # what is past does not change: it is read once
@@ -83,18 +83,18 @@ class SqliteLedger:
     ) -> bool:
         """Add entries, all of them or, when it raises, none, unless that was done before under this key."""
         with self._told():
-            number, standing = self._number, self._standing
+            number, totals = self._number, self._standing
             with self._transaction():
                 if key is not None and not self._is_new(key):
                     return False
                 self._write_answers(answers or {})
                 for entry in entries:
                     if entry.opens_horizon:
-                        self._write(number, standing)
-                        number, standing = number + 1, Standing.nothing(self._n_groups, entry.began)
-                    standing = standing.after(entry)
-                self._write(number, standing)
-            self._number, self._standing = number, standing
+                        self._write(number, totals)
+                        number, totals = number + 1, Totals.nothing(self._n_groups, entry.began)
+                    totals = totals.after(entry)
+                self._write(number, totals)
+            self._number, self._standing = number, totals
             return True
 
     def answer(self, request_id: str) -> bytes | None:
@@ -112,12 +112,12 @@ class SqliteLedger:
                 self._db.execute("UPDATE facts SET value = ? WHERE name = 'groups'", [json.dumps(n_groups)])
             self._n_groups, self._standing = n_groups, grown
 
-    def keep(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes) -> None:
         """Keep something beside the record."""
         with self._told(), self._transaction():
             self._db.execute("REPLACE INTO kept VALUES (?, ?)", [name, value])
 
-    def kept(self, name: str) -> bytes | None:
+    def load(self, name: str) -> bytes | None:
         """Return what is kept under this name."""
         with self._told():
             row = self._db.execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
@@ -145,7 +145,7 @@ class SqliteLedger:
         with self._transaction():
             bring_up_to_date(self._db, self.path, self._n_groups)
         self._n_groups = self._counted_groups()
-        self._standing = Standing.nothing(self._n_groups)
+        self._standing = Totals.nothing(self._n_groups)
         row = self._db.execute(f"SELECT {_COLUMNS} FROM horizons ORDER BY number DESC LIMIT 1").fetchone()
         if row is not None:
             self._number, self._standing = int(row[0]), _standing(row)
@@ -156,13 +156,13 @@ class SqliteLedger:
             raise _DamageError("it does not say how many groups it counts")
         return int(json.loads(row[0]))
 
-    def _write(self, number: int, standing: Standing) -> None:
-        cost = None if np.isnan(standing.cost) else standing.cost
-        exposures = standing.exposures.astype("<i8").tobytes()
-        shown = None if standing.shown is None else standing.shown.astype("<i8").tobytes()
+    def _write(self, number: int, totals: Totals) -> None:
+        cost = None if np.isnan(totals.cost) else totals.cost
+        exposures = totals.exposures.astype("<i8").tobytes()
+        impressions = None if totals.impressions is None else totals.impressions.astype("<i8").tobytes()
         self._db.execute(
             f"REPLACE INTO horizons ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [number, standing.requests, standing.relevance, cost, standing.forced, standing.began, exposures, shown],
+            [number, totals.requests, totals.relevance, cost, totals.forced, totals.began, exposures, impressions],
         )
 
     def _write_answers(self, answers: Mapping[str, bytes]) -> None:
@@ -213,11 +213,11 @@ class SqliteLedger:
                 raise FairSyncError(f"{self.path} could not be used: {reason}. Nothing was changed.") from error
 
 
-def _standing(row: tuple[int, int, float, float | None, int, float, bytes, bytes | None]) -> Standing:
-    _, requests, relevance, cost, forced, began, exposures, shown = row
+def _standing(row: tuple[int, int, float, float | None, int, float, bytes, bytes | None]) -> Totals:
+    _, requests, relevance, cost, forced, began, exposures, impressions = row
     cost = float("nan") if cost is None else cost
-    counted = None if shown is None else _counts(shown)
-    return Standing(_counts(exposures), requests, relevance, cost, forced, began, counted)
+    counted = None if impressions is None else _counts(impressions)
+    return Totals(_counts(exposures), requests, relevance, cost, forced, began, counted)
 
 
 def _counts(data: bytes) -> npt.NDArray[np.int64]:

@@ -37,7 +37,7 @@ class Terms:
     k: int
     horizon: int
     batch_size: int
-    rolls: bool = True
+    auto_restart: bool = True
 
 
 @dataclass(frozen=True)

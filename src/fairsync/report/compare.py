@@ -10,9 +10,9 @@ from fairsync.errors import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairsync.groups import Label
+    from fairsync.catalog.groups import Label
     from fairsync.hindsight import Hindsight
-    from fairsync.ledger import Standing
+    from fairsync.ledger import Totals
     from fairsync.policies import Terms
 
 # Sums of the same relevance in another order differ by this much, relative to the sum: that is no cost.
@@ -34,7 +34,7 @@ def compare(relevance: float, hindsight: Hindsight) -> tuple[float, float]:
     return cost, cost / least
 
 
-def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms, standing: Standing) -> None:
+def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms, totals: Totals) -> None:
     """Refuse a plan that was not made for these very requests and floors, as far as can be told."""
     requests, k = hindsight.rows.shape
     if (requests, k) != (terms.horizon, terms.k):
@@ -42,9 +42,9 @@ def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms
             f"The hindsight was computed for {requests} requests of {k} candidates, but the horizon is"
             f" {terms.horizon} requests of {terms.k}: compute it for all requests of one horizon."
         )
-    if standing.requests != terms.horizon:
+    if totals.requests != terms.horizon:
         raise InvalidInputError(
-            f"Only {standing.requests} of the {terms.horizon} requests of the hindsight have come:"
+            f"Only {totals.requests} of the {terms.horizon} requests of the hindsight have come:"
             " compare with it when the horizon is over."
         )
     if set(hindsight.exposures) != set(labels):
@@ -56,9 +56,9 @@ def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms
                 f" floor is {floor}: compute it for the same floors."
             )
     most = hindsight.unconstrained_relevance
-    if standing.relevance - most > _TOLERANCE * abs(most):
+    if totals.relevance - most > _TOLERANCE * abs(most):
         raise InvalidInputError(
-            f"The relevance {standing.relevance:.6g} is more than the {most:.6g} that the hindsight has"
+            f"The relevance {totals.relevance:.6g} is more than the {most:.6g} that the hindsight has"
             " without floors: compute it for the same requests, with an exact index."
         )
 

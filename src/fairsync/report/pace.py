@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fairsync.groups import Label
+    from fairsync.catalog.groups import Label
 
 _STYLES = (GREY, COLOURS["behind"], COLOURS["on track"], COLOURS["kept"])
 _DAY, _HOUR = 86_400, 3_600

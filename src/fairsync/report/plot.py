@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from fairsync.groups import Label
+    from fairsync.catalog.groups import Label
     from fairsync.report.report import Report
 
 COLOURS = {"kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00"}
@@ -42,7 +42,7 @@ def plot_report(report: Report) -> Figure:
     prices = np.array([report.prices[label] for label in labels])
 
     masked = np.isposinf(prices)
-    shown = np.where(masked, 0.0, prices)
+    impressions = np.where(masked, 0.0, prices)
     priced = bool(prices.any())
 
     figure = Figure(figsize=(_width(len(labels)), 6.2 if priced else 4.8), layout="constrained", dpi=150)
@@ -59,8 +59,8 @@ def plot_report(report: Report) -> Figure:
     top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=5, loc="upper right")
     _title(top, f"Exposures and floors under the policy '{report.policy}'", " · ".join(summary(report)))
 
-    price_colours = [SUBSIDY if price < 0 else PRICE for price in shown]
-    bottom.bar(x, shown, width=_bar_width(len(labels)), color=price_colours)
+    price_colours = [SUBSIDY if price < 0 else PRICE for price in impressions]
+    bottom.bar(x, impressions, width=_bar_width(len(labels)), color=price_colours)
     bottom.axhline(0, color="black", linewidth=0.8)
     bottom.set_ylabel("price now")
     if not priced:
@@ -69,9 +69,9 @@ def plot_report(report: Report) -> Figure:
         bottom.set_ylabel("price")
         bottom.text(0.5, 0.62, "no group has a price now", transform=bottom.transAxes, ha="center", color=GREY)
     if masked.any():
-        bottom.plot(x[masked], shown[masked], "x", color="black", label="masked")
-    drawn = [Patch(color=SUBSIDY, label="subsidy")] if (shown < 0).any() else []
-    drawn += [Patch(color=PRICE, label="charge")] if (shown > 0).any() else []
+        bottom.plot(x[masked], impressions[masked], "x", color="black", label="masked")
+    drawn = [Patch(color=SUBSIDY, label="subsidy")] if (impressions < 0).any() else []
+    drawn += [Patch(color=PRICE, label="charge")] if (impressions > 0).any() else []
     extra = [Line2D([], [], marker="x", linestyle="", color="black", label="masked")] if masked.any() else []
     if drawn or extra:
         bottom.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left")

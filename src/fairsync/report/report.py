@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from rich.console import RenderableType
 
-    from fairsync.groups import Label
+    from fairsync.catalog.groups import Label
     from fairsync.hindsight import Hindsight
-    from fairsync.ledger import Standing
+    from fairsync.ledger import Totals
     from fairsync.policies import Terms
 
 Status: TypeAlias = Literal["kept", "on track", "behind", "missed"]
@@ -183,8 +183,8 @@ def make_report(
     labels: Sequence[Label],
     terms: Terms,
     policy: str,
-    standing: Standing,
-    past: Sequence[Standing],
+    totals: Totals,
+    past: Sequence[Totals],
     prices: NDArray[np.float64],
     hindsight: Hindsight | None = None,
 ) -> Report:
@@ -210,31 +210,31 @@ def make_report(
     Examples
     --------
     >>> import numpy as np
-    >>> from fairsync.ledger import Standing
+    >>> from fairsync.ledger import Totals
     >>> from fairsync.policies import Terms
     >>> terms = Terms(np.array([5, 5]), np.array([2, 2]), k=2, horizon=10, batch_size=1)
-    >>> report = make_report(["a", "b"], terms, "none", Standing(np.array([7, 1]), 4), [], np.zeros(2))
+    >>> report = make_report(["a", "b"], terms, "none", Totals(np.array([7, 1]), 4), [], np.zeros(2))
     >>> report.esp, report.status
     (0.5, {'a': 'kept', 'b': 'behind'})
     """
-    cost = None if math.isnan(standing.cost) else float(standing.cost)
+    cost = None if math.isnan(totals.cost) else float(totals.cost)
     cost_ratio = None
     if hindsight is not None:
-        check_comparable(hindsight, labels, terms, standing)
-        cost, cost_ratio = compare(standing.relevance, hindsight)
+        check_comparable(hindsight, labels, terms, totals)
+        cost, cost_ratio = compare(totals.relevance, hindsight)
     return Report(
         policy=policy,
         k=terms.k,
         batch_size=terms.batch_size,
         horizon=terms.horizon,
-        requests=standing.requests,
+        requests=totals.requests,
         floors=dict(zip(labels, terms.floors.tolist(), strict=True)),
-        exposures=dict(zip(labels, standing.exposures.tolist(), strict=True)),
+        exposures=dict(zip(labels, totals.exposures.tolist(), strict=True)),
         prices=dict(zip(labels, (prices + 0.0).tolist(), strict=True)),  # -0.0 is 0.0
-        relevance=float(standing.relevance),
+        relevance=float(totals.relevance),
         cost=cost,
         cost_ratio=cost_ratio,
-        forced=standing.forced,
+        forced=totals.forced,
         completed=len(past),
         kept_horizons=sum(bool((one.exposures >= terms.floors).all()) for one in past),
     )

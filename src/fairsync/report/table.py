@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from fairsync.groups import Label
+    from fairsync.catalog.groups import Label
     from fairsync.report.report import Report, Status
 
 _ALL = 40  # up to so many groups, every one gets its row
@@ -30,7 +30,7 @@ _STYLES = {"missed": "bold red", "behind": "yellow", "on track": "cyan", "kept":
 def render(report: Report) -> RenderableType:
     """Return table, summary and reading of a report."""
     ordered = by_need(report)
-    shown = ordered if len(ordered) <= _ALL else ordered[: _rows(report)]
+    impressions = ordered if len(ordered) <= _ALL else ordered[: _rows(report)]
     title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("group", overflow="ellipsis", max_width=32)  # the one that gives way on a narrow terminal
@@ -39,7 +39,7 @@ def render(report: Report) -> RenderableType:
     table.add_column("share of floor", no_wrap=True)
     table.add_column("price", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    for label in shown:
+    for label in impressions:
         floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
         table.add_row(
             Text(str(label)),
@@ -50,8 +50,8 @@ def render(report: Report) -> RenderableType:
             Text(status, style=_STYLES[status]),
         )
     parts: list[RenderableType] = [table]
-    if len(shown) < len(ordered):
-        parts.append(Text(_left_out(report, ordered[len(shown) :]) + "\n", style="dim"))
+    if len(impressions) < len(ordered):
+        parts.append(Text(_left_out(report, ordered[len(impressions) :]) + "\n", style="dim"))
     parts.append(Text(" · ".join(summary(report)), style="bold"))
     parts.append(Text(reading(report)))
     return Group(*parts)

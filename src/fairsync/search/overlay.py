@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.changes import Change
+from fairsync.catalog.changes import CatalogChange
 from fairsync.search.base import Hits, Index, check_prices
 from fairsync.search.exact import ExactIndex
 from fairsync.search.sharded import Shard, merge
@@ -92,12 +92,12 @@ class Overlay:
         return replace(hits, reached=reached)
 
 
-def follow(index: Index, change: Change, before: Catalog) -> Index:
+def follow(index: Index, change: CatalogChange, before: Catalog) -> Index:
     """Return an index over the catalog after a change, with as little work as can be.
 
     Examples
     --------
-    >>> from fairsync.changes import remove_items
+    >>> from fairsync.catalog.changes import remove_items
     >>> from fairsync.search import OneHotIndex
     >>> catalog = Catalog(np.array([[1.0], [3.0], [2.0]]), ["a", "b", "b"])
     >>> change = remove_items(catalog, [1])

@@ -13,11 +13,14 @@ import numpy as np
 import orjson
 from pydantic import BaseModel, TypeAdapter
 
+from fairsync.candidates import Candidates
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
-from fairsync.service.http.wire import JSON, MSGPACK, read_found, write_array
-from fairsync.service.records import (
+from fairsync.service.schema import (
     CatalogSize,
     GroupView,
+    ImpressionReport,
+    ImpressionReports,
+    ImpressionResult,
     Overview,
     Pace,
     PastWindow,
@@ -25,18 +28,15 @@ from fairsync.service.records import (
     PromiseRecord,
     PromiseView,
     ReportView,
-    ShownReport,
-    ShownReports,
-    ShownResult,
 )
-from fairsync.serving import Found
+from fairsync.service.server.codec import JSON, MSGPACK, read_found, write_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import ArrayLike
 
-    from fairsync.groups import Label
+    from fairsync.catalog.groups import Label
 
 T = TypeVar("T")
 _LONGEST_PAUSE = 10.0
@@ -68,7 +68,7 @@ class AccessError(FairSyncError):
 
 
 @dataclass(frozen=True)
-class Retrieved(Found):
+class Retrieved(Candidates):
     """Candidates, and the ids under which the service knows the requests: for reporting what was shown.
 
     Attributes
@@ -139,9 +139,14 @@ def retrieve(
     return Call("POST", "/v1/retrieve", _read_retrieved, msgpack.packb(asked), MSGPACK)
 
 
-def shown(reports: Sequence[ShownReport]) -> Call[ShownResult]:
+def impressions(reports: Sequence[ImpressionReport]) -> Call[ImpressionResult]:
     """Report what was shown."""
-    return Call("POST", "/v1/shown", ShownResult.model_validate_json, _dumped(ShownReports(reports=list(reports))))
+    return Call(
+        "POST",
+        "/v1/impressions",
+        ImpressionResult.model_validate_json,
+        _dumped(ImpressionReports(reports=list(reports))),
+    )
 
 
 def promises() -> Call[list[PromiseView]]:
@@ -196,7 +201,7 @@ def report() -> Call[ReportView]:
     return Call("GET", "/v1/report", ReportView.model_validate_json)
 
 
-def put_items(embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> Call[int]:
+def upsert_items(embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> Call[int]:
     """Add or replace items; read the size of the catalog."""
     array = np.asarray(embeddings)
     if array.dtype.kind not in "iuf":

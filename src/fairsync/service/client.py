@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from fairsync.groups import Label
-    from fairsync.service.records import (
+    from fairsync.catalog.groups import Label
+    from fairsync.service.schema import (
         GroupView,
+        ImpressionReport,
+        ImpressionResult,
         Overview,
         Pace,
         PastWindow,
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
         PromiseRecord,
         PromiseView,
         ReportView,
-        ShownReport,
-        ShownResult,
     )
 
 __all__ = ["AccessError", "AsyncClient", "Client", "RefusedError", "Retrieved"]
@@ -147,9 +147,9 @@ class Client:
         """Return the candidates of users by the items they had, oldest first; the service needs a model for it."""
         return self.send(calls.retrieve(None, k, request_ids, histories))
 
-    def shown(self, reports: Sequence[ShownReport]) -> ShownResult:
+    def impressions(self, reports: Sequence[ImpressionReport]) -> ImpressionResult:
         """Report what was shown; a report that is made twice counts once."""
-        return self.send(calls.shown(reports))
+        return self.send(calls.impressions(reports))
 
     def promises(self) -> list[PromiseView]:
         """Return all promises and where they stand."""
@@ -191,9 +191,9 @@ class Client:
         """Return how the promises fare, in a few numbers."""
         return self.send(calls.report())
 
-    def put_items(self, embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> int:
+    def upsert_items(self, embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> int:
         """Add items, or replace those whose ids are known; return the size of the catalog."""
-        return self.send(calls.put_items(embeddings, groups, ids))
+        return self.send(calls.upsert_items(embeddings, groups, ids))
 
     def remove_items(self, ids: Sequence[Label]) -> int:
         """Take items out; return the size of the catalog."""
@@ -251,9 +251,9 @@ class AsyncClient:
         """Return the candidates of users by the items they had, oldest first; the service needs a model for it."""
         return await self.send(calls.retrieve(None, k, request_ids, histories))
 
-    async def shown(self, reports: Sequence[ShownReport]) -> ShownResult:
+    async def impressions(self, reports: Sequence[ImpressionReport]) -> ImpressionResult:
         """Report what was shown; a report that is made twice counts once."""
-        return await self.send(calls.shown(reports))
+        return await self.send(calls.impressions(reports))
 
     async def promises(self) -> list[PromiseView]:
         """Return all promises and where they stand."""
@@ -295,9 +295,9 @@ class AsyncClient:
         """Return how the promises fare, in a few numbers."""
         return await self.send(calls.report())
 
-    async def put_items(self, embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> int:
+    async def upsert_items(self, embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> int:
         """Add items, or replace those whose ids are known; return the size of the catalog."""
-        return await self.send(calls.put_items(embeddings, groups, ids))
+        return await self.send(calls.upsert_items(embeddings, groups, ids))
 
     async def remove_items(self, ids: Sequence[Label]) -> int:
         """Take items out; return the size of the catalog."""

@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from fairsync.catalog_files import open_catalog
+from fairsync.catalog.files import open_catalog
 from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
-from fairsync.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.schedule import Forecast
 from fairsync.search import ExactIndex, ShardedIndex, make_index
-from fairsync.service.http.app import make_app
-from fairsync.service.http.auth import Tokens
-from fairsync.service.http.lines import Line
-from fairsync.service.http.logs import log, start_logs
-from fairsync.service.keeper.keeper import Keeper
-from fairsync.service.keeper.notes import Notes
-from fairsync.service.keeper.promises import promises_of
+from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.promises.promises import promises_of
+from fairsync.service.promises.saved_state import SavedState
+from fairsync.service.server.app import make_app
+from fairsync.service.server.auth import Tokens
+from fairsync.service.server.connection import Line
+from fairsync.service.server.json_logging import log, start_logs
 from fairsync.service.sharing import join
-from fairsync.windows import Forecast
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.catalog import Catalog
-    from fairsync.coordination.bookkeeper import Bookkeeper
+    from fairsync.coordination.base import CoordinatorBase
     from fairsync.ledger import Ledger
     from fairsync.search import Index
     from fairsync.service.settings import HttpSettings, LedgerSettings, SearchSettings, Settings
@@ -48,23 +48,25 @@ _COLLECT_AFTER = (10_000, 20, 100)
 _KEEP_ALIVE_SECONDS = 75
 
 
-def make_keeper(settings: Settings) -> Keeper:
+def make_promise_service(settings: Settings) -> PromiseService:
     """Open catalog and ledger, and return who keeps the promises."""
     catalog: Catalog = open_catalog(settings.catalog.path)
     forecast = make_forecast(settings)
     promises = promises_of(settings.promises, catalog)
     if settings.ledger.kind == "redis":
-        coordinator: Bookkeeper
+        coordinator: CoordinatorBase
         catalog, coordinator = join(settings, catalog)
     else:
         promise, ledger = settings.promise, make_ledger(settings.ledger, catalog.n_groups)
         catalog = fit_groups(catalog, ledger)
         coordinator = Coordinator(
-            catalog, promise.k, 0, 1, promise.policy, promise.batch_size, ledger=ledger, rolls=False
+            catalog, promise.k, 0, 1, promise.policy, promise.batch_size, ledger=ledger, auto_restart=False
         )
     front = FrontEnd(catalog, coordinator, make_search(settings.search, catalog))
-    slump = settings.traffic.slump
-    return Keeper(front, coordinator, promises, forecast, count=settings.promise.count, slump=slump)
+    worst_case_traffic = settings.traffic.worst_case
+    return PromiseService(
+        front, coordinator, promises, forecast, count=settings.promise.count, worst_case_traffic=worst_case_traffic
+    )
 
 
 def fit_groups(catalog: Catalog, ledger: Ledger) -> Catalog:
@@ -73,12 +75,12 @@ def fit_groups(catalog: Catalog, ledger: Ledger) -> Catalog:
     Since the last start groups may have come, which follow the others, or gone, which stay without items: counts and
     promises are theirs all the same.
     """
-    notes = Notes.load(ledger)
+    notes = SavedState.load(ledger)
     if notes is None:
         return catalog
     labels = list(notes.labels)
     fitted = catalog if catalog.labels == labels else catalog.under(labels)
-    if len(ledger.standing().exposures) < fitted.n_groups:
+    if len(ledger.totals().exposures) < fitted.n_groups:
         ledger.grow(fitted.n_groups)
     return fitted
 
@@ -118,11 +120,11 @@ def serve(settings: Settings) -> None:
     doors = bind(http)
     start_logs()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    keeper = make_keeper(settings)
-    log.info("%r, promises: %d", keeper.catalog, len(keeper.promises()))
+    service = make_promise_service(settings)
+    log.info("%r, promises: %d", service.catalog, len(service.promises()))
     if settings.is_open:
         log.warning("no [[tokens]]: anybody on this machine may do anything")
-    app = make_app(keeper, settings)
+    app = make_app(service, settings)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -142,10 +144,10 @@ def serve(settings: Settings) -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
-    server = _Server(config, keeper, http.drain_seconds)
+    server = _Server(config, service, http.drain_seconds)
     server.run(doors)
     app.write_lines()  # of calls that were still given up when the rest had ended
-    close: Callable[[], None] | None = getattr(keeper.coordinator.ledger, "close", None)  # there is none in memory
+    close: Callable[[], None] | None = getattr(service.coordinator.ledger, "close", None)  # there is none in memory
     if close is not None:
         close()
     if server.force_exit:
@@ -199,9 +201,9 @@ class _Server(uvicorn.Server):
         Between that and the end of answers.
     """
 
-    def __init__(self, config: uvicorn.Config, keeper: Keeper, drain_seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, service: PromiseService, drain_seconds: float) -> None:
         super().__init__(config)
-        self._keeper, self._drain_seconds = keeper, drain_seconds
+        self._keeper, self._drain_seconds = service, drain_seconds
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.records import PromiseRecord  # noqa: TC001 - pydantic reads the annotations
-from fairsync.windows import SLUMP
+from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.service.schema import PromiseRecord  # noqa: TC001 - pydantic reads the annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +63,7 @@ class PromiseSettings(_Section):
     """Candidates per request."""
     batch_size: Positive = 64
     """Requests between two price changes, at most."""
-    count: Literal["retrieved", "shown"] = "retrieved"
+    count: Literal["retrieved", "impressions"] = "retrieved"
     """What an exposure is: a candidate, or what was reported as shown."""
     policy: str = "guaranteed"
 
@@ -74,7 +74,7 @@ class TrafficSettings(_Section):
     per_second: Annotated[float, Field(ge=0, le=1e9)] = 1.0
     zone: str = "UTC"
     """IANA time zone by whose clock people live."""
-    slump: Annotated[float, Field(gt=0, le=1)] = SLUMP
+    worst_case: Annotated[float, Field(gt=0, le=1)] = WORST_CASE_TRAFFIC
     """The part of the expected traffic that plans count on: the smaller, the earlier in a window floors are served."""
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.keeper.notes import Notes
+from fairsync.service.promises.saved_state import SavedState
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
@@ -48,11 +48,11 @@ def join(settings: Settings, catalog: Catalog) -> tuple[Catalog, RedisCoordinato
         lease_seconds=patience,
         timeout=patience,
         horizon=1,
-        rolls=False,
+        auto_restart=False,
     )
 
 
-def look(settings: Settings) -> tuple[str, list[str]]:
+def refresh(settings: Settings) -> tuple[str, list[str]]:
     """Return what stands on the server, in words, and why it may be lost; writes nothing."""
     with closing(_glance(settings)) as store:
         words = f"redis, {store.address} answers; shared under the name {store.name!r}: {_standing(store)}"
@@ -61,26 +61,26 @@ def look(settings: Settings) -> tuple[str, list[str]]:
 
 def check_agrees(settings: Settings, catalog: Catalog) -> None:
     """Refuse settings with which the service could not join those that keep the promise on the server."""
-    from fairsync.coordination.bookkeeper import promised
-    from fairsync.coordination.shared_promise import Promise
+    from fairsync.coordination.base import promised
+    from fairsync.coordination.shared_terms import SharedTerms
     from fairsync.policies import make_policy
 
     wanted = settings.promise
     with closing(_glance(settings)) as store:
-        standing = Promise.on(store)
-        if standing is not None:
-            groups, terms = promised(_fitted(catalog, store), wanted.k, 0, 1, wanted.batch_size, rolls=False)
-            mine = Promise.of(0, groups, terms, make_policy(wanted.policy).keeps_floors)
-            mine.check_agrees(standing, store)
+        totals = SharedTerms.on(store)
+        if totals is not None:
+            groups, terms = promised(_fitted(catalog, store), wanted.k, 0, 1, wanted.batch_size, auto_restart=False)
+            mine = SharedTerms.of(0, groups, terms, make_policy(wanted.policy).keeps_floors)
+            mine.check_agrees(totals, store)
 
 
 def _standing(store: RedisStore) -> str:
-    from fairsync.coordination.shared_promise import Promise
+    from fairsync.coordination.shared_terms import SharedTerms
 
-    seen, promise = store.read(), Promise.on(store)
+    seen, promise = store.read(), SharedTerms.on(store)
     if promise is None:
         return "exposures of a service that was alone" if seen is not None and seen.fields else "nothing yet"
-    notes = Notes.load(store)  # type: ignore[arg-type]  # it only asks for what is kept
+    notes = SavedState.load(store)  # type: ignore[arg-type]  # it only asks for what is kept
     made = [] if notes is None else [str(one) for one in notes.promises.values()]
     named = "; ".join(made[:_MOST_NAMED]) + (f"; and {len(made) - _MOST_NAMED} more" if len(made) > _MOST_NAMED else "")
     leader = store.ask(lambda client: client.get(store.key("lead")))
@@ -89,12 +89,12 @@ def _standing(store: RedisStore) -> str:
 
 
 def _fitted(catalog: Catalog, store: RedisStore) -> Catalog:
-    from fairsync.coordination.shared_promise import Promise
+    from fairsync.coordination.shared_terms import SharedTerms
 
-    standing = Promise.on(store)
-    if standing is None or catalog.labels == standing.groups.labels:
+    totals = SharedTerms.on(store)
+    if totals is None or catalog.labels == totals.groups.labels:
         return catalog
-    return catalog.under(standing.groups.labels)
+    return catalog.under(totals.groups.labels)
 
 
 def _glance(settings: Settings) -> RedisStore:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.changes import Change
+from fairsync.catalog.changes import CatalogChange
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
 from fairsync.search.exact import ExactIndex
@@ -123,7 +123,7 @@ class MilvusIndex:
         """
         return self._search.search(users, prices, k)
 
-    def follow(self, change: Change) -> "MilvusIndex | Overlay":
+    def follow(self, change: CatalogChange) -> "MilvusIndex | Overlay":
         """Return an index over the catalog after a change, and write what is new to Milvus.
 
         This one stays as it is, and exact. If writing fails, nothing that runs is affected: follow again.
@@ -133,16 +133,16 @@ class MilvusIndex:
         Parameters
         ----------
         change
-            Of the catalog of this index; see `fairsync.changes`.
+            Of the catalog of this index; see `fairsync.catalog.changes`.
 
         Examples
         --------
         >>> from tempfile import TemporaryDirectory
-        >>> from fairsync.changes import put_items
+        >>> from fairsync.catalog.changes import upsert_items
         >>> catalog = Catalog(np.eye(3), ["a", "b", "b"], ids=["x", "y", "z"])
         >>> with TemporaryDirectory() as folder:
         ...     index = MilvusIndex(catalog, folder + "/items.db", upload=True)
-        ...     after = index.follow(put_items(catalog, [[9.0, 0.0, 0.0]], ["a"], ["w"]))
+        ...     after = index.follow(upsert_items(catalog, [[9.0, 0.0, 0.0]], ["a"], ["w"]))
         ...     after.search(np.ones((1, 1, 3)), None, k=1).rows
         array([[3]])
         """

@@ -14,13 +14,13 @@ try:
 except ImportError as error:
     raise ImportError("RayIndex needs Ray: pip install 'fairsync[ray]'.") from error
 
-from fairsync.catalog_files import Fingerprint, StoredCatalog
+from fairsync.catalog.files import Fingerprint, StoredCatalog
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search.base import Hits, check_prices
 from fairsync.search.ray.ask import Patience, Round
 from fairsync.search.ray.messages import Query
 from fairsync.search.ray.names import Label, check_connected, check_name, find
-from fairsync.search.ray.replicas import Health, Replica, Replicas
+from fairsync.search.ray.replicas import Replica, ReplicaHealth, Replicas
 from fairsync.search.ray.shard import make_source
 from fairsync.search.ray.start import Needs, end_named, start, wait_until_loaded
 from fairsync.search.sharded import check_placement, merge, place
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
-    from fairsync.search.ray.shard import Standing
+    from fairsync.search.ray.shard import ReplicaState
     from fairsync.search.ray.start import Started
 
 # How long a look at the health of all replicas may take.
@@ -204,7 +204,7 @@ class RayIndex:
         sizes = [shard.sizes for shard, answer in zip(self._shards, answers, strict=True) if answer is not None]
         return replace(merged, reached=np.sum(sizes, axis=0))
 
-    def health(self) -> list[Health]:
+    def health(self) -> list[ReplicaHealth]:
         """Ask every replica how it is, for a second at most, and return one record for each; none if it is closed."""
         if self._closed:
             return []
@@ -232,7 +232,7 @@ class RayIndex:
         catalog: Catalog,
         rows: Mapping[int, npt.NDArray[np.int64]],
         actors: Mapping[int, Sequence[Any]],
-        standings: Mapping[int, Sequence[Standing | None]],
+        standings: Mapping[int, Sequence[ReplicaState | None]],
         deadline: float,
         hedge: float | None,
     ) -> None:
@@ -274,9 +274,9 @@ def _check_lasting(name: str, catalog: Catalog, placement: npt.ArrayLike | None)
         raise InvalidInputError(f"the index {name!r} runs already: RayIndex.attach to it, or RayIndex.end it first.")
 
 
-def _standing(ping: Any) -> Standing | None:
+def _standing(ping: Any) -> ReplicaState | None:
     try:
-        answer: Standing = ray.get(ping, timeout=0)
+        answer: ReplicaState = ray.get(ping, timeout=0)
     except ray.exceptions.RayError:
         return None
     return answer

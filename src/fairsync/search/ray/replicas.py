@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.exceptions import RayError
 
-from fairsync.search.ray.shard import Standing
+from fairsync.search.ray.shard import ReplicaState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -26,7 +26,7 @@ UP, LATE, DOWN = "up", "late", "down"
 
 
 @dataclass(frozen=True)
-class Health:
+class ReplicaHealth:
     """How one replica of a shard is.
 
     Attributes
@@ -63,7 +63,7 @@ class Replica:
         To ask.
     number : int
         Among the replicas of its shard.
-    standing : Standing or None
+    standing : ReplicaState or None
         As it last told, None if it never did.
     state : str
         ``UP``, ``LATE`` or ``DOWN``.
@@ -71,7 +71,7 @@ class Replica:
         What was wrong last; empty if nothing ever was.
     """
 
-    def __init__(self, actor: Any, number: int, standing: Standing | None) -> None:
+    def __init__(self, actor: Any, number: int, standing: ReplicaState | None) -> None:
         self.actor, self.number, self.standing = actor, number, standing
         self.state, self.error = (UP, "") if standing else (DOWN, "it has not answered yet")
         self.since = 0.0
@@ -145,7 +145,7 @@ class Replicas:
                 one.probe(now)
         return [one.ping for one in self.replicas if one.ping is not None]
 
-    def heard(self, now: float) -> list[Health]:
+    def heard(self, now: float) -> list[ReplicaHealth]:
         """Settle what was asked by `ping`: who is not there is down, and who has not answered yet is late."""
         for one in self.replicas:
             if one.ping is None:  # another thread has settled it meanwhile
@@ -154,9 +154,9 @@ class Replicas:
             if answered is None:
                 self.late(one, now)
             self._settle(one, answered, now)
-        items, told = int(self.sizes.sum()), [one.standing or Standing("", 0, 0, "") for one in self.replicas]
+        items, told = int(self.sizes.sum()), [one.standing or ReplicaState("", 0, 0, "") for one in self.replicas]
         return [
-            Health(self.number, one.number, standing.node, standing.pid, one.state == UP, items, one.error)
+            ReplicaHealth(self.number, one.number, standing.node, standing.pid, one.state == UP, items, one.error)
             for one, standing in zip(self.replicas, told, strict=True)
         ]
 

@@ -12,7 +12,7 @@ import numpy as np
 import ray
 
 from fairsync.catalog import Catalog
-from fairsync.catalog_files import Fingerprint, StoredCatalog, Watch, read_part
+from fairsync.catalog.files import Fingerprint, StoredCatalog, Watch, read_part
 from fairsync.errors import BackendUnavailableError
 from fairsync.search import ExactIndex, make_index
 from fairsync.search.ray.messages import Query, pack_answer
@@ -115,7 +115,7 @@ def make_source(
     return FromStore((ray.put((part.embeddings, part.group_of, part.labels, part.ids, rows)),))
 
 
-class Standing(NamedTuple):
+class ReplicaState(NamedTuple):
     """How a replica is.
 
     Attributes
@@ -162,11 +162,11 @@ class ShardHost:
         except Exception:
             _log.exception("%s cannot load its items", title)
 
-    def ready(self) -> Standing:
+    def ready(self) -> ReplicaState:
         """Return how it is, once its items are loaded."""
         shard = self._shard or self._load()
         node = ray.get_runtime_context().get_node_id()
-        return Standing(node, os.getpid(), len(shard.rows), shard.index.applies_prices)
+        return ReplicaState(node, os.getpid(), len(shard.rows), shard.index.applies_prices)
 
     def search(self, message: bytes) -> bytes:
         """Answer a `Query`."""

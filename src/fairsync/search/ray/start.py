@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
     from fairsync.search.ray.names import Label
-    from fairsync.search.ray.shard import Source, Standing
+    from fairsync.search.ray.shard import ReplicaState, Source
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LINES = 10.0
@@ -137,10 +137,10 @@ def start(
     return started
 
 
-def wait_until_loaded(actors: Mapping[int, list[Any]], seconds: float) -> dict[int, list[Standing]]:
+def wait_until_loaded(actors: Mapping[int, list[Any]], seconds: float) -> dict[int, list[ReplicaState]]:
     """Return how each replica is once all have loaded their items."""
     waiting = {one.ready.remote(): (number, at) for number, those in actors.items() for at, one in enumerate(those)}
-    standings: dict[tuple[int, int], Standing] = {}
+    standings: dict[tuple[int, int], ReplicaState] = {}
     end, n = time.monotonic() + seconds, len(waiting)
     while waiting:
         pause = min(_SECONDS_BETWEEN_LINES, max(0.0, end - time.monotonic()))

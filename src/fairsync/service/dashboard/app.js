@@ -36,9 +36,9 @@ async function poll() {
     const at = performance.now();
     seen = { overview, at };
     failures = 0;
-    if (at - pastAt > PAST_EVERY || pastOf !== overview.tick_end) {
+    if (at - pastAt > PAST_EVERY || pastOf !== overview.period_end) {
       past = await api.past(MOST_PAST);
-      [pastAt, pastOf] = [at, overview.tick_end];
+      [pastAt, pastOf] = [at, overview.period_end];
     }
     show();
     await Promise.all(list.opened().filter((row) => row.near).map(fetchPace));

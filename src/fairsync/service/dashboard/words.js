@@ -135,7 +135,7 @@ export function usualRelevance(overview) {
 
 /** Requests that came, of those expected. */
 export function trafficWords(overview, now) {
-  const end = new Date(overview.tick_end);
+  const end = new Date(overview.period_end);
   // A tick ends because the window of a promise does: by that one's clock.
   const zone = overview.promises.find((one) => Date.parse(one.end) === +end)?.window.zone;
   return `${compact(overview.requests)} of about ${compact(overview.expected_requests)} requests by ${when(end, zone, now)}`;

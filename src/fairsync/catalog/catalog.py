@@ -1,0 +1,285 @@
+"""The items that can be retrieved: an embedding, a group and an id for each."""
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence, Set
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog.groups import Groups, Label
+from fairsync.errors import InvalidInputError
+
+# Above this a float64 inner product of two such vectors could overflow.
+LARGEST_VALUE = 1e150
+# Checks go through the embeddings in blocks, so that they never need a second copy of them.
+_BLOCK_VALUES = 1 << 20
+
+_Array = TypeVar("_Array", bound=npt.NDArray[Any])
+
+
+class Catalog:
+    """Items with their embeddings, groups and ids.
+
+    Parameters
+    ----------
+    embeddings
+        (n, d) array of float16, float32 or float64, used in place if C-contiguous: do not write to it later.
+    groups
+        n group labels, all str or all int.
+    ids
+        n distinct item ids, all str or all int; None means the row numbers.
+
+    Attributes
+    ----------
+    embeddings : numpy.ndarray
+        Read-only view of the embeddings.
+    group_of : numpy.ndarray
+        (n,) int32, the code of each item's group: its position in ``labels``.
+    labels : list
+        The group labels as plain Python values: sorted, followed by labels added later (`fairsync.catalog.changes`).
+    group_sizes : numpy.ndarray
+        (G,) int64, how many items each group has.
+    rank : numpy.ndarray or None
+        Position of each item in the order of ids, which settles ties; None when that is the row number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> catalog = Catalog(np.eye(3, dtype=np.float32), ["toys", "books", "toys"], ids=["c", "a", "b"])
+    >>> catalog
+    Catalog(3 items, 2 groups, dim 3, float32)
+    >>> catalog.labels, catalog.group_of.tolist(), catalog.group_sizes.tolist()
+    (['books', 'toys'], [1, 0, 1], [1, 2])
+    >>> catalog.ids_of([2, 0]).tolist(), catalog.code_of("toys")
+    (['b', 'c'], 1)
+    """
+
+    def __init__(
+        self,
+        embeddings: npt.ArrayLike,
+        groups: Sequence[Label] | npt.NDArray[Any],
+        ids: Sequence[Label] | npt.NDArray[Any] | None = None,
+    ) -> None:
+        self.embeddings = _checked_embeddings(embeddings)
+        n = len(self.embeddings)
+        names, codes, sizes = np.unique(
+            check_names(groups, n, "groups", "label"), return_inverse=True, return_counts=True
+        )
+        self.labels: list[Label] = names.tolist()
+        self._names: npt.NDArray[Any] = np.asarray(self.labels)
+        self.group_of: npt.NDArray[np.int32] = _frozen(codes.astype(np.int32))
+        self.group_sizes: npt.NDArray[np.int64] = _frozen(sizes.astype(np.int64))
+        self._ids: npt.NDArray[Any] | None = None
+        self.rank: npt.NDArray[np.int32] | npt.NDArray[np.int64] | None = None
+        if ids is not None:
+            self._ids = _frozen(check_names(ids, n, "ids", "id"))
+            self.rank = _rank(self._ids)
+
+    @property
+    def ids(self) -> npt.NDArray[Any]:
+        """The n item ids, in row order (made on the fly when they are the row numbers)."""
+        return np.arange(len(self), dtype=np.int64) if self._ids is None else self._ids
+
+    @property
+    def dim(self) -> int:
+        """Number of dimensions of an embedding."""
+        return int(self.embeddings.shape[1])
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The groups without their items."""
+        return Groups(self.labels, self.group_sizes)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return len(self.labels)
+
+    @classmethod
+    def coded(
+        cls,
+        embeddings: npt.NDArray[np.floating[Any]],
+        group_of: npt.NDArray[np.integer],
+        labels: Sequence[Label],
+        ids: npt.NDArray[Any],
+    ) -> "Catalog":
+        """Return a catalog of what is known to be sound, with group codes in the order of the labels.
+
+        A label may have no item. This is how catalogs come from others, where codes must stay what they were.
+
+        Examples
+        --------
+        >>> Catalog.coded(np.eye(2), np.array([1, 1]), ["b", "a"], np.array([7, 3])).group_sizes.tolist()
+        [0, 2]
+        """
+        catalog = cls.__new__(cls)
+        catalog.embeddings = _frozen(np.ascontiguousarray(embeddings).view())
+        catalog.labels = list(labels)
+        catalog._names = np.asarray(catalog.labels)
+        catalog.group_of = _frozen(group_of.astype(np.int32))
+        catalog.group_sizes = _frozen(np.bincount(group_of, minlength=len(labels)).astype(np.int64))
+        catalog._ids = _frozen(ids.copy())
+        catalog.rank = _rank(catalog._ids)
+        return catalog
+
+    def under(self, labels: Sequence[Label]) -> "Catalog":
+        """Return the same items with the group codes of these labels; labels that are not among them follow.
+
+        Examples
+        --------
+        >>> catalog = Catalog(np.eye(2), ["new", "a"]).under(["c", "a"])
+        >>> catalog.labels, catalog.group_of.tolist(), catalog.group_sizes.tolist()
+        (['c', 'a', 'new'], [2, 1], [0, 1, 1])
+        """
+        known = set(labels)
+        names = [*labels, *(label for label in self.labels if label not in known)]
+        place = {label: code for code, label in enumerate(names)}
+        codes = np.array([place[label] for label in self.labels])
+        return Catalog.coded(self.embeddings, codes[self.group_of], names, self.ids)
+
+    def part(self, rows: npt.NDArray[np.integer]) -> "Catalog":
+        """Return a catalog of these rows alone, in this order, for a shard to hold.
+
+        Labels and group codes stay those of the whole, so that one price vector serves every part; a group that has
+        no item here has size 0. Rows that follow one another share the memory of the whole.
+
+        Examples
+        --------
+        >>> whole = Catalog(np.eye(4), ["a", "b", "c", "c"])
+        >>> part = whole.part(np.array([3, 1]))
+        >>> part.ids.tolist(), part.group_of.tolist(), part.group_sizes.tolist()
+        ([3, 1], [2, 1], [0, 1, 1])
+        """
+        rows = np.asarray(rows, dtype=np.int64)
+        if rows.ndim != 1 or len(rows) == 0 or rows.min() < 0 or rows.max() >= len(self):
+            raise InvalidInputError(f"a part needs at least one row, each from 0 to {len(self) - 1}.")
+        run = bool((np.diff(rows) == 1).all())
+        at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows
+        part = copy.copy(self)
+        part.__dict__.pop("groups", None)  # their sizes are others
+        part.embeddings = _frozen(self.embeddings[at])
+        part.group_of = _frozen(self.group_of[at])
+        part.group_sizes = _frozen(np.bincount(part.group_of, minlength=self.n_groups).astype(np.int64))
+        part._ids = _frozen(self.ids[at])
+        part.rank = _rank(part._ids)
+        return part
+
+    def ids_of(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the ids of the items in these rows."""
+        at = np.asarray(rows, dtype=np.int64)
+        return at.copy() if self._ids is None else self._ids[at]
+
+    def labels_of(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Return the labels of these group codes."""
+        return self._names[np.asarray(codes, dtype=np.int64)]
+
+    def code_of(self, label: object) -> int:
+        """Return the code of a group label, or raise `UnknownGroupError` with close labels."""
+        return self.groups.code_of(label)
+
+    def __len__(self) -> int:
+        return len(self.embeddings)
+
+    def __repr__(self) -> str:
+        kind = self.embeddings.dtype.name
+        return f"Catalog({len(self):,} items, {self.n_groups:,} groups, dim {self.dim}, {kind})"
+
+
+def _frozen(array: _Array) -> _Array:
+    array.flags.writeable = False
+    return array
+
+
+def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
+    try:
+        array = np.asarray(given)
+    except ValueError as error:
+        raise InvalidInputError(f"embeddings must be one (n, d) array of equal rows: {error}") from None
+    if array.ndim != 2:
+        raise InvalidInputError(f"embeddings must be an (n, d) array, got {array.ndim} dimension(s): reshape them.")
+    if array.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):
+        raise InvalidInputError(
+            f"embeddings must be float16, float32 or float64, got {array.dtype}: convert with .astype('float32')."
+        )
+    if array.size == 0:
+        raise InvalidInputError(f"embeddings are empty (shape {array.shape}): a catalog needs at least one item.")
+    # A view of the caller's array would stay writeable through its own flags; a new view has flags of its
+    # own.
+    array = _frozen(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).view())
+    limit = min(LARGEST_VALUE, float(np.finfo(array.dtype).max))
+    step = max(1, _BLOCK_VALUES // array.shape[1])
+    for start in range(0, len(array), step):
+        fine = np.abs(array[start : start + step]) <= limit
+        if not fine.all():
+            row, column = (int(at) for at in np.argwhere(~fine)[0])
+            value = array[start + row, column]
+            raise InvalidInputError(
+                f"embeddings hold {value} in row {start + row}, column {column}: "
+                + ("remove or repair that item." if not np.isfinite(value) else "scale them down.")
+            )
+    return array
+
+
+def check_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
+    """Return labels or ids as an int64 or str array, refusing what cannot be compared or matched reliably."""
+    array = given if isinstance(given, np.ndarray) else None
+    if array is None and (isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable)):
+        raise InvalidInputError(f"{what} must be {n} {one}s in the order of the items, got {given!r:.80}.")
+    if array is None or array.dtype.kind == "O":
+        values = list(given) if array is None else array.tolist()
+        kinds = {_kind(type(value)): value for value in values}
+        for kind, value in kinds.items():
+            if kind not in ("int", "str"):
+                at = next(i for i, other in enumerate(values) if _kind(type(other)) == kind)
+                raise InvalidInputError(
+                    f"{what} must be str or int, got {value!r} ({kind}) in position {at}: give every item its {one}."
+                )
+        if len(kinds) > 1:
+            raise InvalidInputError(
+                f"{what} mix str ({kinds['str']!r}) and int ({kinds['int']!r}): convert them all to one type."
+            )
+        array = np.asarray(values, dtype=None if values else np.int64)
+    if array.ndim != 1 or len(array) != n:
+        raise InvalidInputError(f"{what} must be {n} {one}s, one per embedding, got shape {array.shape}.")
+    if array.dtype.kind == "T":
+        array = array.astype(str)
+    if array.dtype.kind == "U":
+        return array.copy() if array is given else array
+    if array.dtype.kind not in "iu" or int(array.max()) > np.iinfo(np.int64).max:
+        raise InvalidInputError(f"{what} must be str, or int that fits in 64 bits, got {array.dtype}: convert them.")
+    return array.astype(np.int64)
+
+
+def check_same_kind(given: npt.NDArray[Any], known: npt.NDArray[Any], what: str) -> None:
+    """Refuse names that could never match: words where the catalog has numbers, or the other way round."""
+    kinds = [("words" if array.dtype.kind == "U" else "numbers") for array in (given, known)]
+    if kinds[0] != kinds[1]:
+        raise InvalidInputError(f"the catalog's {what} are {kinds[1]}, and these are {kinds[0]}: convert them.")
+
+
+def _kind(type_: type) -> str:
+    """Say how values of this type count as labels; a bool is an int to Python, but not to us."""
+    if issubclass(type_, bool | np.bool_):
+        return "bool"
+    if issubclass(type_, int | np.integer):
+        return "int"
+    return "str" if issubclass(type_, str) else type_.__name__
+
+
+def _rank(ids: npt.NDArray[Any]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | None:
+    if bool((ids[1:] > ids[:-1]).all()):
+        return None
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    twice = np.flatnonzero(ordered[1:] == ordered[:-1])
+    if len(twice):
+        first, second = (int(order[twice[0] + i]) for i in (0, 1))
+        raise InvalidInputError(
+            f"ids must be distinct, but {ordered[twice[0]].item()!r} is in rows {first} and {second}"
+            f" ({len(twice)} repeat(s) in all): drop one, or give them different ids."
+        )
+    rank = np.empty(len(ids), dtype=np.int64)
+    rank[order] = np.arange(len(ids))
+    return _frozen(rank.astype(np.int32) if len(ids) <= np.iinfo(np.int32).max else rank)

@@ -1,0 +1,277 @@
+"""A catalog on disk, for many processes to open: front ends page in what they touch, shards read their own rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from fairsync.catalog import Catalog
+from fairsync.catalog.readers import FILES, VERSION, make_reader
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairsync.catalog.groups import Label
+
+
+Watch: TypeAlias = "Callable[[int, int], object]"
+"""Called with the number of items that were read, and of all."""
+
+# Enough to read fast, and little to hold.
+_BLOCK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """What a catalog holds, in a few bytes: two catalogs of the same fingerprint are the same.
+
+    Attributes
+    ----------
+    names : str
+        Hash of sizes, labels, groups and ids.
+    blocks : tuple of int
+        A checksum of the embeddings of each block of rows, so that a part can be checked without the rest.
+    """
+
+    names: str
+    blocks: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return _hash(self.names.encode(), np.array(self.blocks, dtype="<i8").tobytes())
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Fingerprint:
+        """Return the fingerprint of a catalog: the one it was saved with, or made by reading all of it.
+
+        Examples
+        --------
+        >>> same, other = (Fingerprint.of(Catalog(np.eye(2) * scale, ["a", "b"])) for scale in (1, 2))
+        >>> str(same), same == other
+        ('613f3f5fcd08cf8c', False)
+        """
+        return catalog.fingerprint if isinstance(catalog, StoredCatalog) else _read(catalog, catalog.embeddings)
+
+
+class StoredCatalog(Catalog):
+    """A catalog that every process can read from the same path. `open_catalog` makes it.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+        The folder, or the parquet file.
+    fingerprint : Fingerprint
+        Of what it held when it was opened.
+    """
+
+    path: Path
+    fingerprint: Fingerprint
+
+    def under(self, labels: Sequence[Label]) -> Catalog:
+        """Return the same items with the group codes of these labels; itself if it has them. See `Catalog.under`."""
+        return self if list(labels) == self.labels else super().under(labels)
+
+    def part(self, rows: NDArray[np.integer]) -> Catalog:
+        """Return a catalog of these rows alone, which is no longer what the path holds; see `Catalog.part`."""
+        part = super().part(rows)
+        return Catalog.coded(part.embeddings, part.group_of, part.labels, part.ids)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process opens the files; embeddings do not travel.
+        return _open_same, (self.path, self.fingerprint)
+
+
+def save_catalog(catalog: Catalog, folder: str | os.PathLike[str]) -> None:
+    """Write a catalog to a folder: ``embeddings.npy``, ``items.parquet`` (id and group) and ``catalog.json``.
+
+    The folder appears whole or not at all, and may replace a catalog: processes that have the old one open keep it.
+
+    Parameters
+    ----------
+    catalog
+        What to write.
+    folder
+        Where; for a cluster, a place that every node can read.
+
+    Examples
+    --------
+    >>> folder = Path(tempfile.mkdtemp()) / "items"
+    >>> save_catalog(Catalog(np.eye(3, dtype=np.float32), ["toys", "books", "toys"], ids=["c", "a", "b"]), folder)
+    >>> open_catalog(folder)
+    Catalog(3 items, 2 groups, dim 3, float32)
+    """
+    target = Path(folder).resolve()
+    if target.exists() and not (target.is_dir() and {one.name for one in target.iterdir()} <= FILES):
+        raise InvalidInputError(f"{target} exists and is not a catalog: choose another folder.")
+    fingerprint = Fingerprint.of(catalog)
+    words = {
+        "version": VERSION,
+        "items": len(catalog),
+        "dim": catalog.dim,
+        "dtype": catalog.embeddings.dtype.name,
+        "labels": catalog.labels,
+        "names": fingerprint.names,
+        "blocks": fingerprint.blocks,
+    }
+    target.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        np.save(work / "embeddings.npy", catalog.embeddings, allow_pickle=False)
+        pl.DataFrame({"id": catalog.ids, "group": catalog.group_of}).write_parquet(work / "items.parquet")
+        (work / "catalog.json").write_text(json.dumps(words) + "\n", encoding="utf-8")
+        umask = os.umask(0)
+        os.umask(umask)
+        work.chmod(0o777 & ~umask)  # temporary folders are for their owner only
+        old = work.with_name(work.name + "-old")
+        if target.exists():
+            target.rename(old)
+        work.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
+    """Open a catalog on disk.
+
+    Parameters
+    ----------
+    path
+        A folder that `save_catalog` wrote: its embeddings stay on disk, and only what is touched is paged in. Or a
+        ``.parquet`` file with the columns ``id``, ``group`` and ``embedding`` (lists of equal length): it cannot be
+        paged and is read whole; save it to a folder where that is too much.
+
+    Examples
+    --------
+    >>> path = Path(tempfile.mkdtemp()) / "items.parquet"
+    >>> columns = {"id": ["tea", "jam"], "group": ["a", "b"], "embedding": [[0.5, 1.0], [2.0, 0.0]]}
+    >>> pl.DataFrame(columns).write_parquet(path)
+    >>> open_catalog(path).ids.tolist()
+    ['tea', 'jam']
+    """
+    reader = make_reader(path)
+    embeddings, names = reader.embeddings(), reader.names()
+    catalog = StoredCatalog.__new__(StoredCatalog)
+    vars(catalog).update(vars(Catalog.coded(embeddings, names.group_of, names.labels, names.ids)))
+    catalog.path = reader.path
+    saved = reader.saved
+    if saved is None:
+        catalog.fingerprint = _read(names, embeddings)
+    else:
+        catalog.fingerprint = Fingerprint(*saved)
+        _check_names(names, reader.shape, reader.dtype, catalog.fingerprint, reader.path)
+    return catalog
+
+
+def read_part(
+    path: str | os.PathLike[str],
+    fingerprint: Fingerprint,
+    choose: Callable[[Catalog], NDArray[np.int64]],
+    watch: Watch | None = None,
+) -> tuple[Catalog, NDArray[np.int64]]:
+    """Read some rows of a catalog on disk into memory, block by block, each block checked.
+
+    Parameters
+    ----------
+    path
+        As for `open_catalog`.
+    fingerprint
+        What it must hold: anything else is refused.
+    choose
+        Returns the rows wanted, in order, of a catalog that knows ids and groups but has no embeddings worth reading.
+    watch
+        Told how many of the wanted items are read.
+
+    Returns
+    -------
+    Catalog
+        A part, with the group codes of the whole.
+    numpy.ndarray
+        Its rows in the whole.
+
+    Examples
+    --------
+    >>> folder = Path(tempfile.mkdtemp()) / "items"
+    >>> save_catalog(Catalog(np.eye(3), ["toys", "books", "toys"]), folder)
+    >>> held = open_catalog(folder).fingerprint
+    >>> part, rows = read_part(folder, held, lambda names: np.flatnonzero(names.group_of == 1))
+    >>> part.embeddings.tolist(), rows.tolist()
+    ([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]], [0, 2])
+    """
+    reader = make_reader(path)
+    names = reader.names()
+    _check_names(names, reader.shape, reader.dtype, fingerprint, reader.path)
+    rows = choose(names)
+    embeddings = np.empty((len(rows), reader.shape[1]), dtype=reader.dtype)
+    for number, at in enumerate(_blocks(reader.shape, reader.dtype)):
+        first, end = (int(place) for place in np.searchsorted(rows, (at.start, at.stop)))
+        if first == end:
+            continue
+        block = reader.block(at)
+        if _sum(block) != fingerprint.blocks[number]:
+            raise InvalidInputError(
+                f"{reader.path}: rows {at.start} to {at.stop - 1} are not those that were saved: the file is damaged or"
+                " was replaced. Save the catalog again, and start the shards anew."
+            )
+        embeddings[first:end] = block[rows[first:end] - at.start]
+        if watch is not None:
+            watch(end, len(rows))
+    return Catalog.coded(embeddings, names.group_of[rows], names.labels, names.ids[rows]), rows
+
+
+def _open_same(path: Path, fingerprint: Fingerprint) -> StoredCatalog:
+    catalog = open_catalog(path)
+    if catalog.fingerprint != fingerprint:
+        raise InvalidInputError(f"{path} holds another catalog than it did: open it again with open_catalog.")
+    return catalog
+
+
+def _check_names(
+    names: Catalog, shape: tuple[int, int], dtype: np.dtype[Any], fingerprint: Fingerprint, path: Path
+) -> None:
+    if _hash_names(names, shape, dtype) != fingerprint.names:
+        raise InvalidInputError(
+            f"{path}: ids and groups are not those that were saved: the file is damaged or was replaced."
+            " Save the catalog again, and start the shards anew."
+        )
+
+
+def _read(names: Catalog, embeddings: NDArray[np.floating[Any]]) -> Fingerprint:
+    shape, dtype = embeddings.shape, embeddings.dtype
+    return Fingerprint(_hash_names(names, shape, dtype), tuple(_sum(embeddings[at]) for at in _blocks(shape, dtype)))
+
+
+def _blocks(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[slice]:
+    items, dim = shape
+    step = max(1, _BLOCK_BYTES // (dim * dtype.itemsize))
+    return (slice(start, min(start + step, items)) for start in range(0, items, step))
+
+
+def _sum(block: NDArray[Any]) -> int:
+    return zlib.crc32(np.ascontiguousarray(block).view(np.uint8).data)
+
+
+def _hash_names(names: Catalog, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    sizes = json.dumps([*shape, dtype.name, names.labels])
+    ids = names.ids
+    words = "\0".join(ids.tolist()).encode() if ids.dtype.kind == "U" else ids.astype("<i8").tobytes()
+    return _hash(sizes.encode(), names.group_of.astype("<i4").tobytes(), words)
+
+
+def _hash(*parts: bytes) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(hashlib.blake2b(part).digest())
+    return digest.hexdigest()

@@ -1,0 +1,29 @@
+"""Promises per time: windows, a forecast of traffic, and plans that turn both into floors and horizons.
+
+Pure arithmetic: nothing here reads a clock or a file. The present moment is always an argument, and everything can be
+written down with ``to_dict`` and read back with ``from_dict``.
+"""
+
+from fairsync.schedule.backtest import Backtest, backtest
+from fairsync.schedule.feasibility import Feasibility, check_promise
+from fairsync.schedule.forecast import Forecast, TrafficForecast
+from fairsync.schedule.plan import WORST_CASE_TRAFFIC, Plan, make_plan
+from fairsync.schedule.promise import Promise
+from fairsync.schedule.promise_status import PromiseStatus
+from fairsync.schedule.window import Span, Window
+
+__all__ = [
+    "WORST_CASE_TRAFFIC",
+    "Backtest",
+    "Feasibility",
+    "Forecast",
+    "Plan",
+    "Promise",
+    "PromiseStatus",
+    "Span",
+    "TrafficForecast",
+    "Window",
+    "backtest",
+    "check_promise",
+    "make_plan",
+]

@@ -1,0 +1,139 @@
+"""The outlook of a promise: how its window is likely to end, and since when it is known to fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fairsync.schedule.datetimes import parse_aware
+from fairsync.schedule.promise import Promise
+from fairsync.schedule.window import Span
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+@dataclass(frozen=True)
+class PromiseStatus:
+    """How a promise stands in its window under way.
+
+    Attributes
+    ----------
+    promise : Promise
+        What was promised.
+    span : Span
+        Its window under way.
+    exposures : int
+        So far in it.
+    at_pace : int
+        Exposures at its deadline if requests go on bringing as many as so far in the window.
+    reachable : int
+        Exposures at its deadline, up to the floor, that the expected requests can carry beside all other promises.
+    certain : int
+        The same for the requests that can be counted on.
+    at_risk_since : datetime or None
+        When a plan first found that the requests which can be counted on do not carry it.
+    impossible_since : datetime or None
+        When a plan first found that the expected requests cannot carry it. Both stay for the window, also if
+        traffic picks up afterwards: ``possible`` says how things are now.
+    foreseen : int
+        The shortfall that was foreseen then.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from fairsync.schedule import Window
+    >>> daily = Promise("toys", 100, Window.day("UTC"))
+    >>> span = daily.window.at(datetime(2026, 3, 4, 9, tzinfo=UTC))
+    >>> status = PromiseStatus(daily, span, exposures=20, at_pace=60, reachable=100, certain=80)
+    >>> status.missing, status.possible, status.at_risk, status.shortfall
+    (80, True, True, 0)
+    """
+
+    promise: Promise
+    span: Span
+    exposures: int
+    at_pace: int
+    reachable: int
+    certain: int
+    at_risk_since: datetime | None = None
+    impossible_since: datetime | None = None
+    foreseen: int = 0
+
+    @property
+    def missing(self) -> int:
+        """Exposures that it still needs."""
+        return max(self.promise.floor - self.exposures, 0)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the expected requests can carry it."""
+        return self.shortfall == 0
+
+    @property
+    def at_risk(self) -> bool:
+        """The early warning: the requests that can be counted on do not carry it."""
+        return self.certain < self.promise.floor
+
+    @property
+    def shortfall(self) -> int:
+        """Exposures by which it is going to fail, as things stand."""
+        return max(self.promise.floor - self.reachable, 0)
+
+    def following(self, before: PromiseStatus | None, now: datetime) -> PromiseStatus:
+        """Return the same, with what was known of the window before or is known now.
+
+        Examples
+        --------
+        >>> from datetime import UTC, datetime
+        >>> from fairsync.schedule import Window
+        >>> daily, noon = Promise("toys", 100, Window.day("UTC")), datetime(2026, 3, 4, 12, tzinfo=UTC)
+        >>> bad = PromiseStatus(daily, daily.window.at(noon), exposures=20, at_pace=40, reachable=70, certain=50)
+        >>> known = bad.following(None, noon)
+        >>> better = PromiseStatus(daily, daily.window.at(noon), exposures=60, at_pace=90, reachable=100, certain=95)
+        >>> later = better.following(known, noon.replace(hour=18))
+        >>> later.possible, later.impossible_since == noon, later.foreseen
+        (True, True, 30)
+        """
+        at_risk = (before.at_risk_since if before else None) or (now if self.at_risk or not self.possible else None)
+        if before and before.impossible_since:
+            return replace(
+                self, at_risk_since=at_risk, impossible_since=before.impossible_since, foreseen=before.foreseen
+            )
+        impossible = None if self.possible else now
+        return replace(self, at_risk_since=at_risk, impossible_since=impossible, foreseen=self.shortfall)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: what was found, and what follows from it."""
+        return {
+            "promise": self.promise.to_dict(),
+            "span": self.span.to_dict(),
+            "exposures": self.exposures,
+            "at_pace": self.at_pace,
+            "reachable": self.reachable,
+            "certain": self.certain,
+            "at_risk_since": self.at_risk_since.isoformat() if self.at_risk_since else None,
+            "impossible_since": self.impossible_since.isoformat() if self.impossible_since else None,
+            "foreseen": self.foreseen,
+            "missing": self.missing,
+            "possible": self.possible,
+            "at_risk": self.at_risk,
+            "shortfall": self.shortfall,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> PromiseStatus:
+        """Return what :meth:`to_dict` wrote."""
+        # Plans that were written down earlier do not have all of these.
+        at_risk, impossible = values.get("at_risk_since"), values["impossible_since"]
+        return cls(
+            Promise.from_dict(values["promise"]),
+            Span.from_dict(values["span"]),
+            exposures=int(values["exposures"]),
+            at_pace=int(values["at_pace"]),
+            reachable=int(values["reachable"]),
+            certain=int(values["certain"]),
+            at_risk_since=parse_aware(at_risk, "at_risk_since") if at_risk else None,
+            impossible_since=parse_aware(impossible, "impossible_since") if impossible else None,
+            foreseen=int(values.get("foreseen", 0)),
+        )

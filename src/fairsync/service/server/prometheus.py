@@ -1,0 +1,113 @@
+"""What Prometheus is told: how the service does, and where the promises stand."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from prometheus_client.metrics_core import Metric
+
+    from fairsync.service.promises.promise_service import PromiseService
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Metrics:
+    """Counts of one service.
+
+    Parameters
+    ----------
+    keeper
+        Asked where the promises stand whenever the metrics are read.
+    """
+
+    def __init__(self, service: PromiseService) -> None:
+        self.registry = CollectorRegistry()
+        self._calls = Counter(
+            "fairsync_calls", "Calls that were answered.", ["method", "path", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "fairsync_call_seconds", "Time to the answer.", ["path"], buckets=_SECONDS, registry=self.registry
+        )
+        self._batches = Histogram(
+            "fairsync_batch_requests", "Requests searched together.", buckets=_SIZES, registry=self.registry
+        )
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+        self.waiting = Gauge("fairsync_waiting_requests", "Requests that wait or are searched.", registry=self.registry)
+        self.registry.register(_Standings(service))
+
+    def call(self, method: str, path: str, status: int, seconds: float) -> None:
+        """Count a call."""
+        # Looking a label up takes longer than counting.
+        known = self._known.get((method, path, status))
+        if known is None:
+            known = self._calls.labels(method, path, str(status)), self._seconds.labels(path)
+            self._known[method, path, status] = known
+        counter, histogram = known
+        counter.inc()
+        histogram.observe(seconds)
+
+    def batch(self, size: int) -> None:
+        """Count a batch."""
+        self._batches.observe(size)
+
+    def text(self) -> bytes:
+        """Return all of it as Prometheus reads it."""
+        return generate_latest(self.registry)
+
+
+class _Standings:
+    """Reads where the promises stand when Prometheus asks, and not before."""
+
+    def __init__(self, service: PromiseService) -> None:
+        self._keeper = service
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: what groups there are is not known before."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the gauges of all groups and promises."""
+        now = self._keeper.overview()
+        for name, what in (
+            ("retrieved", "Candidates in the present tick."),
+            ("impressions", "Reported as shown in the present tick."),
+            ("floor", "Needed in the present tick."),
+            ("price", "Subtracted from relevance."),
+            ("cost_share", "Relevance lost to its items, of the relevance without promises; an estimate."),
+        ):
+            family = GaugeMetricFamily(f"fairsync_group_{name}", what, labels=["group"])
+            for group in now.groups:
+                if getattr(group, name) is not None:
+                    family.add_metric([str(group.group)], float(getattr(group, name)))
+            yield family
+        for name, what in (
+            ("floor", "Promised in the present window."),
+            ("exposures", "In the present window so far."),
+            ("projected", "Expected at the end of the window."),
+            ("shortfall", "What will be missing at the end."),
+        ):
+            family = GaugeMetricFamily(f"fairsync_promise_{name}", what, labels=["promise", "group"])
+            for promise in now.promises:
+                family.add_metric([promise.id, str(promise.group)], float(getattr(promise, name)))
+            yield family
+        for name, what, value in (
+            ("items", "In the catalog.", now.items),
+            ("requests", "In the present tick.", now.requests),
+            ("expected_requests", "In the whole tick.", now.expected_requests),
+            ("degraded_share", "Recent answers that lacked a part of the catalog.", now.degraded),
+            ("cost_share", "Relevance given up, of the relevance without promises.", now.cost_share),
+            ("least_cost_share", "The least possible of that; an estimate.", now.least.least_share),
+            ("cost_ratio", "Relevance given up, over the least possible; an estimate.", now.least.ratio),
+            ("alerts", "That are raised now.", len(now.alerts)),
+            ("shards_down", "Replicas that do not answer.", sum(not shard.up for shard in now.shards)),
+        ):
+            if value is not None:
+                yield GaugeMetricFamily(f"fairsync_{name}", what, value=float(value))

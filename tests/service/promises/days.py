@@ -1,0 +1,185 @@
+"""Real and made-up days for a keeper, and the plainest calculation of what could have been kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from fairsync.catalog import Catalog
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.data.synthetic import synthetic
+from fairsync.ledger import MemoryLedger
+from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.service.promises.promise_service import PromiseService
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from fairsync.catalog.groups import Label
+    from fairsync.schedule import Forecast, Promise, Span
+    from fairsync.service.schema import PastWindow
+
+Times = npt.NDArray[np.float64]
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+K = 5
+
+
+class Shop:
+    """A small catalog with a group of one item, and a keeper on a ledger that outlives it."""
+
+    def __init__(self, promises: Sequence[Promise], forecast: Forecast, seed: int = 0, **options: Any) -> None:
+        data = synthetic(n_items=200, n_groups=5, n_users=4_000, dim=8, seed=seed)
+        self.catalog = Catalog(data.embeddings, ["rare", *(str(group) for group in data.groups[1:])])
+        self.large = [label for label in self.catalog.labels if label != "rare"]
+        self.users, self.promises, self.forecast, self.options = data.users, promises, forecast, options
+        sizes = zip(self.catalog.labels, self.catalog.group_sizes.tolist(), strict=True)
+        self.caps: dict[Label, int] = {label: min(K, size) for label, size in sizes}
+        self.ledger = MemoryLedger(self.catalog.n_groups)
+        self.worst_case_traffic = float(options.get("worst_case_traffic", WORST_CASE_TRAFFIC))
+        self.given: list[tuple[float, Label]] = []
+        self.alerts: set[tuple[Label | None, datetime, str]] = set()
+
+    def open(self, clock: Callable[[], float]) -> PromiseService:
+        coordinator = Coordinator(self.catalog, K, 0, 1, ledger=self.ledger, auto_restart=False)
+        front = FrontEnd(self.catalog, coordinator)
+        return PromiseService(front, coordinator, self.promises, self.forecast, clock=clock, **self.options)
+
+    def serve(self, promise_service: PromiseService, first: int, last: int) -> None:
+        """Have requests answered, and take down what they got; in between, look at the alerts as people would."""
+        if first == last:
+            ends = {view.id: view.end for view in promise_service.promises()}
+            self.alerts |= {
+                (one.promise, ends[one.promise], one.kind) for one in promise_service.overview().alerts if one.promise
+            }
+            return
+        found = promise_service.retrieve(self.vectors(first, last))
+        self.given += [(promise_service.scheduler.now().timestamp(), label) for label in found.groups.ravel().tolist()]
+
+    def vectors(self, first: int, last: int) -> npt.NDArray[np.float64]:
+        return np.take(self.users, range(first, last), axis=0, mode="wrap")
+
+    def had(self, window: PastWindow) -> int:
+        """Return what a window has had, counted one by one."""
+        start, end = window.start.timestamp(), window.end.timestamp()
+        return sum(label == window.group and start <= at < end for at, label in self.given)
+
+
+@dataclass(frozen=True)
+class Audit:
+    """How windows ended, next to what could have been.
+
+    A window that was missed was *impossible* if no way of dealing out the slots of the requests that came would have
+    kept it without taking from another promise what it had got; otherwise the keeper was *surprised*.
+    """
+
+    kept: list[PastWindow]
+    impossible: list[PastWindow]
+    surprised: list[PastWindow]
+
+    @property
+    def lead_times(self) -> dict[str, float]:
+        """Of what was missed in windows longer than an hour: hours before the end, in the median."""
+        long = [one for one in self.impossible if one.end - one.start > HOUR and not one.note]
+        known = {
+            "warned": [one.end - one.at_risk_since for one in long if one.at_risk_since],
+            "known": [one.end - one.impossible_since for one in long if one.impossible_since],
+        }
+        return {what: float(np.median([one / HOUR for one in ahead])) for what, ahead in known.items() if ahead}
+
+    @property
+    def figures(self) -> Counter[str]:
+        return Counter(
+            kept=len(self.kept),
+            possible=len(self.kept) + len(self.surprised),
+            impossible=len(self.impossible),
+            surprised=len(self.surprised),
+            unforeseen=sum(one.impossible_since is None for one in self.impossible if not one.note),
+            false_alarms=sum(one.impossible_since is not None for one in self.kept),
+        )
+
+
+def audit(past: Sequence[PastWindow], came: Times, caps: Mapping[Label, int], k: int = K) -> Audit:
+    """Compare windows with what the requests that came could carry, all together, by linear programs."""
+    got = [one.model_copy(update={"floor": min(one.floor, one.exposures)}) for one in past]
+    could: dict[bool, list[PastWindow]] = {True: [], False: []}
+    for place, one in enumerate(past):
+        if not one.kept:
+            could[can_carry([*got[:place], one, *got[place + 1 :]], came, caps, k)].append(one)
+    return Audit([one for one in past if one.kept], impossible=could[False], surprised=could[True])
+
+
+def can_carry(windows: Sequence[PastWindow], came: Times, caps: Mapping[Label, int], k: int) -> bool:
+    """Say whether requests at these times can give all these windows their floors.
+
+    Variables are the exposures of each group in each stretch of time between two edges of windows. The matrix is that
+    of a network, so that a whole-numbered way exists if any does.
+    """
+    alone = [one.floor <= len(within(came, one)) * caps[one.group] for one in windows]
+    if not all(alone):
+        return False
+    edges = sorted({edge.timestamp() for one in windows for edge in (one.start, one.end)})
+    requests = np.diff(np.searchsorted(came, edges))
+    labels = list(dict.fromkeys(one.group for one in windows))
+    n = len(requests)
+    entries: list[tuple[int, int, int]] = []
+    for group in range(len(labels)):  # the slots of every stretch
+        entries += [(stretch, group * n + stretch, 1) for stretch in range(n)]
+    limits = (requests * k).tolist()
+    for row, one in enumerate(windows, start=n):
+        first, last = np.searchsorted(edges, [one.start.timestamp(), one.end.timestamp()])
+        entries += [(row, labels.index(one.group) * n + stretch, -1) for stretch in range(first, last)]
+        limits.append(-one.floor)
+    rows, columns, values = zip(*entries, strict=True)
+    matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(labels) * n))
+    most = [(0, int(caps[label] * count)) for label in labels for count in requests]
+    found = linprog(np.zeros(len(most)), matrix.tocsr(), limits, bounds=most)  # type: ignore[call-overload]  # stubs know no sparse matrix
+    return bool(found.status == 0)
+
+
+def within(came: Times, window: PastWindow | Span) -> Times:
+    first, last = np.searchsorted(came, [window.start.timestamp(), window.end.timestamp()])
+    return came[first:last]
+
+
+def without(came: Times, down: Sequence[Span]) -> Times:
+    """Return the requests that came while the service was there."""
+    for gap in down:
+        came = came[(came < gap.start.timestamp()) | (came >= gap.end.timestamp())]
+    return came
+
+
+def changed(times: Times, start: datetime, end: datetime, factor: float, seed: int = 0) -> Times:
+    """Return traffic that between two moments is so many times what it was: thinned out, or repeated a little later."""
+    inside = (times >= start.timestamp()) & (times < end.timestamp())
+    rng, here = np.random.default_rng(seed), times[inside]
+    copies = int(factor) + (rng.random(len(here)) < factor - int(factor))
+    more = np.repeat(here, copies)
+    more = np.minimum(more + rng.random(len(more)) * 300, end.timestamp() - 1)
+    return np.sort(np.concatenate([times[~inside], more]))
+
+
+def spread(times: npt.NDArray[np.int64]) -> Times:
+    """Spread the visits of each day evenly from 9:00 to 21:00, where a log knows the day only."""
+    days, counts = np.unique(times // 86_400, return_counts=True)
+    hours = [9 + 12 * (np.arange(count) + 0.5) / count for count in counts]
+    return np.concatenate([day * 86_400 + 3_600 * hour for day, hour in zip(days, hours, strict=True)])
+
+
+def usual_traffic(start: datetime, days: int, per_day: int, seed: int = 0) -> Times:
+    """Return requests that come as in a shop: few at night, most in the evening, fewer at the weekend."""
+    rng, first = np.random.default_rng(seed), start.astimezone(UTC).timestamp()
+    hours = np.array([3, 2, 1, 1, 1, 2, 4, 7, 9, 10, 11, 12, 13, 12, 11, 11, 12, 14, 17, 19, 18, 14, 9, 5]) / 218
+    times = [
+        first + 86_400 * day + 3_600 * (rng.choice(24, n, p=hours) + rng.random(n))
+        for day in range(days)
+        for n in [int(rng.poisson(per_day * (0.7 if (start + day * DAY).weekday() > 4 else 1.0)))]
+    ]
+    return np.sort(np.concatenate(times))

@@ -1,0 +1,121 @@
+"""What fairness costs next to the least possible: against the exact answer on all requests of a small world."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairsync.catalog import Catalog
+from fairsync.catalog.changes import find_rows
+from fairsync.hindsight import Hindsight, hindsight
+from fairsync.retriever import FairRetriever
+from fairsync.search import ExactIndex
+from fairsync.service.promises.costs import Answered, Costs, estimate_costs
+
+GROUPS, REQUESTS, K, DIM = 12, 2000, 8, 12
+
+
+class World(NamedTuple):
+    """Requests that were answered as they came, and the best plan for them in hindsight."""
+
+    catalog: Catalog
+    users: npt.NDArray[np.float64]
+    rows: npt.NDArray[np.int64]
+    relevance: npt.NDArray[np.float64]
+    asked: npt.NDArray[np.float64]
+    without: float
+    best: Hindsight
+
+    @property
+    def ratio(self) -> float:
+        return float((self.without - self.relevance.sum()) / self.best.cost)
+
+    def estimate(self, which: npt.NDArray[np.intp]) -> Costs:
+        sample = Answered(self.users[which, None], self.rows[which], self.relevance[which])
+        search = ExactIndex(self.catalog, threads=1).search
+        return estimate_costs(self.catalog, search, sample, self.asked, np.zeros(GROUPS))
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    rng = np.random.default_rng(5)
+    centres = rng.normal(size=(GROUPS, DIM))
+    codes = np.repeat(np.arange(GROUPS), 40)
+    vectors = centres[codes] + 1.3 * rng.normal(size=(len(codes), DIM))
+    catalog = Catalog(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), codes)
+    users = rng.normal(size=(REQUESTS, DIM)) + 0.5 * centres[rng.integers(0, 4, size=REQUESTS)]
+    floors = dict.fromkeys(range(GROUPS), REQUESTS * K // 20)
+    retriever = FairRetriever(catalog, K, floors, REQUESTS)
+    found = retriever.retrieve(users)
+    rows = find_rows(catalog, found.ids.ravel()).reshape(found.ids.shape)
+    exposures = np.bincount(catalog.group_of[rows].ravel(), minlength=GROUPS)
+    without = float(FairRetriever(catalog, K, 0, REQUESTS, "none").retrieve(users).relevance.sum())
+    # What was asked of the best plan: the floors, which all were reached.
+    assert (exposures >= list(floors.values())).all()
+    asked = np.array(list(floors.values())) / exposures
+    best = hindsight(catalog, users, k=K, floors=floors)
+    return World(catalog, users, rows, found.relevance, asked, without, best)
+
+
+def test_on_all_requests_it_is_the_plan_made_in_hindsight(world: World) -> None:
+    costs = world.estimate(np.arange(REQUESTS))
+    assert world.ratio > 1.02, "otherwise there is nothing to tell apart"
+    assert costs.share == pytest.approx((world.without - world.relevance.sum()) / world.without)
+    assert costs.least == pytest.approx(world.best.cost / world.without, rel=0.005)
+    assert costs.least <= world.best.cost / world.without * (1 + 1e-9), "it is a bound: no plan can cost less"
+    assert costs.ratio is not None
+    assert costs.ratio[0] == pytest.approx(world.ratio, rel=0.005)
+
+
+def test_a_sample_says_the_same_within_its_error(world: World) -> None:
+    estimates = [world.estimate(np.random.default_rng(seed).choice(REQUESTS, 400, replace=False)) for seed in range(8)]
+    ratios = [one.ratio for one in estimates if one.ratio is not None]
+    assert len(ratios) == 8
+    inside = sum(low <= world.ratio <= high for _, low, high in ratios)
+    assert inside >= 6
+    assert np.mean([ratio for ratio, _, _ in ratios]) == pytest.approx(world.ratio, abs=0.05)
+    assert np.mean([one.least for one in estimates]) == pytest.approx(world.best.cost / world.without, rel=0.1)
+
+
+def test_costs_of_groups_are_what_each_request_lost_to_them(world: World) -> None:
+    which = np.arange(50)
+    costs = world.estimate(which)
+    scores = world.users[which] @ world.catalog.embeddings.T
+    lost, most = np.zeros(GROUPS), 0.0
+    for score, rows in zip(scores, world.rows[which], strict=True):
+        best = set(np.argsort(-score)[:K].tolist())
+        most += score[list(best)].sum()
+        came, went = set(rows.tolist()) - best, best - set(rows.tolist())
+        for row in came:
+            lost[world.catalog.group_of[row]] += np.mean(score[list(went)]) - score[row]
+    assert costs.groups == pytest.approx(lost / most)
+    assert costs.groups.sum() == pytest.approx(costs.share)
+    assert (costs.natural * len(which)).sum() == pytest.approx(len(which) * K)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_nothing_costs_less_than_the_least_whatever_was_answered(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, groups, k = int(rng.integers(1, 20)), int(rng.integers(1, 5)), int(rng.integers(1, 4))
+    catalog = Catalog(rng.normal(size=(12, 3)), rng.integers(0, groups, size=12))
+    users = rng.normal(size=(n, 1, 3))
+    rows = np.argsort(rng.random((n, 12)), axis=1)[:, :k]
+    relevance = np.take_along_axis(users[:, 0] @ catalog.embeddings.T, rows, axis=1)
+    asked, prices = rng.random(catalog.n_groups) * rng.integers(0, 2), -rng.random(catalog.n_groups)
+    sample = Answered(users, rows, relevance)
+    costs = estimate_costs(catalog, ExactIndex(catalog).search, sample, asked, prices)
+    assert 0 <= costs.least <= costs.share + 1e-12
+    assert (costs.groups >= 0).all()
+    assert costs.groups.sum() == pytest.approx(costs.share)
+    if costs.ratio is not None:
+        assert 1 <= costs.ratio[1] <= costs.ratio[0] <= costs.ratio[2]
+
+
+def test_what_was_not_promised_need_not_be_paid_for(world: World) -> None:
+    nothing = world._replace(asked=np.zeros(GROUPS)).estimate(np.arange(100))
+    assert nothing.share > 0
+    assert (nothing.least, nothing.ratio) == (0.0, None)

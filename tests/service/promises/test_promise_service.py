@@ -1,0 +1,360 @@
+"""Promises kept day after day: by a clock that is set by hand, and all the rest as it is."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError, UnknownPromiseError
+from fairsync.ledger import Ledger, MemoryLedger, SqliteLedger
+from fairsync.schedule import Forecast, Promise, Window
+from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.run import fit_groups
+from fairsync.service.schema import ImpressionReport, PromiseRecord, WindowRecord
+
+START = datetime(2026, 3, 2, tzinfo=UTC)
+DAY = Window.day("UTC")
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self, now: datetime = START) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now.timestamp()
+
+    def go_on(self, **how_long: float) -> None:
+        self.now += timedelta(**how_long)
+
+
+class World:
+    """Items of which everybody prefers the red ones, a keeper, and traffic."""
+
+    def __init__(self, promises: list[Promise], *, ledger: Ledger | None = None, seed: int = 0, **options: Any) -> None:
+        self.rng = np.random.default_rng(seed)
+        vectors = self.rng.normal(size=(120, 8)) + np.repeat([[1.0], [0.0], [0.0]], 40, axis=0)
+        self.catalog = Catalog(vectors, ["red"] * 40 + ["blue"] * 40 + ["green"] * 40, ids=list(range(120)))
+        self.clock = Clock()
+        self.ledger: Ledger = MemoryLedger(3) if ledger is None else ledger
+        self.promises, self.options = promises, options
+        self.impressions: Counter[Any] = Counter()
+        self.start()
+
+    def start(self, catalog: Catalog | None = None) -> None:
+        items = self.catalog if catalog is None else catalog
+        coordinator = Coordinator(items, 4, 0, 1, ledger=self.ledger, auto_restart=False)
+        front = FrontEnd(items, coordinator)
+        forecast = Forecast(rate=self.options.pop("rate", 100 / 3600), slot=1800)
+        self.promise_service = PromiseService(
+            front, coordinator, self.promises, forecast, clock=self.clock, **self.options
+        )
+
+    def serve(self, n: int) -> Counter[Any]:
+        found = self.promise_service.retrieve(self.rng.normal(size=(n, 8)) + 1.0)
+        counts = Counter(found.groups.ravel().tolist())
+        self.impressions.update(counts)
+        return counts
+
+    def pass_hours(self, hours: int, per_hour: int = 100, steps: int = 2) -> None:
+        """Let time go by with even traffic, in so many steps an hour."""
+        for _ in range(hours * steps):
+            self.promise_service.refresh()
+            self.serve(per_hour // steps)
+            self.clock.go_on(minutes=60 / steps)
+        self.promise_service.refresh()
+
+
+def test_a_daily_promise_is_kept_day_after_day() -> None:
+    world = World([Promise("blue", 1500, DAY), Promise("green", 100, Window.hour("UTC"))], rate=0.028)
+    world.pass_hours(72)
+    past = world.promise_service.past(1000)
+    days = [one for one in past if one.group == "blue"]
+    hours = [one for one in past if one.group == "green"]
+    assert (len(days), len(hours)) == (3, 72)
+    assert all(one.kept for one in past[:-1])
+    assert sum(one.exposures for one in days) == world.impressions["blue"]
+    assert sum(one.exposures for one in hours) == world.impressions["green"]
+    assert max(one.exposures for one in days[:2]) < 1700, "no more than need be, once traffic is known"
+    overview = world.promise_service.overview()
+    assert overview.period_start == START + timedelta(days=3)
+    assert [view.state for view in overview.promises] == ["on track", "on track"]
+
+
+def test_traffic_that_falls_short_is_told_early() -> None:
+    """Usual days teach what to expect; then hardly anybody comes."""
+    world = World([Promise("blue", 6000, DAY)])
+    world.pass_hours(24 * 9)
+    assert all(one.kept for one in world.promise_service.past())
+    world.pass_hours(10, per_hour=10)
+    view = world.promise_service.promises()[0]
+    assert view.state in ("at risk", "impossible")
+    world.pass_hours(14, per_hour=10)
+    last = world.promise_service.past()[0]
+    assert not last.kept
+    assert last.exposures <= 24 * 10 * 4
+    assert last.impossible_since is not None
+    assert last.impossible_since <= last.start + timedelta(hours=18)
+    world.pass_hours(24)
+    assert world.promise_service.past()[0].kept, "the next day is as usual"
+
+
+def test_a_surge_does_not_end_the_window() -> None:
+    world = World([Promise("blue", 2000, DAY)])
+    world.pass_hours(5)
+    world.serve(6000)
+    assert world.promise_service.overview().requests == 6500
+    world.pass_hours(19)
+    (day,) = world.promise_service.past()
+    assert day.kept
+    assert day.exposures == world.impressions["blue"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[SqliteLedger]:
+    with SqliteLedger(tmp_path / "a.db", 3) as ledger:
+        yield ledger
+
+
+def test_a_restart_forgets_nothing(file: SqliteLedger) -> None:
+    """Not the counts of the window, nor prices, promises and traffic; also when it was away over the end of a day."""
+    world = World([Promise("blue", 2000, DAY)], ledger=file)
+    made = world.promise_service.set_promise(
+        PromiseRecord(group="green", floor=700, window=WindowRecord(every="week", zone="Europe/Berlin"))
+    )
+    world.pass_hours(15)
+    before = world.promise_service.overview()
+    world.promise_service.close()
+    world.promises = []  # those of the ledger count
+    world.start()
+    after = world.promise_service.overview()
+    assert [(one.group, one.exposures, one.floor) for one in after.promises] == [
+        (one.group, one.exposures, one.floor) for one in before.promises
+    ]
+    assert next(one.price for one in after.groups if one.group == "blue") < 0
+    assert world.promise_service.scheduler.notes.forecast.known(START, START + timedelta(hours=15)) == 1
+    assert after.promises[1].id == made.id
+    world.pass_hours(5)
+    world.promise_service.close()
+    world.clock.go_on(hours=6)
+    world.start()
+    (day,) = world.promise_service.past()
+    assert (day.exposures, day.start) == (world.impressions["blue"], START)
+    world.pass_hours(2)
+    assert world.promise_service.promises()[0].start == START + timedelta(days=1)
+
+
+def test_windows_that_came_and_went_while_it_was_down_are_listed(file: SqliteLedger) -> None:
+    berlin = Window.campaign(START + timedelta(hours=30), START + timedelta(hours=40), "Europe/Berlin")
+    world = World(
+        [Promise("blue", 500, DAY), Promise("green", 5, Window.hour("UTC")), Promise("red", 1, berlin)], ledger=file
+    )
+    world.pass_hours(20)
+    world.clock.go_on(hours=53, minutes=30)  # killed, not closed
+    world.start()
+    past = world.promise_service.past(1000)
+    missed = [one for one in past if one.end > START + timedelta(hours=20)]
+    # Four hours of the first day, which had its floor by then, all of the next two, and one of the fourth.
+    assert Counter(one.group for one in missed) == {"blue": 3, "green": 53, "red": 1}
+    assert [one.end for one in past] == sorted((one.end for one in past), reverse=True)
+    for one in missed:
+        if one.start >= START + timedelta(hours=20):
+            assert (one.kept, one.exposures, one.requests) == (False, 0, 0)
+            assert one.note == "the service was down from 2026-03-02 20:00 to 2026-03-05 01:30 UTC"
+    assert not any(one.note for one in past if one.kept or one.end <= START + timedelta(hours=20))
+    world.pass_hours(2)
+    assert len(world.promise_service.past(1000)) == len(past) + 2, "each is listed once"
+
+
+def test_what_was_shown_counts() -> None:
+    """Two fifths of the candidates are shown, of green ones fewer; some reports come late, twice, or never."""
+    world = World([Promise("blue", 1000, DAY), Promise("green", 300, DAY)], count="impressions", report_within=600.0)
+    waiting: list[tuple[datetime, ImpressionReport]] = []
+    seen: Counter[Any] = Counter()
+    number = 0
+    while world.clock.now < START + timedelta(days=1):
+        world.promise_service.refresh()
+        names: list[str | None] = [f"r{number + i}" for i in range(10)]
+        number += 10
+        found = world.promise_service.retrieve(world.rng.normal(size=(10, 8)) + 1.0, names)
+        for name, ids, groups in zip(names, found.ids.tolist(), found.groups.tolist(), strict=True):
+            chance = world.rng.random(len(ids))
+            items = [i for i, g, c in zip(ids, groups, chance, strict=True) if c < (0.2 if g == "green" else 0.4)]
+            if world.rng.random() < 0.9:
+                at = world.clock.now + timedelta(minutes=float(world.rng.exponential(5)))
+                waiting.append((at, ImpressionReport(request_id=str(name), items=[*items, 9999])))
+        world.clock.go_on(minutes=6)
+        for at, report in sorted(waiting, key=lambda one: one[0]):
+            if at <= world.clock.now < START + timedelta(days=1):
+                result = world.promise_service.show([report, report])
+                assert (result.counted, result.repeated, result.unknown) == (len(report.items) - 1, 1, 2)
+                rows = np.array(report.items[:-1], dtype=np.int64)
+                seen.update(world.catalog.labels_of(world.catalog.group_of[rows]).tolist())
+                waiting.remove((at, report))
+    overview = world.promise_service.overview()
+    assert {one.group: one.impressions for one in overview.groups} == {"blue": 0, "green": 0, "red": 0} | dict(seen)
+    world.promise_service.refresh()
+    kept = {one.group: one for one in world.promise_service.past()}
+    assert kept["blue"].exposures == seen["blue"]
+    assert kept["blue"].exposures >= 1000 * 0.97
+    assert kept["green"].exposures >= 300 * 0.97
+    assert kept["blue"].exposures < 1300
+
+
+def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others() -> None:
+    """At eight in the evening four hours are left, of 1,600 slots: too few for a day's promise."""
+    world = World([Promise("blue", 2000, DAY)])
+    world.pass_hours(20)
+    late = PromiseRecord(group="green", floor=3000, window=WindowRecord(every="day", zone="UTC"))
+    assert "from 2026-03-03 00:00 on" in world.promise_service.preview(late).message
+    made = world.promise_service.set_promise(late)
+    assert (made.start, made.state, made.exposures) == (START + timedelta(days=1), "on track", 0)
+    with pytest.raises(InvalidInputError, match="already"):
+        world.promise_service.set_promise(late)
+    more = late.model_copy(update={"floor": 3200})
+    assert "from 2026-03-03 00:00 on" in world.promise_service.preview(more, made.id).message
+    changed = world.promise_service.set_promise(more, made.id)
+    assert changed.start == START + timedelta(days=1), "also when it is changed before it has begun"
+    assert {one.group: one.state for one in world.promise_service.promises()}["blue"] in ("on track", "kept")
+    world.pass_hours(4)
+    (first,) = world.promise_service.past()
+    assert (first.group, first.kept) == ("blue", True)
+    assert world.impressions["green"] < 1000, "nothing was done for it yet"
+    world.pass_hours(24)
+    assert {(one.group, one.kept) for one in world.promise_service.past()[:2]} == {("blue", True), ("green", True)}
+    early = PromiseRecord(group="red", floor=10, window=WindowRecord(every="day", zone="UTC"))
+    assert world.promise_service.set_promise(early).start == START + timedelta(days=2), (
+        "where the rest is enough, at once"
+    )
+
+
+def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
+    world = World([Promise("blue", 2000, DAY), Promise("green", 600, DAY)])
+    world.pass_hours(20)
+    (name,) = (one.id for one in world.promise_service.promises() if one.group == "green")
+    higher = PromiseRecord(group="green", floor=3000, window=WindowRecord(every="day", zone="UTC"))
+    changed = world.promise_service.set_promise(higher, name)
+    tomorrow = START + timedelta(days=1)
+    assert (changed.id, changed.floor, changed.start) == (name, 3000, tomorrow)
+    greens = [one for one in world.promise_service.promises() if one.group == "green"]
+    assert {(one.floor, one.start, one.end) for one in greens} == {
+        (3000, tomorrow, tomorrow + timedelta(days=1)),
+        (600, START, tomorrow),
+    }
+    lower = world.promise_service.set_promise(higher.model_copy(update={"floor": 2900}), name)
+    assert lower.start == tomorrow, "it has not begun"
+    world.pass_hours(28)
+    past = [(one.group, one.floor, one.kept) for one in world.promise_service.past()]
+    assert sorted(past) == sorted(
+        [("blue", 2000, True), ("green", 600, True), ("blue", 2000, True), ("green", 2900, True)]
+    )
+    assert [one.id for one in world.promise_service.promises() if one.group == "green"] == [name], (
+        "what it replaced is over"
+    )
+    lowest = world.promise_service.set_promise(higher.model_copy(update={"floor": 5}), name)
+    assert lowest.start == START + timedelta(days=2), "what is lowered is lowered at once"
+
+
+def test_promises_are_checked_before_they_are_made() -> None:
+    world = World([Promise("blue", 500, DAY)])
+    world.pass_hours(3)
+    name = world.promise_service.promises()[0].id
+    good = PromiseRecord(group="green", floor=200, window=WindowRecord(every="day", zone="UTC"))
+    preview = world.promise_service.preview(good)
+    assert preview.feasible
+    assert preview.cost is not None
+    assert preview.cost >= 0
+    much = PromiseRecord(group="green", floor=10**6, window=WindowRecord(every="day", zone="UTC"))
+    refused = world.promise_service.preview(much)
+    assert not refused.feasible
+    assert 0 < refused.largest < 10**6
+    with pytest.raises(InfeasibleFloorsError, match=f"{refused.largest:,}"):
+        world.promise_service.set_promise(much)
+    made = world.promise_service.set_promise(good)
+    assert made.exposures == world.impressions["green"], "the day has had them already"
+    with pytest.raises(InvalidInputError, match="already"):
+        world.promise_service.set_promise(good)
+    changed = world.promise_service.set_promise(good.model_copy(update={"floor": 300}), made.id)
+    assert (changed.floor, changed.exposures) == (300, made.exposures)
+    with pytest.raises(UnknownGroupError, match="pink"):
+        world.promise_service.preview(good.model_copy(update={"group": "pink"}))
+    with pytest.raises(UnknownPromiseError):
+        world.promise_service.delete_promise("none")
+    with pytest.raises(UnknownPromiseError):
+        world.promise_service.set_promise(good, "none")
+    with pytest.raises(UnknownPromiseError):
+        world.promise_service.pace("none")
+    with pytest.raises(InvalidInputError, match="start and an end"):
+        world.promise_service.preview(good.model_copy(update={"window": WindowRecord(every="campaign")}))
+    naive, aware = datetime(2026, 3, 2), datetime(2026, 3, 4, tzinfo=UTC)
+    with pytest.raises(ValueError, match="without its offset"):
+        WindowRecord(every="campaign", start=naive, end=aware)
+    campaign = WindowRecord(every="campaign", start=aware, end=aware + timedelta(days=500))
+    with pytest.raises(InvalidInputError, match="400 days"):
+        world.promise_service.preview(good.model_copy(update={"window": campaign}))
+    world.promise_service.delete_promise(name)
+    assert [one.group for one in world.promise_service.promises()] == ["green"]
+    world.pass_hours(21)
+    assert [one.group for one in world.promise_service.past()] == ["green"]
+    pace = world.promise_service.pace(made.id)
+    assert pace.expected[-1][1] == pytest.approx(300)
+
+
+def test_the_pace_of_a_promise() -> None:
+    world = World([Promise("blue", 500, DAY)])
+    world.pass_hours(12, steps=20)
+    pace = world.promise_service.pace(world.promise_service.promises()[0].id)
+    assert [point.exposures for point in pace.points] == sorted(point.exposures for point in pace.points)
+    assert 100 < len(pace.points) <= 240
+    assert pace.points[-1].exposures == world.impressions["blue"]
+    assert (pace.start, pace.end, pace.floor) == (START, START + timedelta(days=1), 500)
+
+
+def test_items_come_and_go(file: SqliteLedger) -> None:
+    world = World([Promise("blue", 500, DAY)], ledger=file)
+    world.pass_hours(2)
+    world.promise_service.upsert_items(world.rng.normal(size=(20, 8)), ["new"] * 20, list(range(200, 220)))
+    world.promise_service.remove_items(list(range(60, 80)))
+    world.promise_service.set_promise(PromiseRecord(group="new", floor=300, window=WindowRecord(every="day")))
+    world.pass_hours(22)
+    assert {one.group: one.kept for one in world.promise_service.past()} == {"blue": True, "new": True}
+    assert len(world.promise_service.catalog) == 120
+    world.promise_service.close()
+    # The files have only the old items: the group stays, without any.
+    labels = world.promise_service.scheduler.notes.labels
+    world.start(world.catalog.under(labels))
+    assert world.promise_service.promises()[1].group == "new"
+
+
+def test_a_count_that_does_not_exist_is_told() -> None:
+    with pytest.raises(InvalidInputError, match="count must be"):
+        World([], count="clicked")
+
+
+def test_groups_of_changed_files_keep_their_counts(tmp_path: Path) -> None:
+    """One group is gone and another one has come, which sorts before the others: counts stay with their labels."""
+    path = tmp_path / "a.db"
+    with SqliteLedger(path, 3) as ledger:
+        world = World([Promise("blue", 500, DAY), Promise("green", 100, DAY)], ledger=ledger)
+        world.pass_hours(3)
+        world.promise_service.close()
+    vectors = world.rng.normal(size=(120, 8))
+    changed = Catalog(vectors, ["red"] * 40 + ["blue"] * 40 + ["amber"] * 40, ids=list(range(120)))
+    with SqliteLedger(path, changed.n_groups) as ledger:
+        world.ledger = ledger
+        fitted = fit_groups(changed, ledger)
+        assert fitted.labels == ["blue", "green", "red", "amber"]
+        world.start(fitted)
+        views = {view.group: view for view in world.promise_service.promises()}
+        assert views["blue"].exposures == world.impressions["blue"]
+        assert views["green"].exposures == world.impressions["green"]
+        assert not views["green"].possible or world.impressions["green"] >= 100
+        world.serve(10)

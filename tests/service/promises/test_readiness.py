@@ -1,0 +1,176 @@
+"""Whether it is ready: what is said is so, and no sooner and no later than it is."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import numpy as np
+import pytest
+
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
+from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.schedule import Forecast
+from fairsync.service.client import Client
+from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.promises.readiness import Readiness
+from fairsync.service.schema import ShardView
+from service.running import make_settings, running, small_catalog, small_keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+BODY = {"vectors": [[1.0] * 8]}
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def shard(*, up: bool) -> ShardView:
+    return ShardView(shard=0, replica=0, items=10, up=up)
+
+
+def test_without_a_look_for_a_while_it_is_not() -> None:
+    now = 100.0
+    readiness = Readiness(MemoryLedger(1), lambda: now)
+    now += 5
+    assert readiness.verdict() == (True, "ready")
+    now += 2
+    assert readiness.verdict() == (False, "the ledger was last reached, and promises planned, 7 s ago")
+    readiness.refresh([])
+    assert readiness.verdict()[0]
+
+
+def test_one_shard_is_enough() -> None:
+    readiness = Readiness(MemoryLedger(1))
+    for shards, ready in (([], True), ([shard(up=False)], False), ([shard(up=False), shard(up=True)], True)):
+        readiness.refresh(shards)
+        assert readiness.verdict()[0] == ready
+
+
+def test_what_was_asked_wrongly_says_nothing() -> None:
+    readiness = Readiness(MemoryLedger(1))
+    with pytest.raises(InvalidInputError), readiness.serving():
+        raise InvalidInputError("k is 0")
+    assert readiness.verdict()[0]
+    with pytest.raises(OSError, match="full"), readiness.serving():
+        raise OSError("the disk is full")
+    assert not readiness.verdict()[0]
+    with readiness.serving():
+        pass
+    assert readiness.verdict()[0]
+
+
+def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file may grow no more: requests fail, /ready says so, and says yes again by itself when there is room."""
+    monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.05)
+    catalog = small_catalog()
+    ledger = SqliteLedger(tmp_path / "exposures.db", catalog.n_groups)
+    coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, auto_restart=False, ledger=ledger)
+    promise_service = PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=1.0))
+    with running(promise_service) as service, httpx.Client(base_url=service.url) as http, Client(service.url) as client:
+        assert http.post("/v1/retrieve", json=BODY).status_code == 200
+        assert client.ready()
+        pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
+        ledger._db.execute(f"PRAGMA max_page_count = {pages}")
+        statuses: list[int] = []
+        while 503 not in statuses:  # until the last page is full
+            names = [f"r{len(statuses)}-{i}" for i in range(20)]
+            answer = http.post("/v1/retrieve", json={"vectors": [[1.0] * 8] * 20, "request_ids": names})
+            statuses.append(answer.status_code)
+            assert len(statuses) < 100
+        assert int(answer.headers["retry-after"]) >= 1
+        ledger._db.execute("PRAGMA max_page_count = 1000000")
+        until(client.ready)
+        assert http.get("/health").status_code == 200
+        assert http.post("/v1/retrieve", json=BODY).status_code == 200
+    ledger.close()
+
+
+def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("fairsync.service.promises.readiness._LOOKED_WITHIN", 0.3)
+    promise_service, away = small_keeper(), True
+
+    def kept(name: str) -> bytes | None:
+        if away:
+            raise BackendUnavailableError("redis://secret-host is away")
+        return None
+
+    vars(promise_service.coordinator.ledger)["load"] = kept
+    with running(promise_service) as service:
+        until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
+        answer = httpx.get(f"{service.url}/ready")
+        assert (answer.json()["ok"], answer.headers["retry-after"]) == (False, "1")
+        assert "secret-host" not in answer.text
+        assert httpx.get(f"{service.url}/health").status_code == 200
+        away = False
+        until(lambda: httpx.get(f"{service.url}/ready").status_code == 200)
+
+
+def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
+    promise_service = small_keeper()
+    up = False
+    health: Callable[[], list[ShardView]] = lambda: [shard(up=False), shard(up=up)]  # noqa: E731
+    promise_service.front.index.health = health  # type: ignore[attr-defined]
+    with running(promise_service) as service:
+        until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
+        assert "shard" in httpx.get(f"{service.url}/ready").json()["message"]
+        up = True
+        until(lambda: httpx.get(f"{service.url}/ready").status_code == 200)
+
+
+def test_a_planner_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("fairsync.service.promises.readiness._LOOKED_WITHIN", 0.2)
+    promise_service = small_keeper()
+
+    def refresh() -> None:
+        raise FairSyncError("no plan")
+
+    vars(promise_service)["look"] = refresh
+    with running(promise_service) as service:
+        until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
+        assert "planned" in httpx.get(f"{service.url}/ready").json()["message"]
+
+
+def test_it_can_be_asked_while_all_threads_are_taken() -> None:
+    promise_service = small_keeper()
+    overview, free = promise_service.overview, threading.Event()
+
+    def stuck() -> Any:
+        assert free.wait(60)
+        return overview()
+
+    vars(promise_service)["overview"] = stuck
+    with running(promise_service, make_settings({"log": "problems", "request_seconds": 60})) as service:
+
+        async def work() -> None:
+            async with httpx.AsyncClient(base_url=service.url, timeout=50) as http:
+                calls = [asyncio.create_task(http.get("/v1/overview")) for _ in range(80)]
+                await asyncio.sleep(0.2)
+                assert (await http.get("/ready")).status_code == 200
+                assert not any(call.done() for call in calls)
+                free.set()
+                await asyncio.gather(*calls)
+
+        asyncio.run(work())
+
+
+def test_who_is_being_stopped_is_not() -> None:
+    promise_service = small_keeper()
+    promise_service.retrieve(np.ones((1, 8)))
+    assert promise_service.ready() == (True, "ready")
+    promise_service.close()
+    assert promise_service.ready() == (False, "the service is being stopped")
