@@ -62,7 +62,9 @@ class World:
     def retriever(self, policy: str | Policy, batch: int) -> FairRetriever:
         """Return a retriever that has promised the floors."""
         horizon = len(self.users)
-        return FairRetriever(self.catalog, self.k, self.floor, horizon, policy=policy, batch_size=batch)
+        return FairRetriever(
+            self.catalog, k=self.k, floors=self.floor, horizon=horizon, policy=policy, batch_size=batch
+        )
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def tune(trials: Sequence[Outcome]) -> Outcome:
 
 
 def plain_exposures(catalog: Catalog, users: Vectors, k: int) -> list[int]:
-    plain = FairRetriever(catalog, k, horizon=len(users), policy="none", batch_size=256)
+    plain = FairRetriever(catalog, k=k, horizon=len(users), policy="none", batch_size=256)
     plain.retrieve(users)
     return list(plain.report().exposures.values())
 

@@ -22,7 +22,7 @@ from benchmarks.output import OUT, Table, finish, make_screen, progress
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FrontEnd
-from fairsync.coordination.books import Lease
+from fairsync.coordination.lease import Lease
 from fairsync.data import synthetic
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
@@ -56,7 +56,7 @@ class TimedCoordinator(Coordinator):
 
     def __init__(self, catalog: Catalog, horizon: int, batch: int, out: int) -> None:
         # Leases must not expire: searching between two of them is no part of what is timed.
-        super().__init__(catalog, K, FLOOR, horizon, batch_size=batch, lease_seconds=1e9)
+        super().__init__(catalog, k=K, floors=FLOOR, horizon=horizon, batch_size=batch, lease_seconds=1e9)
         self.most_out = out
         self.out: deque[Callable[[], None]] = deque()
         self.leasing: list[float] = []
@@ -88,7 +88,7 @@ def measure(groups: int, batch: int, call: int, out: int, leases: int, seed: int
     data = synthetic(3 * groups + 10_000, groups, requests, DIM, seed, n_past=0, smallest_share=1e-9)
     catalog = Catalog(data.embeddings, data.groups)
     coordinator = TimedCoordinator(catalog, 2 * requests + FLOOR * groups, batch, out)
-    front_end = FrontEnd(catalog, coordinator, ExactIndex(catalog))
+    front_end = FrontEnd(catalog, coordinator, index=ExactIndex(catalog))
     for start in range(0, requests, call):
         front_end.retrieve(data.users[start : start + call])
     lease, settle = (1e6 * float(np.mean(seconds)) for seconds in (coordinator.leasing, coordinator.settling))

@@ -61,8 +61,10 @@ class Figure:
 def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batch: int) -> Figure:
     """Serve a horizon with and without a policy, in turns."""
     timed, requests = TimedIndex(index), len(users)
-    fair = FairRetriever(catalog, K, requests // REQUESTS_PER_FLOOR, requests, batch_size=batch, index=timed)
-    plain = FairRetriever(catalog, K, 0, requests, policy="none", batch_size=batch, index=index)
+    fair = FairRetriever(
+        catalog, k=K, floors=requests // REQUESTS_PER_FLOOR, horizon=requests, batch_size=batch, index=timed
+    )
+    plain = FairRetriever(catalog, k=K, floors=0, horizon=requests, policy="none", batch_size=batch, index=index)
     plain.retrieve(users[:batch])  # what happens only once in a process is nobody's time
     seconds = {fair: 0.0, plain: 0.0}
     for start in range(0, requests, batch):

@@ -72,7 +72,7 @@ def learn_prices(catalog: Catalog, past: npt.NDArray[np.float32]) -> Prices:
     most = HORIZON * np.minimum(catalog.group_sizes, K)
     floors = np.minimum(FLOOR_SHARE * HORIZON * K / catalog.n_groups, most).astype(int).tolist()
     by_label = dict(zip(catalog.labels, floors, strict=True))
-    retriever = FairRetriever(catalog, K, by_label, HORIZON).calibrate(past)
+    retriever = FairRetriever(catalog, k=K, floors=by_label, horizon=HORIZON).calibrate(past)
     prices = retriever.report().prices
     return np.array([prices[label] for label in catalog.labels])
 

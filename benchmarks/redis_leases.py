@@ -30,8 +30,8 @@ from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.redis import RedisCoordinator
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.ledger import Entry
-from fairsync.ledger.redis import RedisLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -65,15 +65,15 @@ def replica(url: str, name: str, n_groups: int, begin: float, seconds: float) ->
     """Lease and settle from one moment on for so long; return the seconds of each turn, and how often it asked."""
     rng, turns = np.random.default_rng(), []
     groups = Groups(list(range(n_groups)), np.full(n_groups, 100))
-    with RedisCoordinator(url, groups, K, FLOOR, 2**40, batch_size=BATCH, name=name) as coordinator:
+    with RedisCoordinator(url, groups, k=K, floors=FLOOR, horizon=2**40, batch_size=BATCH, name=name) as coordinator:
         asked = count_questions(coordinator)
         time.sleep(max(begin - time.time(), 0))
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             started = time.perf_counter()
             lease = coordinator.lease(CALL)
-            counts = np.bincount(rng.integers(n_groups, size=K * lease.requests), minlength=n_groups)
-            coordinator.settle(lease.number, Entry(counts, lease.requests, 1.0, 0.0), None)
+            counts = np.bincount(rng.integers(n_groups, size=K * lease.batch.requests), minlength=n_groups)
+            coordinator.settle(lease.number, Entry(counts, lease.batch.requests, 1.0, 0.0), None)
             turns.append(time.perf_counter() - started)
     return turns, next(asked)
 

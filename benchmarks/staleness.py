@@ -28,7 +28,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FairRetriever, FrontEnd, hindsight
-from fairsync.coordination.books import Lease
+from fairsync.coordination.lease import Lease
 from fairsync.data import synthetic
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
@@ -80,7 +80,7 @@ class World:
         data = synthetic(items, GROUPS, requests, DIM, seed, n_past=PAST)
         self.catalog = Catalog(data.embeddings, data.groups)
         self.index, self.users, self.past = ExactIndex(self.catalog), data.users, data.past_users
-        plain = FairRetriever(self.catalog, K, 0, requests, "none", index=self.index)
+        plain = FairRetriever(self.catalog, k=K, floors=0, horizon=requests, policy="none", index=self.index)
         plain.retrieve(self.users)
         self.floor = median_floor(list(plain.report().exposures.values()))
         self.plain = plain.report().relevance
@@ -92,7 +92,9 @@ class LateCoordinator(Coordinator):
 
     def __init__(self, world: World, batch: int, in_flight: int) -> None:
         # Leases must not expire: their clock is not the simulated one.
-        super().__init__(world.catalog, K, world.floor, len(world.users), batch_size=batch, lease_seconds=1e9)
+        super().__init__(
+            world.catalog, k=K, floors=world.floor, horizon=len(world.users), batch_size=batch, lease_seconds=1e9
+        )
         self.in_flight = in_flight
         self.out: deque[tuple[int, Callable[[], None]]] = deque()
         self.waiting = self.calls = self.held_up = 0
@@ -105,7 +107,7 @@ class LateCoordinator(Coordinator):
         while lease is None:
             self.hear()
             lease = self.try_lease(n)
-        self.waiting += lease.requests
+        self.waiting += lease.batch.requests
         return lease
 
     def settle(
@@ -128,7 +130,9 @@ def simulate(world: World, setting: Setting) -> Figure:
     coordinator = LateCoordinator(world, setting.batch, setting.in_flight)
     if setting.calibrated:
         coordinator.calibrate(world.past, world.catalog, world.index)
-    front_end = FrontEnd(world.catalog, coordinator, world.index)  # it keeps nothing between calls: one is all of them
+    front_end = FrontEnd(
+        world.catalog, coordinator, index=world.index
+    )  # it keeps nothing between calls: one is all of them
     for start in range(0, len(world.users), setting.call):
         front_end.retrieve(world.users[start : start + setting.call])
     while coordinator.out:

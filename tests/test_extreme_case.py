@@ -33,7 +33,7 @@ def recall(ids: npt.NDArray[np.int64]) -> float:
 @pytest.mark.parametrize("batch_size", [1, 16, 512])
 def test_guaranteed_is_exact(world: tuple[Catalog, npt.NDArray[np.float64]], batch_size: int) -> None:
     catalog, users = world
-    retriever = FairRetriever(catalog, K, FLOOR, USERS, batch_size=batch_size)
+    retriever = FairRetriever(catalog, k=K, floors=FLOOR, horizon=USERS, batch_size=batch_size)
     found = retriever.retrieve(users)
     assert retriever.report().exposures == {"liked": 48_000, "disliked": 2_000}
     assert recall(found.ids) == 0.96
@@ -43,7 +43,9 @@ def test_fairsync_gets_there_with_a_tuned_learning_rate(
     world: tuple[Catalog, npt.NDArray[np.float64]],
 ) -> None:
     catalog, users = world
-    retriever = FairRetriever(catalog, K, FLOOR, USERS, policy=FairSync(learning_rate=0.01), batch_size=4)
+    retriever = FairRetriever(
+        catalog, k=K, floors=FLOOR, horizon=USERS, policy=FairSync(learning_rate=0.01), batch_size=4
+    )
     found = retriever.retrieve(users)
     report = retriever.report()
     assert report.esp == 1.0

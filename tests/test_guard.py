@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from fairsync.catalog import Catalog
-from fairsync.guard import choose, compose, is_safe
+from fairsync.floors import can_be_met
+from fairsync.guard import choose, compose
 from fairsync.policies.base import Terms
 from fairsync.search import make_index
 
@@ -43,7 +44,7 @@ def test_safe_means_that_a_plan_exists(missing: list[int], left: int, k: int, se
             bounds=[(0, c) for c in np.tile(caps, left)],
         )
         possible = plan.status == 0
-    assert is_safe(np.array(missing), left, terms_for(caps.tolist(), k)) == possible
+    assert can_be_met(np.array(missing), left, terms_for(caps.tolist(), k)) == possible
 
 
 @given(seed=seeds)
@@ -58,7 +59,7 @@ def test_composed_lists_are_the_best_that_keep_the_rest_possible(seed: int) -> N
     terms = terms_for(np.minimum(catalog.group_sizes, k).tolist(), k)
     left = int(rng.integers(0, 3))
     missing = rng.integers(0, 6, size=n_groups)
-    if not is_safe(missing, left + 1, terms):
+    if not can_be_met(missing, left + 1, terms):
         return
     prices = -rng.random(n_groups)
     index, user = make_index("exact", catalog), rng.normal(size=(1, 1, 2))
@@ -73,7 +74,7 @@ def test_composed_lists_are_the_best_that_keep_the_rest_possible(seed: int) -> N
 
     def allowed(items: list[int]) -> bool:
         counts = np.bincount(catalog.group_of[items], minlength=n_groups)
-        return is_safe(np.maximum(missing - counts, 0), left, terms)
+        return can_be_met(np.maximum(missing - counts, 0), left, terms)
 
     assert len(set(rows.tolist())) == k
     assert allowed(rows.tolist())

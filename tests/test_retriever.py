@@ -34,7 +34,9 @@ def test_it_equals_the_plainest_loop(
     seed: int, policy: str, batch_size: int, tightness: float, order: str, interests: int, index: str
 ) -> None:
     world = make_world(seed, items=25, horizon=20, k=3, tightness=tightness, order=order, interests=interests)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 20, policy, batch_size, index)
+    retriever = FairRetriever(
+        world.catalog, k=world.k, floors=world.floors, horizon=20, policy=policy, batch_size=batch_size, index=index
+    )
     users = np.concatenate([world.users, world.users[:7]])  # into the next horizon
     found = retriever.retrieve(users)
     assert found.ids.tolist() == PlainLoop(world.catalog, retriever.terms, policy).retrieve(users)
@@ -61,7 +63,9 @@ def test_the_public_face() -> None:
 
 def test_prices_change_every_batch_only() -> None:
     world = make_world(5, horizon=64, tightness=0.5)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 64, policy="fairsync", batch_size=8)
+    retriever = FairRetriever(
+        world.catalog, k=world.k, floors=world.floors, horizon=64, policy="fairsync", batch_size=8
+    )
     seen = []
     for user in world.users:
         retriever.retrieve(user[None])
@@ -73,8 +77,12 @@ def test_prices_change_every_batch_only() -> None:
 
 def test_the_cost_is_what_plain_retrieval_would_have_had_more() -> None:
     world = make_world(6, groups=6, items=400, horizon=200, k=5, tightness=0.6, dim=8)
-    plain = FairRetriever(world.catalog, world.k, 0, 200, policy="none").retrieve(world.users).relevance.sum()
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 200)
+    plain = (
+        FairRetriever(world.catalog, k=world.k, floors=0, horizon=200, policy="none")
+        .retrieve(world.users)
+        .relevance.sum()
+    )
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=200)
     given_up = plain - retriever.retrieve(world.users).relevance.sum()
     cost = retriever.report().cost
     assert cost is not None
@@ -83,14 +91,14 @@ def test_the_cost_is_what_plain_retrieval_would_have_had_more() -> None:
 
 def test_a_cost_that_was_not_measured_is_not_zero() -> None:
     world = make_world(6, groups=6, items=400, horizon=200, k=5, tightness=0.6, dim=8)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 200, policy="fairsync")
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=200, policy="fairsync")
     retriever.retrieve(world.users)
     assert retriever.report().cost is None
 
 
 def test_calibration_counts_nothing_and_sets_prices() -> None:
     world = make_world(8, groups=5, items=200, horizon=300, k=5, tightness=0.7, dim=8)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 300)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=300)
     assert retriever.calibrate(world.users) is retriever
     report = retriever.report()
     assert report.requests == 0
@@ -107,7 +115,7 @@ def test_it_goes_on_once_the_sample_is_full(batch_size: int) -> None:
     world = make_world(18, groups=6, items=500, horizon=2600, k=5, tightness=0.4, dim=8)
 
     def fresh() -> FairRetriever:
-        retriever = FairRetriever(world.catalog, world.k, world.floors, 2600, batch_size=batch_size)
+        retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=2600, batch_size=batch_size)
         return retriever.calibrate(world.users)
 
     whole, parts = fresh(), fresh()
@@ -119,7 +127,7 @@ def test_it_goes_on_once_the_sample_is_full(batch_size: int) -> None:
 
 def test_a_new_horizon_starts_counting_anew_and_keeps_its_prices() -> None:
     world = make_world(9, groups=5, items=200, horizon=100, k=5, tightness=0.8, dim=8)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 100)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=100)
     retriever.retrieve(world.users)
     first = retriever.report()
     assert first.requests == 100  # the horizon that has just ended stays in view
@@ -149,19 +157,21 @@ class Breaking:
 def test_a_call_that_fails_leaves_no_trace() -> None:
     world = make_world(10, horizon=60, tightness=0.8)
     index = Breaking(world.catalog)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 60, batch_size=8, index=index)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=60, batch_size=8, index=index)
     before = retriever.report().to_dict()
     with pytest.raises(ConnectionError):
         retriever.retrieve(world.users)
     assert retriever.report().to_dict() == before
     index.dead = False
-    expected = FairRetriever(world.catalog, world.k, world.floors, 60, batch_size=8).retrieve(world.users)
+    expected = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=60, batch_size=8).retrieve(
+        world.users
+    )
     assert (retriever.retrieve(world.users).ids == expected.ids).all()
 
 
 def test_threads_may_share_a_retriever() -> None:
     world = make_world(14, horizon=200, tightness=0.9)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 200)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=200)
     threads = [threading.Thread(target=retriever.retrieve, args=(part,)) for part in np.split(world.users, 20)]
     for thread in threads:
         thread.start()
@@ -182,7 +192,7 @@ class MasksAll(NoPolicy):
 def test_a_policy_that_leaves_too_few_items_is_told() -> None:
     world = make_world(15)
     with pytest.raises(FairSyncError, match="fewer than k"):
-        FairRetriever(world.catalog, world.k, 0, 40, policy=MasksAll()).retrieve(world.users)
+        FairRetriever(world.catalog, k=world.k, floors=0, horizon=40, policy=MasksAll()).retrieve(world.users)
 
 
 @pytest.fixture
@@ -206,7 +216,7 @@ def world() -> World:
     ],
 )
 def test_bad_users_are_refused_and_nothing_is_counted(world: World, users: Any, message: str) -> None:
-    retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=world.horizon)
     retriever.retrieve(world.users[:5])
     before = retriever.report().to_dict()
     with pytest.raises(InvalidInputError, match=message):
@@ -215,7 +225,9 @@ def test_bad_users_are_refused_and_nothing_is_counted(world: World, users: Any, 
 
 
 def test_no_users_no_candidates(world: World) -> None:
-    found = FairRetriever(world.catalog, world.k, world.floors, world.horizon).retrieve(np.empty((0, 5)))
+    found = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=world.horizon).retrieve(
+        np.empty((0, 5))
+    )
     assert found.ids.shape == (0, world.k)
 
 
@@ -254,18 +266,18 @@ def test_floors_that_cannot_be_met_are_refused(world: World) -> None:
     sizes = world.catalog.group_sizes
     largest = 30 * min(4, int(sizes[1]))
     with pytest.raises(InfeasibleFloorsError, match="group 1") as one:
-        FairRetriever(world.catalog, 4, {1: largest + 1}, 30)
+        FairRetriever(world.catalog, k=4, floors={1: largest + 1}, horizon=30)
     assert (one.value.group, one.value.floor, one.value.largest_feasible) == (1, largest + 1, largest)
-    FairRetriever(world.catalog, 4, {1: largest}, 30)
+    FairRetriever(world.catalog, k=4, floors={1: largest}, horizon=30)
     with pytest.raises(InfeasibleFloorsError, match="add up to 123") as total:
-        FairRetriever(world.catalog, 4, 41, 30)
+        FairRetriever(world.catalog, k=4, floors=41, horizon=30)
     assert (total.value.group, total.value.largest_feasible) == (None, 120)
-    FairRetriever(world.catalog, 4, 40, 30)
+    FairRetriever(world.catalog, k=4, floors=40, horizon=30)
 
 
 def test_numpy_labels_are_as_good_as_pythons() -> None:
     catalog = Catalog(np.eye(3), np.array(["x", "y", "x"]))
-    retriever = FairRetriever(catalog, 1, {np.str_("y"): 1}, 2)  # type: ignore[arg-type]
+    retriever = FairRetriever(catalog, k=1, floors={np.str_("y"): 1}, horizon=2)  # type: ignore[arg-type]
     assert retriever.report().floors == {"x": 0, "y": 1}
 
 
@@ -278,7 +290,9 @@ def test_terms_reach_the_policy() -> None:
             return state
 
     world = make_world(17, groups=2, items=20, horizon=10, k=2)
-    FairRetriever(world.catalog, 2, world.floors, 10, Spy(), batch_size=4).retrieve(np.concatenate([world.users] * 2))
+    FairRetriever(world.catalog, k=2, floors=world.floors, horizon=10, policy=Spy(), batch_size=4).retrieve(
+        np.concatenate([world.users] * 2)
+    )
     # Batches of 4, 4 and 2: a batch ends with its horizon.
     assert [feedback.requests for _, feedback in seen] == [4, 4, 2, 4, 4]
     assert [feedback.remaining for _, feedback in seen] == [6, 2, 10, 6, 2]
@@ -290,7 +304,7 @@ def test_every_item_may_be_a_candidate() -> None:
     catalog = Catalog(np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 5)
     users = np.random.default_rng(1).normal(size=(40, 4))
     for horizon in (40, 1):
-        retriever = FairRetriever(catalog, 30, horizon * 6, horizon)
+        retriever = FairRetriever(catalog, k=30, floors=horizon * 6, horizon=horizon)
         assert retriever.retrieve(users).ids.shape == (40, 30)
         assert retriever.report().esp == 1.0
 
@@ -298,7 +312,7 @@ def test_every_item_may_be_a_candidate() -> None:
 @pytest.mark.parametrize("at", [5, 2400, 2405, 2416, 2431])
 def test_calibration_may_come_at_any_time(at: int) -> None:
     world = make_world(19, groups=6, items=300, horizon=3000, k=5, tightness=0.4, dim=8)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 3000)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=3000)
     retriever.retrieve(world.users[:at])
     retriever.calibrate(world.users[:100])
     retriever.retrieve(world.users[at:])
@@ -309,7 +323,7 @@ def test_calibration_may_come_at_any_time(at: int) -> None:
 def test_scores_of_any_size_will_do(scale: float) -> None:
     world = make_world(20, horizon=80, tightness=0.8)
     catalog = Catalog(world.catalog.embeddings * scale, world.catalog.group_of)
-    retriever = FairRetriever(catalog, world.k, world.floors, 80, batch_size=8)
+    retriever = FairRetriever(catalog, k=world.k, floors=world.floors, horizon=80, batch_size=8)
     retriever.retrieve(world.users)
     assert retriever.report().esp == 1.0
 
@@ -320,7 +334,7 @@ def test_a_large_common_part_of_all_scores_changes_nothing_much() -> None:
     for offset in (0.0, 1e7):
         lifted = np.concatenate([world.catalog.embeddings, np.full((300, 1), offset)], axis=1)
         users = np.concatenate([world.users, np.ones((500, 1))], axis=1)
-        retriever = FairRetriever(Catalog(lifted, world.catalog.group_of), 5, world.floors, 500)
+        retriever = FairRetriever(Catalog(lifted, world.catalog.group_of), k=5, floors=world.floors, horizon=500)
         retriever.retrieve(users)
         costs.append(retriever.report().cost)
     assert costs[1] == pytest.approx(costs[0], rel=0.05)
@@ -329,14 +343,16 @@ def test_a_large_common_part_of_all_scores_changes_nothing_much() -> None:
 def test_a_ledger_that_does_not_fit_is_refused() -> None:
     world = make_world(24, groups=3, horizon=40, tightness=0.9)
     ledger = MemoryLedger(3)
-    FairRetriever(world.catalog, world.k, 0, 40, policy="none", ledger=ledger).retrieve(world.users[:39])
+    FairRetriever(world.catalog, k=world.k, floors=0, horizon=40, policy="none", ledger=ledger).retrieve(
+        world.users[:39]
+    )
     with pytest.raises(InvalidInputError, match="new ledger"):
-        FairRetriever(world.catalog, world.k, world.floors, 40, ledger=ledger)
+        FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=40, ledger=ledger)
     with pytest.raises(InvalidInputError, match="new ledger"):
-        FairRetriever(world.catalog, world.k, 0, 30, ledger=ledger)
+        FairRetriever(world.catalog, k=world.k, floors=0, horizon=30, ledger=ledger)
     with pytest.raises(InvalidInputError, match="another catalog"):
-        FairRetriever(world.catalog, world.k, 0, 40, ledger=MemoryLedger(2))
-    resumed = FairRetriever(world.catalog, world.k, 1, 40, ledger=ledger)
+        FairRetriever(world.catalog, k=world.k, floors=0, horizon=40, ledger=MemoryLedger(2))
+    resumed = FairRetriever(world.catalog, k=world.k, floors=1, horizon=40, ledger=ledger)
     resumed.retrieve(world.users[39:])
     assert resumed.report().requests == 40
 
@@ -345,7 +361,7 @@ def test_an_index_of_another_catalog_is_refused() -> None:
     world = make_world(25)
     other = make_index("exact", make_world(26).catalog)
     with pytest.raises(InvalidInputError, match="very catalog"):
-        FairRetriever(world.catalog, world.k, index=other)
+        FairRetriever(world.catalog, k=world.k, index=other)
 
 
 class Forgetful:
@@ -364,6 +380,6 @@ class Forgetful:
 
 def test_an_index_that_loses_items_is_told() -> None:
     world = make_world(27, horizon=20, tightness=1.0)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 20, index=Forgetful(world.catalog))
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=20, index=Forgetful(world.catalog))
     with pytest.raises(FairSyncError, match="too few items"):
         retriever.retrieve(world.users)

@@ -52,7 +52,7 @@ def test_after_any_changes_search_equals_the_plainest_over_what_is_there_now(kin
         rng.integers(-2, 3, size=(n, DIM)).astype(np.float32), [f"g{g}" for g in rng.integers(4, size=n)],
         ids=[f"i{name}" for name in rng.permutation(n)],
     )  # fmt: skip
-    retriever = FairRetriever(catalog, 1, index="exact" if kind == "exact" else BUILD[kind](catalog))
+    retriever = FairRetriever(catalog, k=1, index="exact" if kind == "exact" else BUILD[kind](catalog))
     index = retriever.index
     for _ in range(int(rng.integers(1, 5))):
         change = random_change(catalog, rng)
@@ -90,7 +90,7 @@ def test_counts_are_what_was_shown_when_it_was_shown(policy: str, index: str) ->
     catalog = Catalog(
         rng.normal(size=(40, DIM)), [f"g{g}" for g in np.arange(40) % 4], ids=[f"i{i}" for i in range(40)]
     )
-    retriever = FairRetriever(catalog, 5, 30, 120, policy, batch_size=8, index=index)
+    retriever = FairRetriever(catalog, k=5, floors=30, horizon=120, policy=policy, batch_size=8, index=index)
     counts: Counter[object] = Counter()
     for part in range(6):
         shown(counts, retriever.retrieve(rng.normal(size=(20, DIM)) + 0.5).groups)
@@ -109,7 +109,7 @@ def test_counts_are_what_was_shown_when_it_was_shown(policy: str, index: str) ->
 def test_floors_hold_through_every_change_that_is_accepted(seed: int, batch: int, kind: str) -> None:
     rng = np.random.default_rng(seed)
     world = make_world(seed, tightness=float(rng.uniform(0.2, 0.99)), horizon=40, even=bool(rng.random() < 0.5))
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 40, batch_size=batch, index=kind)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=40, batch_size=batch, index=kind)
     next_id, refused = 1000, 0
     for start in range(0, 40, 5):
         retriever.retrieve(world.users[start : start + 5])
@@ -133,7 +133,7 @@ def test_floors_hold_through_every_change_that_is_accepted(seed: int, batch: int
 
 def test_a_group_that_disappears_must_be_released() -> None:
     catalog = Catalog(np.eye(6), ["a", "a", "a", "b", "b", "c"])
-    retriever = FairRetriever(catalog, 2, {"a": 4, "b": 5, "c": 3}, 10, batch_size=2)
+    retriever = FairRetriever(catalog, k=2, floors={"a": 4, "b": 5, "c": 3}, horizon=10, batch_size=2)
     retriever.retrieve(np.ones((4, 6)))
     had = retriever.report().exposures["c"]
     with pytest.raises(InfeasibleFloorsError, match="'c'"):
@@ -154,7 +154,7 @@ def test_a_group_that_disappears_must_be_released() -> None:
 def test_a_group_that_appears_can_be_promised_exposure_at_once() -> None:
     rng = np.random.default_rng(0)
     catalog = Catalog(rng.normal(size=(50, DIM)) + 1, rng.integers(3, size=50))
-    retriever = FairRetriever(catalog, 5, 20, 100)
+    retriever = FairRetriever(catalog, k=5, floors=20, horizon=100)
     retriever.retrieve(rng.normal(size=(50, DIM)) + 1)
     retriever.upsert(rng.normal(size=(2, DIM)) - 5, [9, 9], [100, 101], floors={0: 20, 1: 20, 2: 20, 9: 60})
     retriever.retrieve(rng.normal(size=(50, DIM)) + 1)
@@ -163,7 +163,7 @@ def test_a_group_that_appears_can_be_promised_exposure_at_once() -> None:
     assert report.esp == 1
     retriever.retrieve(rng.normal(size=(100, DIM)) + 1)
     assert retriever.report().esp == 1  # in the next horizon too
-    late = FairRetriever(catalog, 5, 0, 100)
+    late = FairRetriever(catalog, k=5, floors=0, horizon=100)
     late.retrieve(rng.normal(size=(90, DIM)))
     with pytest.raises(InvalidInputError, match="cannot be met"):
         late.upsert(rng.normal(size=(2, DIM)), [9, 9], [100, 101], floors={9: 60})
@@ -172,7 +172,7 @@ def test_a_group_that_appears_can_be_promised_exposure_at_once() -> None:
 def test_another_model_takes_over_with_the_counts_so_far() -> None:
     rng = np.random.default_rng(1)
     labels = [f"g{g}" for g in rng.integers(4, size=80)]
-    retriever = FairRetriever(Catalog(rng.normal(size=(80, 6)), labels), 5, 60, 200, batch_size=8)
+    retriever = FairRetriever(Catalog(rng.normal(size=(80, 6)), labels), k=5, floors=60, horizon=200, batch_size=8)
     counts: Counter[object] = Counter()
     shown(counts, retriever.retrieve(rng.normal(size=(120, 6))).groups)
     newer = Catalog(rng.normal(size=(70, 3)) * 100, [f"g{g}" for g in np.arange(70) % 5 + 0])
@@ -190,7 +190,7 @@ def test_another_model_takes_over_with_the_counts_so_far() -> None:
 def test_what_lies_over_an_index_is_told() -> None:
     rng = np.random.default_rng(2)
     catalog = Catalog(rng.normal(size=(100, DIM)), rng.integers(3, size=100))
-    retriever = FairRetriever(catalog, 5, 0, 100, index="one-hot")
+    retriever = FairRetriever(catalog, k=5, floors=0, horizon=100, index="one-hot")
     retriever.upsert(rng.normal(size=(10, DIM)), [0] * 10, list(range(95, 105)))
     retriever.remove([0, 1, 2, 3, 4])
     assert isinstance(retriever.index, Overlay)
@@ -216,7 +216,7 @@ def test_what_lies_over_an_index_is_told() -> None:
 )
 def test_a_bad_change_is_refused_and_nothing_is_changed(change: Callable[[FairRetriever], None], why: str) -> None:
     catalog = Catalog(np.eye(3, 2), ["a", "b", "b"], ids=["x", "y", "z"])
-    retriever = FairRetriever(catalog, 2, {"a": 1}, 10)
+    retriever = FairRetriever(catalog, k=2, floors={"a": 1}, horizon=10)
     before = (retriever.catalog, retriever.index, retriever.terms)
     with pytest.raises(FairSyncError, match=why):
         change(retriever)
@@ -228,7 +228,7 @@ def test_a_bad_change_is_refused_and_nothing_is_changed(change: Callable[[FairRe
 def test_changes_may_come_while_others_retrieve() -> None:
     rng = np.random.default_rng(3)
     catalog = Catalog(rng.normal(size=(200, DIM)), rng.integers(4, size=200))
-    retriever = FairRetriever(catalog, 5, 100, 800, batch_size=8, index="one-hot")
+    retriever = FairRetriever(catalog, k=5, floors=100, horizon=800, batch_size=8, index="one-hot")
     counts: list[Counter[object]] = [Counter() for _ in range(4)]
 
     def serve(mine: int) -> None:

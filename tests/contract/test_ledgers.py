@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coordination.valkey_server import ValkeyServer
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import RepeatedRequestError
 from fairsync.ledger import Entry, Ledger, MemoryLedger, SqliteLedger
-from fairsync.ledger.base import KEYS_KEPT
-from fairsync.ledger.redis import RedisLedger
-from ledger.valkey_server import ValkeyServer
+from fairsync.ledger.base import MAX_KEYS
 
 LEDGERS: dict[str, Callable[[Path, int], Ledger]] = {
     "memory": lambda _, n_groups: MemoryLedger(n_groups),
@@ -132,7 +132,7 @@ def test_what_was_shown_and_when_it_began(ledger: Ledger) -> None:
 def test_the_latest_keys_are_known_however_many_there_were() -> None:
     """Only in memory: the rule is the same everywhere, and a disk would take minutes."""
     ledger = MemoryLedger(1)
-    for number in range(KEYS_KEPT + 10):
+    for number in range(MAX_KEYS + 10):
         ledger.record([], key=str(number))
     assert ledger.record([], key="5")
-    assert not ledger.record([], key=str(KEYS_KEPT))
+    assert not ledger.record([], key=str(MAX_KEYS))

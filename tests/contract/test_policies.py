@@ -56,8 +56,8 @@ def test_prices_are_one_per_group_and_start_at_zero(policy: Policy) -> None:
 
 def test_without_floors_the_lists_are_those_of_plain_retrieval_or_the_policy_says_so(policy: Policy) -> None:
     world = make_world(11, horizon=60)
-    plain = FairRetriever(world.catalog, world.k, 0, 60, policy="none").retrieve(world.users)
-    found = FairRetriever(world.catalog, world.k, 0, 60, policy=policy).retrieve(world.users)
+    plain = FairRetriever(world.catalog, k=world.k, floors=0, horizon=60, policy="none").retrieve(world.users)
+    found = FairRetriever(world.catalog, k=world.k, floors=0, horizon=60, policy=policy).retrieve(world.users)
     if policy.name == "fairsync":  # its prices drift even when nothing was promised: part of what it costs
         return
     assert (found.ids == plain.ids).all()
@@ -69,7 +69,9 @@ def test_calls_may_be_cut_anywhere(policy: Policy, index: str) -> None:
     world = make_world(12, horizon=50, tightness=0.8)
 
     def fresh() -> FairRetriever:
-        return FairRetriever(world.catalog, world.k, world.floors, 50, policy=policy, batch_size=8, index=index)
+        return FairRetriever(
+            world.catalog, k=world.k, floors=world.floors, horizon=50, policy=policy, batch_size=8, index=index
+        )
 
     users = np.concatenate([world.users, world.users[:10]])
     whole, single, odd = fresh(), fresh(), fresh()
@@ -86,7 +88,9 @@ def test_calls_may_be_cut_anywhere(policy: Policy, index: str) -> None:
 def test_every_index_gives_the_same_candidates(policy: Policy) -> None:
     world = make_world(13, horizon=60, tightness=0.8, interests=2)
     answers = [
-        FairRetriever(world.catalog, world.k, world.floors, 60, policy=policy, index=index).retrieve(world.users).ids
+        FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=60, policy=policy, index=index)
+        .retrieve(world.users)
+        .ids
         for index in sorted(INDEXES)
     ]
     assert all((answer == answers[0]).all() for answer in answers)

@@ -13,7 +13,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import MemoryLedger, SqliteLedger
-from fairsync.ledger.base import ANSWERS_KEPT
+from fairsync.ledger.base import MAX_ANSWERS
 from worlds import make_world
 
 
@@ -21,7 +21,7 @@ def test_a_request_that_is_repeated_gets_its_answer_again(tmp_path: Path) -> Non
     """From another front end, after a restart, and twice in one call; and it counts once."""
     world = make_world(1, items=60, horizon=100, tightness=0.6)
     with SqliteLedger(tmp_path / "a.db", world.catalog.n_groups) as ledger:
-        coordinator = Coordinator(world.catalog, world.k, world.floors, 100, ledger=ledger)
+        coordinator = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=100, ledger=ledger)
         left, right = FrontEnd(world.catalog, coordinator), FrontEnd(world.catalog, coordinator)
         names = [None, "a", "b", "a", None]
         found = left.retrieve(world.users[:5], request_ids=names)
@@ -32,7 +32,7 @@ def test_a_request_that_is_repeated_gets_its_answer_again(tmp_path: Path) -> Non
         assert again.relevance[[0, 2]].tolist() == found.relevance[[2, 1]].tolist()
         assert coordinator.report().requests == 5
     with SqliteLedger(tmp_path / "a.db", world.catalog.n_groups) as ledger:
-        coordinator = Coordinator(world.catalog, world.k, world.floors, 100, ledger=ledger)
+        coordinator = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=100, ledger=ledger)
         front = FrontEnd(world.catalog, coordinator)
         later = front.retrieve(world.users[:1], request_ids=["c"])
         assert later.ids.tolist() == again.ids[1:2].tolist()
@@ -46,7 +46,7 @@ def test_a_request_that_is_repeated_gets_its_answer_again(tmp_path: Path) -> Non
 def test_front_ends_that_are_asked_the_same_at_once() -> None:
     """Whoever settles first has answered; the other gives the same answer, and only one counts."""
     world = make_world(2, items=60, horizon=500, tightness=0.5)
-    coordinator = Coordinator(world.catalog, world.k, world.floors, 500, batch_size=4)
+    coordinator = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=500, batch_size=4)
     answers: list[dict[str, list[object]]] = [{} for _ in range(4)]
     groups: dict[str, list[object]] = {}
     gate = threading.Barrier(4)
@@ -74,16 +74,16 @@ def test_front_ends_that_are_asked_the_same_at_once() -> None:
 def test_what_was_answered_too_long_ago_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     world = make_world(1)
     ledger = MemoryLedger(world.catalog.n_groups)
-    front = FrontEnd(world.catalog, Coordinator(world.catalog, world.k, ledger=ledger))
+    front = FrontEnd(world.catalog, Coordinator(world.catalog, k=world.k, ledger=ledger))
     monkeypatch.setattr(ledger, "answer", lambda _: b"")
     with pytest.raises(InvalidInputError, match="too long ago"):
         front.retrieve(world.users[:1], request_ids=["old"])
-    assert ANSWERS_KEPT > 1000
+    assert MAX_ANSWERS > 1000
 
 
 def test_fewer_or_more_candidates() -> None:
     world = make_world(5, items=60, horizon=90, tightness=0.4)
-    coordinator = Coordinator(world.catalog, world.k, world.floors, 90)
+    coordinator = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=90)
     front = FrontEnd(world.catalog, coordinator)
     impressions: Counter[object] = Counter()
     for start, k in zip(range(0, 90, 10), (4, 2, 4, 7, 1, 4, 4, 3, 4), strict=True):
@@ -100,7 +100,7 @@ def test_fewer_or_more_candidates() -> None:
 def test_more_candidates_now_promise_nothing_for_those_to_come() -> None:
     """Everybody prefers b; a is promised all slots. One request with three of them cannot count on more like it."""
     catalog = Catalog(np.array([[0.1]] * 3 + [[1.0]] * 3), ["a"] * 3 + ["b"] * 3)
-    coordinator = Coordinator(catalog, 1, {"a": 10}, 10, batch_size=1)
+    coordinator = Coordinator(catalog, k=1, floors={"a": 10}, horizon=10, batch_size=1)
     front = FrontEnd(catalog, coordinator)
     front.retrieve(np.ones((1, 1)), 3)
     front.retrieve(np.ones((9, 1)))
@@ -111,7 +111,7 @@ def test_an_answer_that_cannot_be_given_leaves_no_lease_behind(monkeypatch: pyte
     """Another front end answers one of the requests, with another number of candidates, after this one has looked."""
     world = make_world(1)
     ledger = MemoryLedger(world.catalog.n_groups)
-    coordinator = Coordinator(world.catalog, world.k, ledger=ledger)
+    coordinator = Coordinator(world.catalog, k=world.k, ledger=ledger)
     front = FrontEnd(world.catalog, coordinator)
     front.retrieve(world.users[:1], 2, ["x"])
     answer, settle, told = ledger.answer, coordinator.settle, [False]
@@ -124,21 +124,21 @@ def test_an_answer_that_cannot_be_given_leaves_no_lease_behind(monkeypatch: pyte
     monkeypatch.setattr(ledger, "answer", lambda name: answer(name) if told[0] else None)
     with pytest.raises(InvalidInputError, match="2 candidates, and now k is 3"):
         front.retrieve(world.users[:2], 3, ["y", "x"])
-    assert not coordinator._books.accounts.out
+    assert coordinator.lease(1).batch.left == coordinator.terms.horizon - 1
 
 
 def test_a_horizon_ends_when_the_next_begins() -> None:
     """However many requests came: fewer than expected, or more. Both are served, and floors hold where they can."""
     world = make_world(6, items=60, horizon=200, tightness=0.5)
-    coordinator = Coordinator(world.catalog, world.k, 0, 1, auto_restart=False)
+    coordinator = Coordinator(world.catalog, k=world.k, floors=0, horizon=1, auto_restart=False)
     front = FrontEnd(world.catalog, coordinator)
-    coordinator.set_targets(world.floors, 200, anew=1000.0)
+    coordinator.set_targets(world.floors, 200, restart_at=1000.0)
     front.retrieve(world.users)
     assert coordinator.report().esp == 1
     front.retrieve(world.users[:50])  # more than expected
     assert coordinator.report().requests == 250
     floors = {label: floor // 4 for label, floor in world.floors.items()}
-    coordinator.set_targets(floors, 400, anew=2000.0)
+    coordinator.set_targets(floors, 400, restart_at=2000.0)
     front.retrieve(world.users[:60])
     assert coordinator.report().requests == 60
     had = coordinator.report().exposures  # traffic falls short, and that is seen in time
@@ -152,7 +152,7 @@ def test_a_horizon_ends_when_the_next_begins() -> None:
 
 def test_what_was_shown_counts_once() -> None:
     world = make_world(6, items=60, horizon=200)
-    coordinator = Coordinator(world.catalog, world.k, horizon=200)
+    coordinator = Coordinator(world.catalog, k=world.k, horizon=200)
     assert coordinator.record_impressions(np.array([1, 0, 2, 0]), "shown a")
     assert coordinator.record_impressions(np.array([1, 0, 0, 0]), "shown b")
     assert not coordinator.record_impressions(np.array([9, 9, 9, 9]), "shown a")

@@ -21,7 +21,7 @@ TARGETS = [RNG.choice(IDS, size=size, replace=False).tolist() for size in RNG.in
 
 
 def alone(policy: str, k: int, floors: int) -> tuple[Any, Any]:
-    retriever = FairRetriever(CATALOG, k, floors, len(USERS), policy, batch_size=8)
+    retriever = FairRetriever(CATALOG, k=k, floors=floors, horizon=len(USERS), policy=policy, batch_size=8)
     return retriever.retrieve(USERS), retriever.report()
 
 
@@ -85,7 +85,7 @@ def test_targets_that_are_no_items_count_as_missed() -> None:
     assert rows[1].tolist() == [4]
     assert len(set(rows[0].tolist())) == 2
     assert min(rows[0]) >= 90
-    top = FairRetriever(CATALOG, 1, 0, 2, "none").retrieve(USERS[:2]).ids
+    top = FairRetriever(CATALOG, k=1, floors=0, horizon=2, policy="none").retrieve(USERS[:2]).ids
     [one] = evaluate(CATALOG, USERS[:2], [[top[0, 0], "gone"], [top[1, 0]]], ks=[1]).results
     assert one.figures.recall == 0.75
 

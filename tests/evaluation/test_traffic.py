@@ -64,7 +64,7 @@ def test_following_changes_no_answer(batch_size: int) -> None:
     n = len(traffic.users)
 
     def retriever() -> FairRetriever:
-        return FairRetriever(traffic.catalog, 4, 30, n, batch_size=batch_size)
+        return FairRetriever(traffic.catalog, k=4, floors=30, horizon=n, batch_size=batch_size)
 
     reports = []
     course = follow(retriever(), traffic, lambda seen, report: reports.append((seen, report.requests)))

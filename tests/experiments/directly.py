@@ -26,7 +26,9 @@ def run_directly(
     """Return percentages, missing exposures, the sum of relevance, and cost in multiples of hindsight."""
     order = np.arange(len(base.test.users)) if order is None else order
     users = base.test.users[order]
-    found = FairRetriever(base.catalog, k, floor, len(users), policy, batch_size).retrieve(users)
+    found = FairRetriever(
+        base.catalog, k=k, floors=floor, horizon=len(users), policy=policy, batch_size=batch_size
+    ).retrieve(users)
     exposures = np.array([(found.groups == label).sum() for label in base.catalog.labels])
     shares = []
     for at, ids in zip(order, found.ids, strict=True):

@@ -37,7 +37,7 @@ def test_every_line_is_what_its_name_says(make_lab: Callable[..., Lab], tmp_path
             "guaranteed": "guaranteed",
         }
         for name, policy in policies.items():
-            retriever = FairRetriever(base.catalog, 5, 16, 30, policy, size)
+            retriever = FairRetriever(base.catalog, k=5, floors=16, horizon=30, policy=policy, batch_size=size)
             found = retriever.retrieve(base.test.users)
             row = rows[size, name]
             assert row[:2] == [5, 16]

@@ -64,7 +64,7 @@ def test_the_exhibit_tells_what_happened(lab: Lab, monkeypatch: pytest.MonkeyPat
         rows = exhibit.table.rows[5 * at : 5 * at + 5]
         reports = {}
         for name, chosen in (("fairsync", policy), ("none", "none")):
-            retriever = FairRetriever(catalog, 10, 18, 30, chosen, 4)
+            retriever = FairRetriever(catalog, k=10, floors=18, horizon=30, policy=chosen, batch_size=4)
             retriever.retrieve(users[:moment])
             reports[name] = retriever.report()
         assert [row[0] for row in rows] == [moment] * 5

@@ -58,7 +58,7 @@ def test_a_method_is_what_the_retriever_does(method: str, order: str, lab: Lab) 
     base, tried = base_of(lab), trial(method, order=order)
     outcome = lab.trials.outcome(tried)
     arriving = lab.trials.order(tried)
-    retriever = FairRetriever(base.catalog, K, FLOOR, len(arriving), method, batch_size=4)
+    retriever = FairRetriever(base.catalog, k=K, floors=FLOOR, horizon=len(arriving), policy=method, batch_size=4)
     found = retriever.retrieve(base.test.users[arriving])
     assert outcome.exposures == list(retriever.report().exposures.values())
     assert outcome.relevance == pytest.approx(found.relevance.sum())
@@ -95,7 +95,9 @@ def test_tuned_on_the_validation_requests_alone(method: str, lab: Lab) -> None:
     kept: dict[float, tuple[float, float]] = {}
     for coefficient in QUICK_GRIDS[method]:
         policy = make_method(method, coefficient, scale)
-        retriever = FairRetriever(base.catalog, K, floor, len(asked.users), policy, batch_size=4)
+        retriever = FairRetriever(
+            base.catalog, k=K, floors=floor, horizon=len(asked.users), policy=policy, batch_size=4
+        )
         found = retriever.retrieve(asked.users)
         kept[coefficient] = (retriever.report().esp, float(found.relevance.sum()))
     assert lab.trials.tuned(tried) == max(kept, key=lambda one: kept[one])

@@ -13,8 +13,8 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
-from fairsync.ledger import Entry, SqliteLedger, sqlite_formats
-from fairsync.ledger.sqlite_files import back_up, restore
+from fairsync.ledger import Entry, SqliteLedger, sqlite_migrations
+from fairsync.ledger.sqlite_backup import back_up, restore
 
 ENTRY = Entry(np.array([1, 2]), 1, 0.5, 0.25, forced=1)
 
@@ -227,7 +227,7 @@ def test_a_change_of_format_is_made_whole_or_not_at_all(tmp_path: Path, monkeypa
         raise sqlite3.OperationalError("database or disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr("fairsync.ledger.sqlite_formats._STEPS", [*sqlite_formats._STEPS, fails])
+        patched.setattr("fairsync.ledger.sqlite_migrations.MIGRATIONS", [*sqlite_migrations.MIGRATIONS, fails])
         with pytest.raises(FairSyncError, match="Nothing was changed"):
             SqliteLedger(path, 2)
     db = sqlite3.connect(path)
@@ -246,7 +246,7 @@ def test_what_cannot_be_used_is_told(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="make it first"):
             SqliteLedger(tmp_path / "nowhere" / "a.db", 2)
     with SqliteLedger(path, 3) as ledger, pytest.raises(InvalidInputError, match="another catalog"):
-        Coordinator(Catalog(np.eye(3), ["a", "b", "c"]), 1, ledger=ledger)
+        Coordinator(Catalog(np.eye(3), ["a", "b", "c"]), k=1, ledger=ledger)
     (tmp_path / "text.db").write_text("no database at all, but quite a bit of text" * 100)
     with pytest.raises(InvalidInputError, match="damaged or no ledger"):
         SqliteLedger(tmp_path / "text.db", 2)
@@ -274,7 +274,7 @@ def test_what_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 
 def test_old_answers_are_emptied_and_older_ones_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, number in (("ANSWERS_KEPT", 20), ("KEYS_KEPT", 50), ("_THINNED_EVERY", 10)):
+    for name, number in (("MAX_ANSWERS", 20), ("MAX_KEYS", 50), ("_DELETE_EVERY", 10)):
         monkeypatch.setattr(f"fairsync.ledger.sqlite.{name}", number)
     with SqliteLedger(tmp_path / "a.db", 2) as ledger:
         for number in range(100):

@@ -113,7 +113,7 @@ def test_the_last_batch_gets_a_stock() -> None:
 def test_what_was_learnt_serves_the_next_horizon() -> None:
     """The second horizon, with as many like requests, costs less than the first, which started from nothing."""
     world = make_world(21, groups=20, items=800, horizon=600, k=10, tightness=0.5, dim=16)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, batch_size=64)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, batch_size=64)
     costs: list[float] = []
     for _ in range(2):
         retriever.retrieve(world.users)
@@ -125,7 +125,7 @@ def test_what_was_learnt_serves_the_next_horizon() -> None:
 def test_the_cost_is_near_the_least_possible(batch_size: int) -> None:
     made = synthetic(3_000, 40, 1_500, dim=16, seed=5)
     catalog = Catalog(made.embeddings, made.groups)
-    retriever = FairRetriever(catalog, 10, 60, 1_500, batch_size=batch_size).calibrate(made.past_users)
+    retriever = FairRetriever(catalog, k=10, floors=60, horizon=1_500, batch_size=batch_size).calibrate(made.past_users)
     retriever.retrieve(made.users)
     ratio = retriever.report(hindsight(catalog, made.users, k=10, floors=60)).cost_ratio
     assert ratio is not None

@@ -107,7 +107,9 @@ def test_the_whole_loop_is_the_same_and_goes_on_through_changes(cluster: "RayClu
     runs = []
     with start(world.catalog, 3) as index:
         for one in ("exact", index):
-            retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, batch_size=8, index=one)
+            retriever = FairRetriever(
+                world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, batch_size=8, index=one
+            )
             retriever.calibrate(world.users[:30])
             found = [retriever.retrieve(world.users[:50])]
             retriever.remove([3, 70, 140])

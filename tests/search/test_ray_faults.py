@@ -48,9 +48,9 @@ def drive(index: "RayIndex | ExactIndex", events: Mapping[int, Callable[[], obje
     """Serve the whole horizon, with events before some of its steps; check the promise and the count."""
     retriever = FairRetriever(
         WORLD.catalog,
-        WORLD.k,
-        WORLD.floors,
-        WORLD.horizon,
+        k=WORLD.k,
+        floors=WORLD.floors,
+        horizon=WORLD.horizon,
         batch_size=STEP,
         index=index,
     )
@@ -169,7 +169,7 @@ def test_a_process_that_hangs_is_waited_for_once(cluster: "RayCluster", caplog: 
 
 def test_when_nothing_answers_nothing_is_counted(cluster: "RayCluster") -> None:
     with start(cpus=0.5, deadline=0.5) as index:
-        retriever = FairRetriever(WORLD.catalog, WORLD.k, WORLD.floors, WORLD.horizon, index=index)
+        retriever = FairRetriever(WORLD.catalog, k=WORLD.k, floors=WORLD.floors, horizon=WORLD.horizon, index=index)
         pids = [one.pid for one in index.health()]
         for one in pids:
             os.kill(one, signal.SIGSTOP)

@@ -42,7 +42,7 @@ def small_catalog() -> Catalog:
 def small_keeper(per_second: float = 1.0) -> PromiseService:
     """Return a keeper of a small catalog, without promises."""
     catalog = small_catalog()
-    coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, auto_restart=False)
+    coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False)
     return PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
 
 

@@ -39,8 +39,8 @@ class Shop:
         self._seconds = start.timestamp()
         catalog = self._make_catalog(labels)
         forecast = Forecast(RATE, slot=3600).learn(self._month_before(start), start - timedelta(days=28), start)
-        coordinator = Coordinator(catalog, K, 0, 1, auto_restart=False)
-        front = FrontEnd(catalog, coordinator, index(catalog))
+        coordinator = Coordinator(catalog, k=K, floors=0, horizon=1, auto_restart=False)
+        front = FrontEnd(catalog, coordinator, index=index(catalog))
         self.promise_service = PromiseService(front, coordinator, promises, forecast, clock=lambda: self._seconds)
         self.promise_service.cost_monitor.every = math.inf
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
+from coordination.valkey_server import ValkeyServer
 from fairsync.cli import app
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.ledger import SqliteLedger
-from fairsync.ledger.redis import RedisLedger
 from fairsync.service.client import Client
 from fairsync.service.schema import PromiseRecord, WindowRecord
-from ledger.valkey_server import ValkeyServer
 from service.storm import K, Service, Storm, check_counts, until
 
 if TYPE_CHECKING:

@@ -18,12 +18,12 @@ import httpx
 import numpy as np
 import pytest
 
+from coordination.valkey_server import ValkeyServer
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import BackendUnavailableError
 from fairsync.ledger import SqliteLedger
-from fairsync.ledger.redis import RedisLedger
 from fairsync.service.client import Client
 from fairsync.service.schema import PromiseRecord, WindowRecord
-from ledger.valkey_server import ValkeyServer
 from service.storm import FAR, Service, Storm, check_counts, until
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from coordination.valkey_server import ValkeyServer
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.coordination.redis import RedisCoordinator
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import BackendUnavailableError
-from fairsync.ledger.redis import RedisLedger
 from fairsync.schedule import Forecast, Promise, Window
 from fairsync.service.client import Client
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.schema import PastWindow, PromiseRecord, WindowRecord
-from ledger.valkey_server import ValkeyServer
 from service.test_run import RUN, free_port
 
 if TYPE_CHECKING:
@@ -190,15 +190,15 @@ def outcome(client: Client, promise: str) -> PastWindow | None:
 
 def test_windows_that_end_while_nobody_leads_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever leads dies in the last hour of a day, and the next one takes over in the day after."""
-    monkeypatch.setattr("fairsync.ledger.redis_lead.LEAD_SECONDS", 0.2)
-    monkeypatch.setattr("fairsync.coordination.redis._ASKED_EVERY", 0.0)
+    monkeypatch.setattr("fairsync.coordination.redis.lead.LEAD_SECONDS", 0.2)
+    monkeypatch.setattr("fairsync.coordination.redis.coordinator._ASKED_EVERY", 0.0)
     catalog, rng, impressions = make_catalog(), np.random.default_rng(0), Counter[Any]()
     now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
     promises = [Promise("wine", 200, Window.day("UTC")), Promise("toys", 5, Window.hour("UTC"))]
     with ValkeyServer() as server, ExitStack() as stack:
 
         def started() -> PromiseService:
-            coordinator = stack.enter_context(RedisCoordinator(server.url, catalog, K, horizon=1, auto_restart=False))
+            coordinator = stack.enter_context(RedisCoordinator(server.url, catalog, k=K, horizon=1, auto_restart=False))
             front = FrontEnd(catalog, coordinator)
             forecast = Forecast(rate=0.01)
             return PromiseService(front, coordinator, promises, forecast, clock=lambda: now[0])
@@ -222,7 +222,7 @@ def test_windows_that_end_while_nobody_leads_are_counted_in_full(monkeypatch: py
 def test_a_promise_that_could_not_be_written_down_is_not_made() -> None:
     catalog = make_catalog()
     with ValkeyServer() as server:
-        coordinator = RedisCoordinator(server.url, catalog, K, horizon=1, auto_restart=False, timeout=0.3)
+        coordinator = RedisCoordinator(server.url, catalog, k=K, horizon=1, auto_restart=False, timeout=0.3)
         front = FrontEnd(catalog, coordinator)
         promise_service = PromiseService(front, coordinator, [], Forecast(rate=10.0))
         server.kill()

@@ -22,6 +22,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from coordination.valkey_server import ValkeyServer
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
 from fairsync.cli.check import check
@@ -32,7 +33,6 @@ from fairsync.models import train_svd
 from fairsync.service.client import Client
 from fairsync.service.run import bind, make_promise_service, make_search, serve
 from fairsync.service.settings import HttpSettings, SearchSettings, load_settings
-from ledger.valkey_server import ValkeyServer
 from service.running import small_catalog
 
 if TYPE_CHECKING:

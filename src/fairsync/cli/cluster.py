@@ -111,7 +111,7 @@ def retrieve(
     except (ValueError, EOFError) as error:
         raise InvalidInputError(f"{users} is no .npy file of vectors: {error}") from error
     index: RayIndex = _attached(name, catalog)
-    front = FrontEnd(index.catalog, RayCoordinator(name), index)
+    front = FrontEnd(index.catalog, RayCoordinator(name), index=index)
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     parts: list[Candidates] = []
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from fairsync.cli.serve import ConfigFile, need_service
 from fairsync.errors import InvalidInputError
-from fairsync.ledger.sqlite_files import back_up
-from fairsync.ledger.sqlite_files import restore as put_back
+from fairsync.ledger.sqlite_backup import back_up
+from fairsync.ledger.sqlite_backup import restore as put_back
 
 if TYPE_CHECKING:
-    from fairsync.ledger.sqlite_files import Summary
+    from fairsync.ledger.sqlite_backup import Summary
 
 ledger = typer.Typer(help="Back up the ledger of a service, and restore it.", no_args_is_help=True)
 

@@ -165,7 +165,9 @@ def evaluate(
     _check([policy.name for policy in chosen], lengths, bool(promised.any()))
     by_label, shared = dict(zip(catalog.labels, promised.tolist(), strict=True)), make_index(index, catalog)
     retrievers = [  # all of them before the first request is answered: what is impossible is told at once
-        FairRetriever(catalog, k, by_label, len(vectors), policy, batch_size, shared)
+        FairRetriever(
+            catalog, k=k, floors=by_label, horizon=len(vectors), policy=policy, batch_size=batch_size, index=shared
+        )
         for policy in sorted(chosen, key=lambda policy: policy.name != _PLAIN)  # the others are compared with it
         for k in (lengths[-1:] if policy.name == _PLAIN else lengths)
     ]

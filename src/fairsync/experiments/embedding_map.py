@@ -116,14 +116,18 @@ def _compute(lab: Lab) -> dict[str, Any]:
     catalog, users = base.catalog, base.test.users
     moments = [max(1, round(share * len(users))) for share in _MOMENTS]
 
-    plain = FairRetriever(catalog, trial.k, 0, len(users), "none", trial.batch_size).retrieve(users)
+    plain = FairRetriever(
+        catalog, k=trial.k, floors=0, horizon=len(users), policy="none", batch_size=trial.batch_size
+    ).retrieve(users)
     groups = catalog.group_of[rows_of(catalog, plain.ids)]
     without = [np.bincount(groups[:moment].ravel(), minlength=catalog.n_groups) for moment in moments]
     fifths = np.array_split(np.argsort(without[-1], kind="stable"), _GROUPS)
     codes = np.array([rng.choice(fifth) for fifth in fifths if len(fifth)], dtype=np.intp)
 
     policy = make_method(trial.method, lab.trials.tuned(trial), lab.trials.scale(trial))
-    retriever = FairRetriever(catalog, trial.k, trial.floor, len(users), policy, trial.batch_size)
+    retriever = FairRetriever(
+        catalog, k=trial.k, floors=trial.floor, horizon=len(users), policy=policy, batch_size=trial.batch_size
+    )
     exposures, prices, served = [], [np.zeros(catalog.n_groups)], 0
     for moment in moments:
         retriever.retrieve(users[served:moment])

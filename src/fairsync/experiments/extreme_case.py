@@ -51,7 +51,7 @@ def try_policy(policy: Policy, users: NDArray[np.float64], batch_size: int) -> d
     (0.96, 1.0, [48000, 2000])
     """
     catalog = Catalog(np.eye(2 * ITEMS), ["liked"] * ITEMS + ["disliked"] * ITEMS)
-    retriever = FairRetriever(catalog, K, FLOOR, len(users), policy, batch_size)
+    retriever = FairRetriever(catalog, k=K, floors=FLOOR, horizon=len(users), policy=policy, batch_size=batch_size)
     found = retriever.retrieve(users)
     report = retriever.report()
     exposures = [report.exposures["liked"], report.exposures["disliked"]]

@@ -66,7 +66,9 @@ def time_in_turns(
     >>> import numpy as np
     >>> from fairsync import Catalog
     >>> catalog, users = Catalog(np.eye(4), ["a", "a", "b", "b"]), np.ones((6, 4))
-    >>> make = {name: lambda name=name: FairRetriever(catalog, 2, 1, 6, name) for name in ("none", "guaranteed")}
+    >>> terms = {"k": 2, "floors": 1, "horizon": 6}
+    >>> policies = ("none", "guaranteed")
+    >>> make = {name: lambda name=name: FairRetriever(catalog, policy=name, **terms) for name in policies}
     >>> taken = time_in_turns(make, users, batch_size=3, rounds=2)
     >>> [(name, len(times), min(times) > 0) for name, times in taken.items()]
     [('none', 2, True), ('guaranteed', 2, True)]
@@ -100,7 +102,9 @@ def _measured(lab: Lab, k: int, size: int) -> Seconds:
         def make(method: str) -> FairRetriever:
             trial = Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size)
             policy = make_method(method, lab.trials.tuned(trial), lab.trials.scale(trial))
-            return FairRetriever(base.catalog, k, floor, len(users), policy, size, index)
+            return FairRetriever(
+                base.catalog, k=k, floors=floor, horizon=len(users), policy=policy, batch_size=size, index=index
+            )
 
         asked = users[: max(_LEAST_REQUESTS, _LEAST_BATCHES * size)]
         return time_in_turns({name: partial(make, name) for name in ("none", *_METHODS)}, asked, size, rounds)

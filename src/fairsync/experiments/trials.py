@@ -281,7 +281,13 @@ class Trials:
         users = asked.users if order is None else asked.users[order]
         policy = make_method(trial.method, coefficient, self.scale(trial))
         retriever = FairRetriever(
-            base.catalog, trial.k, floors, len(users), policy, trial.batch_size, self._index_of(base)
+            base.catalog,
+            k=trial.k,
+            floors=floors,
+            horizon=len(users),
+            policy=policy,
+            batch_size=trial.batch_size,
+            index=self._index_of(base),
         )
         found = retriever.retrieve(users)
         return rows_of(base.catalog, found.ids), found.relevance
@@ -298,7 +304,12 @@ class Trials:
         if place not in self._plain:
             asked: Asked = getattr(base, part)
             retriever = FairRetriever(
-                base.catalog, max(self.setting.ks), 0, len(asked.users), "none", index=self._index_of(base)
+                base.catalog,
+                k=max(self.setting.ks),
+                floors=0,
+                horizon=len(asked.users),
+                policy="none",
+                index=self._index_of(base),
             )
             found = retriever.retrieve(asked.users)
             self._plain = {key: kept for key, kept in self._plain.items() if key[:2] == place[:2]}

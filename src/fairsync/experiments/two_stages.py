@@ -135,7 +135,9 @@ def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
             if catalog.group_sizes[~held].sum() < k:
                 raise InvalidInputError(f"K = {k} is more than the items of the better exposed groups: lower --k.")
             policy = Regulated(held)
-        retriever = FairRetriever(catalog, k, target, len(users), policy, setting.batch_size)
+        retriever = FairRetriever(
+            catalog, k=k, floors=target, horizon=len(users), policy=policy, batch_size=setting.batch_size
+        )
         found = rows_of(catalog, retriever.retrieve(users).ids)
         groups = catalog.group_of[found]
         exposures = np.bincount(groups.ravel(), minlength=catalog.n_groups)

@@ -11,7 +11,7 @@ from fairsync.catalog.files import open_catalog
 from fairsync.errors import FairSyncError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k
-from fairsync.ledger.sqlite_files import look
+from fairsync.ledger.sqlite_backup import summarize
 from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
 from fairsync.service import sharing
@@ -152,7 +152,7 @@ def _look_at_file(path: Path) -> str:
         raise FairSyncError(f"ledger.path is {path}, but {there} cannot be written to: name another.")
     if there is not path:
         return "not there yet"
-    known = look(path)
+    known = summarize(path)
     return (
         f"{known.requests:,} requests so far, {known.groups:,} groups; promises are those it has, not those of the file"
     )

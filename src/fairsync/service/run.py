@@ -60,9 +60,16 @@ def make_promise_service(settings: Settings) -> PromiseService:
         promise, ledger = settings.promise, make_ledger(settings.ledger, catalog.n_groups)
         catalog = fit_groups(catalog, ledger)
         coordinator = Coordinator(
-            catalog, promise.k, 0, 1, promise.policy, promise.batch_size, ledger=ledger, auto_restart=False
+            catalog,
+            k=promise.k,
+            floors=0,
+            horizon=1,
+            policy=promise.policy,
+            batch_size=promise.batch_size,
+            ledger=ledger,
+            auto_restart=False,
         )
-    front = FrontEnd(catalog, coordinator, make_search(settings.search, catalog))
+    front = FrontEnd(catalog, coordinator, index=make_search(settings.search, catalog))
     worst_case_traffic = settings.traffic.worst_case
     return PromiseService(
         front, coordinator, promises, forecast, count=settings.promise.count, worst_case_traffic=worst_case_traffic

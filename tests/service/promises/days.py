@@ -48,7 +48,7 @@ class Shop:
         self.alerts: set[tuple[Label | None, datetime, str]] = set()
 
     def open(self, clock: Callable[[], float]) -> PromiseService:
-        coordinator = Coordinator(self.catalog, K, 0, 1, ledger=self.ledger, auto_restart=False)
+        coordinator = Coordinator(self.catalog, k=K, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
         front = FrontEnd(self.catalog, coordinator)
         return PromiseService(front, coordinator, self.promises, self.forecast, clock=clock, **self.options)
 

@@ -149,7 +149,7 @@ class World:
         self.start()
 
     def start(self) -> None:
-        coordinator = Coordinator(self.catalog, 2, 0, 1, ledger=self.ledger, auto_restart=False)
+        coordinator = Coordinator(self.catalog, k=2, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
         forecast = Forecast(rate=20 / HOUR, slot=1800)
         self.now = WrongClock(self)
         self.promise_service = PromiseService(

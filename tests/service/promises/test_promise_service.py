@@ -51,7 +51,7 @@ class World:
 
     def start(self, catalog: Catalog | None = None) -> None:
         items = self.catalog if catalog is None else catalog
-        coordinator = Coordinator(items, 4, 0, 1, ledger=self.ledger, auto_restart=False)
+        coordinator = Coordinator(items, k=4, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
         front = FrontEnd(items, coordinator)
         forecast = Forecast(rate=self.options.pop("rate", 100 / 3600), slot=1800)
         self.promise_service = PromiseService(

@@ -76,7 +76,7 @@ def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.05)
     catalog = small_catalog()
     ledger = SqliteLedger(tmp_path / "exposures.db", catalog.n_groups)
-    coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, auto_restart=False, ledger=ledger)
+    coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False, ledger=ledger)
     promise_service = PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=1.0))
     with running(promise_service) as service, httpx.Client(base_url=service.url) as http, Client(service.url) as client:
         assert http.post("/v1/retrieve", json=BODY).status_code == 200

@@ -59,9 +59,9 @@ class RecentRequests:
         }
         if sum(floors.values()) > n * k:
             return None
-        plain = FairRetriever(catalog, k, 0, n, "none", index=index)
+        plain = FairRetriever(catalog, k=k, floors=0, horizon=n, policy="none", index=index)
         plain.retrieve(vectors)
-        kept = FairRetriever(catalog, k, floors, n, index=index).calibrate(vectors)
+        kept = FairRetriever(catalog, k=k, floors=floors, horizon=n, index=index).calibrate(vectors)
         kept.retrieve(vectors)
         most = plain.report().relevance
         given_up = max(most - kept.report().relevance, 0.0)

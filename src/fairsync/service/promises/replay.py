@@ -67,7 +67,7 @@ def replay(
     >>> rng, day = np.random.default_rng(0), datetime(2026, 3, 2, tzinfo=UTC)
     >>> catalog, ledger = Catalog(rng.normal(size=(40, 8)), ["red"] * 20 + ["blue"] * 20), MemoryLedger(2)
     >>> def open_service(clock):
-    ...     coordinator = Coordinator(catalog, 2, 0, 1, ledger=ledger, auto_restart=False)
+    ...     coordinator = Coordinator(catalog, k=2, horizon=1, ledger=ledger, auto_restart=False)
     ...     promises = [Promise("blue", 200, Window.day("UTC"))]
     ...     front_end, forecast = FrontEnd(catalog, coordinator), Forecast(rate=1 / 600)
     ...     return PromiseService(front_end, coordinator, promises, forecast, clock=clock)

@@ -299,7 +299,7 @@ class Scheduler:
             self._counting.coming(labels),
             self.worst_case_traffic,
         )
-        self.coordinator.set_targets(plan.floors, plan.horizon, anew=self._ticks.earlier.began if anew else None)
+        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=self._ticks.earlier.began if anew else None)
         self.notes = replace(self.notes, plan=plan)
         _tell(plan.statuses, now)
         self._planned_at = now.timestamp()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fairsync.coordination.redis.changes import Change, Command, Seen
+from fairsync.coordination.redis.lead import Lead
+from fairsync.coordination.redis.lines import add_up, pack, unpack
+from fairsync.coordination.redis.store import RedisStore
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.ledger.base import Entry, Totals
-from fairsync.ledger.redis_changes import Change, Command, Seen
-from fairsync.ledger.redis_lead import Lead
-from fairsync.ledger.redis_lines import add_up, pack, unpack
-from fairsync.ledger.redis_store import RedisStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +74,7 @@ class RedisLedger:
             for entry in entries:
                 if entry.opens_horizon:
                     ended.append(pack(totals))
-                    totals = Totals.nothing(len(totals.exposures), entry.began)
+                    totals = Totals.zero(len(totals.exposures), entry.began)
                 totals = totals.after(entry)
             put: dict[str, bytes | str | int] = {"standing": pack(totals), "horizon": horizon + len(ended)}
             past: list[Command] = [["RPUSH", self.store.key("past"), *ended]] if ended else []
@@ -122,7 +122,7 @@ class RedisLedger:
         self.close()
 
     def _open(self, n_groups: int) -> Seen:
-        new = Change({"format": _FORMAT, "horizon": 0, "standing": pack(Totals.nothing(n_groups))})
+        new = Change({"format": _FORMAT, "horizon": 0, "standing": pack(Totals.zero(n_groups))})
         self.store.swap("", new)  # unless it is there
         seen = self.store.read()
         assert seen is not None

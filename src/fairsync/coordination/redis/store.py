@@ -21,16 +21,16 @@ from redis.exceptions import (
 )
 from redis.retry import Retry
 
+from fairsync.coordination.redis.changes import SWAP, Change, Seen, Swap
+from fairsync.coordination.redis.lead import deposed
+from fairsync.coordination.redis.lines import Line
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError, RepeatedRequestError
-from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT
-from fairsync.ledger.redis_changes import SWAP, Change, Seen, Swap
-from fairsync.ledger.redis_lead import deposed
-from fairsync.ledger.redis_lines import Line
+from fairsync.ledger.base import MAX_ANSWERS, MAX_KEYS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from fairsync.ledger.redis_changes import Command
+    from fairsync.coordination.redis.changes import Command
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _MOST_LOST = 10_000
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 
 _SWAP = SWAP
-_LIMITS = {"RECEIPTS": KEYS_KEPT, "ANSWERS": ANSWERS_KEPT, "REQUESTS": KEYS_KEPT - ANSWERS_KEPT}
+_LIMITS = {"RECEIPTS": MAX_KEYS, "ANSWERS": MAX_ANSWERS, "REQUESTS": MAX_KEYS - MAX_ANSWERS}
 for _word, _limit in _LIMITS.items():
     _SWAP = _SWAP.replace(_word, str(_limit))
 

@@ -1,4 +1,4 @@
-"""The formats of a ledger's file: each is made from the one before, the first from nothing."""
+"""Migrations of a ledger's SQLite file: each format is made from the one before."""
 
 import json
 import sqlite3
@@ -9,7 +9,7 @@ from fairsync.errors import InvalidInputError
 
 
 def _to_1(db: sqlite3.Connection) -> None:
-    """Make room for the counts of every horizon, for keys, and for what policies have learnt."""
+    """Create the tables of horizons, idempotency keys (receipts), saved values (kept) and facts."""
     db.execute(
         "CREATE TABLE horizons (number INTEGER PRIMARY KEY, requests INTEGER NOT NULL, relevance REAL NOT NULL,"
         " cost REAL, forced INTEGER NOT NULL, exposures BLOB NOT NULL)"
@@ -20,9 +20,9 @@ def _to_1(db: sqlite3.Connection) -> None:
 
 
 def _to_2(db: sqlite3.Connection) -> None:
-    """Add when horizons began, exposures that were really shown, and answers to requests with ids.
+    """Add the start of each horizon, impressions (shown), and answers by request id.
 
-    Some files have had these while they still called themselves format 1.
+    Some files of format 1 have these already.
     """
     if "began" not in {column[1] for column in db.execute("PRAGMA table_info(horizons)")}:
         db.execute("ALTER TABLE horizons ADD COLUMN began REAL NOT NULL DEFAULT 0")
@@ -33,12 +33,12 @@ def _to_2(db: sqlite3.Connection) -> None:
     )
 
 
-# The step at place v makes format v + 1. A step is never changed once files were written by it: add another.
-_STEPS: list[Callable[[sqlite3.Connection], None]] = [_to_1, _to_2]
+# The migration at index v makes format v + 1. Never change a released migration: append another one.
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_to_1, _to_2]
 
 
 def read_format(db: sqlite3.Connection, path: Path) -> int:
-    """Return the format of a file, 0 if it is new; refuse what is no ledger, or one of a later version.
+    """Return the format of a file, 0 if it is new; refuse a file that is no ledger, or of a later version.
 
     Examples
     --------
@@ -46,10 +46,10 @@ def read_format(db: sqlite3.Connection, path: Path) -> int:
     0
     """
     number = int(db.execute("PRAGMA user_version").fetchone()[0])
-    if number > len(_STEPS):
+    if number > len(MIGRATIONS):
         raise InvalidInputError(
-            f"{path} was written by a later version of FairSync (format {number}, this one reads up to {len(_STEPS)}):"
-            " update FairSync."
+            f"{path} was written by a later version of FairSync (format {number}, this one reads up to"
+            f" {len(MIGRATIONS)}): update FairSync."
         )
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if tables if number == 0 else not {"horizons", "kept", "facts"} <= tables:
@@ -57,20 +57,20 @@ def read_format(db: sqlite3.Connection, path: Path) -> int:
     return number
 
 
-def bring_up_to_date(db: sqlite3.Connection, path: Path, n_groups: int) -> None:
-    """Make the tables of a new file, and change those of an older one; to be called within a transaction.
+def migrate(db: sqlite3.Connection, path: Path, n_groups: int) -> None:
+    """Create the tables of a new file, or migrate those of an older one. Call it within a transaction.
 
     Examples
     --------
     >>> db = sqlite3.connect(":memory:")
-    >>> bring_up_to_date(db, Path("new.db"), n_groups=3)
-    >>> read_format(db, Path("new.db")) == len(_STEPS)
+    >>> migrate(db, Path("new.db"), n_groups=3)
+    >>> read_format(db, Path("new.db")) == len(MIGRATIONS)
     True
     """
     number = read_format(db, path)
-    for step in _STEPS[number:]:
-        step(db)
+    for migration in MIGRATIONS[number:]:
+        migration(db)
     if number == 0:
         db.execute("INSERT INTO facts VALUES ('groups', ?)", [json.dumps(n_groups)])
-    if number < len(_STEPS):
-        db.execute(f"PRAGMA user_version = {len(_STEPS)}")
+    if number < len(MIGRATIONS):
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")

@@ -15,14 +15,15 @@ import numpy as np
 import pytest
 import redis
 
+from coordination.valkey_server import ValkeyServer
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.redis import store as redis_store
+from fairsync.coordination.redis.changes import Change
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
-from fairsync.ledger import Entry, redis_store
-from fairsync.ledger.base import ANSWERS_KEPT
-from fairsync.ledger.redis import RedisLedger
-from fairsync.ledger.redis_changes import Change
-from ledger.valkey_server import ValkeyServer
+from fairsync.ledger import Entry
+from fairsync.ledger.base import MAX_ANSWERS
 
 ENTRY = Entry(np.array([1, 2]), 1, 0.5, 0.25, forced=1)
 
@@ -199,7 +200,7 @@ def test_what_cannot_be_used_is_told(server: ValkeyServer, name: str) -> None:
     with pytest.raises(InvalidInputError, match="timeout"):
         RedisLedger(server.url, 2, timeout=0)
     with RedisLedger(server.url, 3, name) as ledger, pytest.raises(InvalidInputError, match="another catalog"):
-        Coordinator(Catalog(np.eye(2), ["a", "b"]), 1, ledger=ledger)
+        Coordinator(Catalog(np.eye(2), ["a", "b"]), k=1, ledger=ledger)
     with server.client() as client:
         client.set("{text}", "something")
         client.hset("{hash}", "some", "thing")
@@ -228,18 +229,18 @@ def test_a_full_server_changes_nothing(server: ValkeyServer, name: str) -> None:
 def test_the_latest_answers_are_kept(server: ValkeyServer, name: str) -> None:
     """Of some before them it is known that there were answers; of those before, nothing."""
     with RedisLedger(server.url, 2, name) as ledger:
-        some = {str(number): b"answer" for number in range(ANSWERS_KEPT + 10)}
+        some = {str(number): b"answer" for number in range(MAX_ANSWERS + 10)}
         ledger.record([ENTRY], answers=some)
-        assert [ledger.answer(request) for request in ("9", "10", str(ANSWERS_KEPT + 9))] == [b"", b"answer", b"answer"]
+        assert [ledger.answer(request) for request in ("9", "10", str(MAX_ANSWERS + 9))] == [b"", b"answer", b"answer"]
 
 
 def test_a_coordinator_over_it_can_be_replaced(server: ValkeyServer, name: str) -> None:
     catalog = Catalog(np.eye(2), ["a", "b"])
     with RedisLedger(server.url, 2, name) as ledger:
-        first = Coordinator(catalog, 1, {"a": 2}, horizon=10, batch_size=2, ledger=ledger)
+        first = Coordinator(catalog, k=1, floors={"a": 2}, horizon=10, batch_size=2, ledger=ledger)
         one, two = first.lease(1), first.lease(1)
         first.settle(one.number, Entry(np.array([1, 0]), 1, 1.0, 0.0), None)
-        second = Coordinator(catalog, 1, {"a": 2}, horizon=10, batch_size=2, ledger=ledger)
+        second = Coordinator(catalog, k=1, floors={"a": 2}, horizon=10, batch_size=2, ledger=ledger)
         for number in (one.number, two.number):
             second.settle(number, Entry(np.array([1, 0]), 1, 1.0, 0.0), None)
         assert second.report().exposures == {"a": 2, "b": 0}

@@ -14,7 +14,7 @@ from fairsync.floors import group_caps
 from fairsync.policies import Terms
 
 if TYPE_CHECKING:
-    from fairsync.ledger.redis_store import RedisStore
+    from fairsync.coordination.redis.store import RedisStore
 
 TERMS = "terms"
 

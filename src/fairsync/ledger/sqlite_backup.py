@@ -1,4 +1,4 @@
-"""The file of a ledger: who may write to it, and copies of it, made while it is in use."""
+"""Backup and restore of a ledger's SQLite file. A backup can be made while the ledger is in use."""
 
 import json
 import os
@@ -11,50 +11,20 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.ledger.sqlite_formats import read_format
-
-_PATIENCE_SECONDS = 2.0
-
-
-class Owner:
-    """Holds a ledger's file for one process: until it is released, or the process ends, however it does.
-
-    The lock is on a file beside it (``-owner``), so that others can still read the ledger, as a backup does.
-
-    Parameters
-    ----------
-    path
-        Of the ledger.
-    """
-
-    def __init__(self, path: Path) -> None:
-        beside = f"{os.path.realpath(path)}-owner"
-        self._db = sqlite3.connect(beside, timeout=_PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            self._db.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            self._db.close()
-            if "locked" not in str(error):
-                raise
-            raise FairSyncError(
-                f"{path} is in use by another process: stop it first, or share a Redis ledger."
-            ) from error
-
-    def release(self) -> None:
-        """Let others have it."""
-        self._db.close()
+from fairsync.ledger.sqlite_lock import TIMEOUT_SECONDS, FileLock
+from fairsync.ledger.sqlite_migrations import read_format
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a ledger's file holds.
+    """A summary of a ledger's file.
 
     Attributes
     ----------
     format : int
-        Of the file.
+        Format of the file.
     groups, horizons, requests : int
-        How many there are, ever.
+        Numbers of groups, horizons and requests in all.
     """
 
     format: int
@@ -64,16 +34,16 @@ class Summary:
 
 
 def back_up(path: str | Path, copy: str | Path) -> Summary:
-    """Write a copy of a ledger's file, whether or not a process writes to it; say what is in it.
+    """Write a backup of a ledger's file, also while a process writes to it; return a summary of the backup.
 
-    What had the copy's name before stays until the new one is whole.
+    A file that has the backup's name is replaced atomically, once the backup is complete.
 
     Parameters
     ----------
     path
-        Of the ledger.
+        Path of the ledger.
     copy
-        Of the file to be written.
+        Path of the backup.
 
     Examples
     --------
@@ -97,43 +67,43 @@ def back_up(path: str | Path, copy: str | Path) -> Summary:
 
 
 def restore(copy: str | Path, path: str | Path) -> tuple[Summary, Path | None]:
-    """Put a copy in the place of a ledger's file; the process that uses it must have been stopped.
+    """Replace a ledger's file by a backup. The process that uses the ledger must have been stopped.
 
-    Nothing is changed unless the copy is a whole ledger.
+    Nothing is changed unless the backup is a complete ledger.
 
     Parameters
     ----------
     copy
-        That `back_up` wrote.
+        Path of a backup that `back_up` wrote.
     path
-        Of the ledger.
+        Path of the ledger.
 
     Returns
     -------
     tuple of Summary and Path
-        What is in it now, and where the file is that was there before; None if there was none.
+        A summary of the ledger, and the path to which the replaced file was moved, or None.
     """
     copy, path = Path(copy), Path(path)
     part = _beside(path, ".part")
-    owner = None
+    lock = None
     try:
         summary = _copy(copy, part)
-        owner = Owner(path)
+        lock = FileLock(path)
         aside = _set_aside(path) if path.exists() else None
         os.replace(part, path)
     finally:
-        if owner is not None:
-            owner.release()
+        if lock is not None:
+            lock.release()
         part.unlink(missing_ok=True)
     _sync(path.parent)
     return summary, aside
 
 
-def look(path: str | Path) -> Summary:
-    """Return what a ledger's file holds, changing nothing; refuse what is none, or of a later format."""
+def summarize(path: str | Path) -> Summary:
+    """Return a summary of a ledger's file, without changing it; refuse any other file, or one of a later format."""
     path = Path(path)
     try:
-        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=_PATIENCE_SECONDS)) as db:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, timeout=TIMEOUT_SECONDS)) as db:
             return _summary(db, path) if read_format(db, path) else Summary(0, 0, 0, 0)
     except sqlite3.DatabaseError as error:
         raise InvalidInputError(
@@ -142,7 +112,7 @@ def look(path: str | Path) -> Summary:
 
 
 def _copy(source: Path, to: Path) -> Summary:
-    """Write a copy that is one file, and whole."""
+    """Write a copy that is complete in one file."""
     if not source.is_file():
         raise InvalidInputError(f"there is no file {source}: check the path.")
     if not to.parent.is_dir():
@@ -150,7 +120,7 @@ def _copy(source: Path, to: Path) -> Summary:
     to.unlink(missing_ok=True)
     try:
         with (
-            closing(sqlite3.connect(f"file:{quote(str(source))}?mode=rw", uri=True, timeout=_PATIENCE_SECONDS)) as db,
+            closing(sqlite3.connect(f"file:{quote(str(source))}?mode=rw", uri=True, timeout=TIMEOUT_SECONDS)) as db,
             closing(sqlite3.connect(to, isolation_level=None)) as copied,
         ):
             if read_format(db, source) == 0:
@@ -174,12 +144,12 @@ def _summary(db: sqlite3.Connection, path: Path) -> Summary:
 
 
 def _set_aside(path: Path) -> Path:
-    """Copy the old file to another name, and see to it that nothing of it is taken for part of the new one."""
+    """Copy the old file to another name, and remove the files that SQLite would take for part of the new one."""
     aside = _beside(path, f".{datetime.now():%Y-%m-%d_%H-%M-%S}")
-    try:  # what is only in the log beside it comes into the file
+    try:  # move the content of the write-ahead log into the file
         with closing(sqlite3.connect(path)) as old:
             old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    except sqlite3.DatabaseError:  # it may be damaged: then it is kept as it is, in its parts
+    except sqlite3.DatabaseError:  # the old file may be damaged: then it is kept with its log, as it is
         pass
     shutil.copy2(path, aside)
     if _beside(path, "-wal").exists():
@@ -193,7 +163,7 @@ def _beside(path: Path, ending: str) -> Path:
 
 
 def _sync(folder: Path) -> None:
-    """Have a file's new name outlive a power cut."""
+    """Flush a folder, so that a file's new name survives a power failure."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Which of several processes leads: one at a time, until it stops saying so."""
+"""Leader election: one of several processes leads at a time, until it stops renewing its lead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fairsync.errors import BackendUnavailableError
 
 if TYPE_CHECKING:
-    from fairsync.ledger.redis_store import RedisStore
+    from fairsync.coordination.redis.store import RedisStore
 
 # Whoever leads says so every second or so; after this long without a word another may.
 LEAD_SECONDS = 10.0

@@ -27,7 +27,7 @@ def pack(totals: Totals) -> bytes:
     Examples
     --------
     >>> unpack(pack(Totals(np.array([3, 1]), 2, 1.5, float("nan"))))
-    Standing(exposures=array([3, 1]), requests=2, relevance=1.5, cost=nan, forced=0, began=0.0, shown=None)
+    Totals(exposures=array([3, 1]), requests=2, relevance=1.5, cost=nan, forced=0, began=0.0, impressions=None)
     """
     head = _STANDING.pack(
         totals.requests, totals.relevance, totals.cost, totals.forced, totals.began, len(totals.exposures)
@@ -77,7 +77,7 @@ class Line:
         head = _LINE.pack(self.lease, self.size, self.deadline)
         if self.entry is None:
             return head
-        return head + pack(Totals.nothing(len(self.entry.counts)).after(self.entry))
+        return head + pack(Totals.zero(len(self.entry.counts)).after(self.entry))
 
     @classmethod
     def load(cls, packed: bytes) -> Line:
@@ -96,7 +96,7 @@ def add_up(totals: Totals, lines: Iterable[Line]) -> Totals:
     Examples
     --------
     >>> lines = [Line(7, size=1, deadline=100.0), Line(7, entry=Entry(np.array([2, 0]), 1, 0.5, 0.0))]
-    >>> add_up(Totals.nothing(3), lines).exposures  # a group has come since
+    >>> add_up(Totals.zero(3), lines).exposures  # a group has come since
     array([2, 0, 0])
     """
     for line in lines:

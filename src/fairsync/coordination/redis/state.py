@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 
 from fairsync.catalog.groups import Groups
-from fairsync.coordination.books import (
-    Lease,
-    LoopState,
-    PriceState,
-    check_standing,
-    following,
-    room_in_batch,
-    target_terms,
-)
-from fairsync.coordination.shared_leases import SharedLeases, addition
-from fairsync.coordination.shared_terms import TERMS, SharedTerms
+from fairsync.coordination.lease import Lease
+from fairsync.coordination.local_state import extended_groups
+from fairsync.coordination.redis.leases import SharedLeases, addition
+from fairsync.coordination.redis.lines import Line
+from fairsync.coordination.redis.terms import TERMS, SharedTerms
+from fairsync.coordination.targets import target_terms
 from fairsync.errors import InvalidInputError
-from fairsync.ledger.redis_lines import Line
+from fairsync.floors import check_reachable
+from fairsync.loop import LoopState, PriceState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,10 +27,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Grouped
-    from fairsync.coordination.lease_table import Grant
+    from fairsync.coordination.redis.changes import Command, Seen, Swap
+    from fairsync.coordination.redis.ledger import RedisLedger
     from fairsync.ledger import Entry, Totals
-    from fairsync.ledger.redis import RedisLedger
-    from fairsync.ledger.redis_changes import Command, Seen, Swap
     from fairsync.policies import Policy, Sample, Terms
 
 T = TypeVar("T")
@@ -87,19 +82,19 @@ class SharedState:
         seen = ledger.store.read()
         assert seen is not None
         self.shared = SharedLeases.of(seen)
-        self.pricing = PriceState.of(policy, policy.start(terms))
+        self.price_state = PriceState.of(policy, policy.start(terms))
         self._priced_horizon = self.shared.horizon
         # Leases that this replica has out, and those it asked for without hearing what became of them.
         self._mine: set[int] = set()
         self._tried: set[int] = set()
 
     @property
-    def present(self) -> LoopState:
-        """Accounts and prices together."""
-        return LoopState(self.shared.accounts, self.pricing)
+    def loop(self) -> LoopState:
+        """The state of the loop."""
+        return LoopState(self.shared.progress, self.price_state)
 
-    def look(self) -> None:
-        """Go by the record as it is now."""
+    def refresh(self) -> None:
+        """Read what other coordinators have written."""
         self._see(self.ledger.store.read(self.shared.version, self.shared.lines))
 
     def past(self) -> Sequence[Totals]:
@@ -107,60 +102,66 @@ class SharedState:
         # A horizon that ended between the two questions is not past yet.
         return self.ledger.past()[: self.shared.horizon]
 
-    def pause(self, tries: int) -> float:
+    def retry_delay(self, tries: int) -> float:
         """Return after how many seconds it is worth to look again."""
         return min(_SHORTEST_WAIT * 2.0 ** min(tries, 9), _LONGEST_WAIT) * random.uniform(0.5, 1.0)
 
     def lease(self, n: int) -> Lease | None:
-        """Hand out up to n requests; None if that has to wait for leases that are out."""
-        grant = self._change(lambda shared: self._granted(shared, n))
-        if grant is None:
+        """Lease up to n requests; None if it has to wait for open leases."""
+        lease = self._change(lambda shared: self._granted(shared, n))
+        if lease is None:
             return None
         self._tried.clear()
         if self._is_due(self.shared.horizon):
-            self.pricing = self.pricing.stepped(self.policy, self.terms, self.shared.accounts.totals)
+            self.price_state = self.price_state.step(self.policy, self.terms, self.shared.progress.totals)
             self._priced_horizon = self.shared.horizon
-        self._mine = (self._mine & self.shared.accounts.out.keys()) | {grant.number}
-        return self.pricing.lease(self.terms, self.policy, grant)
+        self._mine = (self._mine & self.shared.table.open.keys()) | {lease.number}
+        batch = lease.batch
+        return Lease(
+            lease.number,
+            self.price_state.batch(self.terms, self.policy, batch.requests, batch.missing, batch.left),
+        )
 
     def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
         """Write down what came of a lease; return False if that was done before."""
-        if number not in self.shared.accounts.out:
+        if number not in self.shared.table.open:
             self._see(self.ledger.store.read(asked=number), number)
 
         def settled(shared: SharedLeases) -> Step[Entry] | None:
-            done = shared.accounts.settle(number, entry)
+            done = shared.table.settle(number, entry)
             if done is None:
                 return None
-            if number in shared.accounts.out:
-                return _added(shared, Line(number, entry=done[1]), done[1])
-            return Step(replace(shared, accounts=done[0]), done[1])
+            table, counted = done
+            progress, counted = shared.progress.record(counted)
+            if number in shared.table.open:
+                return _added(shared, Line(number, entry=counted), counted)
+            return Step(replace(shared, progress=progress, table=table), counted)
 
         written = self._change(settled, number, answers=answers)
         self._mine.discard(number)
         if written is None:
             return False
-        self.pricing = self.pricing.noting(self.policy, written, sample)
+        self.price_state = self.price_state.record(self.policy, written, sample)
         return True
 
-    def note(self, entry: Entry, receipt: str) -> bool:
+    def record(self, entry: Entry, key: str) -> bool:
         """Write down something that belongs to no lease; return False if that was done under this receipt."""
-        return self._change(lambda shared: _added(shared, Line(entry=entry), True), receipt=receipt) is not None
+        return self._change(lambda shared: _added(shared, Line(entry=entry), True), receipt=key) is not None
 
     def release(self, number: int) -> None:
         """Take a lease back that will hardly be answered."""
 
         def given_back(shared: SharedLeases) -> Step[bool] | None:
-            return Step(shared.without([number]), True) if number in shared.accounts.out else None
+            return Step(shared.without([number]), True) if number in shared.table.open else None
 
         self._change(given_back)
         self._mine.discard(number)
 
-    def following(self, groups: Grouped) -> Groups:
+    def extended_groups(self, groups: Grouped) -> Groups:
         """Return the groups of a catalog, if they begin with those that are known, and those it does not have yet."""
         known, n = self.groups, len(groups.labels)
         sizes = np.concatenate([groups.group_sizes, known.group_sizes[n:]])
-        return following(Groups([*groups.labels, *known.labels[n:]], sizes), known, self.terms.k)
+        return extended_groups(Groups([*groups.labels, *known.labels[n:]], sizes), known, self.terms.k)
 
     def standing_promise(self) -> SharedTerms:
         """Return the promise that stands in the record."""
@@ -168,49 +169,52 @@ class SharedState:
         assert promise is not None
         return promise
 
-    def promise(self, groups: Groups, terms: Terms, *, patient: bool) -> bool:
+    def promise(self, groups: Groups, terms: Terms, *, may_wait: bool) -> bool:
         """Write a promise down for all, if it can be kept; False if that is to be tried again as things stand then.
 
         Parameters
         ----------
         groups, terms
             What is promised, and to whom.
-        patient
+        may_wait
             Whether there is time to try again when leases that are out could break it.
         """
         before = self.shared
         after = before.without_late(self.ledger.store.now())
         if before.terms:
             after = after.grown(len(terms.floors))
-        totals = after.accounts.totals
-        check_standing(terms, self.policy, totals)
+        totals, guarded = after.progress.totals, self.policy.keeps_floors
+        check_reachable(terms, totals, keeps_floors=guarded)
         try:  # what is out was made for the promise before, and may bring nothing of this one
-            check_standing(terms, self.policy, replace(totals, requests=totals.requests + after.accounts.given))
+            leased = replace(totals, requests=totals.requests + after.table.requests)
+            check_reachable(terms, leased, keeps_floors=guarded)
         except InvalidInputError:
-            if not patient:
+            if not may_wait:
                 raise
-            self.look()
+            self.refresh()
             return False
         return self._agree(after, groups, terms, can_be_kept=True)
 
-    def set_targets(self, groups: Groups, more: NDArray[np.int64], requests: int, anew: float | None = None) -> bool:
+    def set_targets(
+        self, groups: Groups, more: NDArray[np.int64], requests: int, restart_at: float | None = None
+    ) -> bool:
         """Have all aim at so many exposures more; False if that is to be tried again as things stand then.
 
         Parameters
         ----------
         groups, more, requests
             To whom how much is due, and the requests that can be counted on.
-        anew
+        restart_at
             When a new horizon begins with this. If one has begun since then, nothing is to be done.
         """
         after = self.shared
-        if anew is not None and anew <= after.accounts.totals.began:
+        if restart_at is not None and restart_at <= after.progress.totals.began:
             return True
         after = after.without_late(self.ledger.store.now())
-        if anew is not None:
-            after = after.anew(anew)
+        if restart_at is not None:
+            after = after.restart(restart_at)
         after = after.grown(len(groups.labels))
-        terms = target_terms(self.terms, after.accounts, groups, more, requests)
+        terms = target_terms(self.terms, after.progress.totals, after.table.requests, groups, more, requests)
         return self._agree(after, groups, terms, leader=self.ledger.lead.token)
 
     def adopt(self, promise: SharedTerms) -> None:
@@ -221,10 +225,12 @@ class SharedState:
             )
         self.groups, self.terms = promise.groups, promise.terms(self.terms.batch_size)
         # Where somebody steers, little changes each time, and what was learnt goes on to hold.
-        if promise.auto_restart or len(promise.floors) > len(self.pricing.prices):
-            self.pricing = self.pricing.with_state(self.policy, self.policy.resume(self.pricing.state, self.terms))
+        if promise.auto_restart or len(promise.floors) > len(self.price_state.prices):
+            self.price_state = self.price_state.with_state(
+                self.policy, self.policy.resume(self.price_state.state, self.terms)
+            )
 
-    def square(self) -> None:
+    def write_left(self) -> None:
         """Have the record say how many requests are left, whoever wrote to it before."""
         self._change(lambda shared: Step(shared, True))
 
@@ -234,7 +240,7 @@ class SharedState:
         """Write down accounts and a promise together; False if another change came first."""
         store, before, guarded = self.ledger.store, self.shared, self.policy.keeps_floors
         made = SharedTerms.of(before.terms + 1, groups, terms, guarded)
-        after = replace(after, terms=made.number).squared(terms)
+        after = replace(after, terms=made.number).with_left(terms)
         least = after.least(terms, keeps_floors=guarded) if can_be_kept else None
         change = before.change_to(after, store)
         document: Command = ["HSET", store.key("kept"), TERMS, made.dump()]
@@ -305,33 +311,38 @@ class SharedState:
             if swap.version:
                 self.shared = after if len(swap.lines) == 1 else before.after(swap.lines)
             return swap
-        after = after.squared(self.terms)
+        after = after.with_left(self.terms)
         change = replace(before.change_to(after, store), least=step.least, answers=answers)
         swap = store.swap(before.version, change, receipt, asked, lines=before.lines)
         if swap.version:
             self.shared = after.written(swap.version, swap.lines)
         return swap
 
-    def _granted(self, shared: SharedLeases, n: int) -> Step[Grant] | None:
+    def _granted(self, shared: SharedLeases, n: int) -> Step[Lease] | None:
         now = self.ledger.store.now()
         # What was granted, and nobody heard of it, is taken back.
-        ready = shared.without_late(now).without(self._tried & shared.accounts.out.keys()).turned(self.terms)
-        begun = 0 if self._is_due(ready.horizon) else self.pricing.requests
-        mine = sum(size for number, size in ready.accounts.out.items() if number in self._mine)
-        room, guarded = room_in_batch(self.terms, begun + mine), self.policy.keeps_floors
-        grant = ready.grant(self.terms, min(n, room), keeps_floors=guarded)
-        if grant is None:
+        ready = shared.without_late(now).without(self._tried & shared.table.open.keys()).turned(self.terms)
+        begun = 0 if self._is_due(ready.horizon) else self.price_state.requests
+        mine = sum(size for number, size in ready.table.open.items() if number in self._mine)
+        guarded, others = self.policy.keeps_floors, ready.table.requests - mine
+        # Batches are the replica's own: requests that others have leased are no part of them.
+        price_state = replace(self.price_state, requests=begun - others)
+        batch = LoopState(ready.progress, price_state).next_batch(
+            self.terms, self.policy, n, leased=ready.table.requests
+        )
+        lease = ready.grant(batch)
+        if lease is None:
             return None
-        self._tried.add(grant.number)
-        step = _added(ready, Line(grant.number, grant.requests, now + self.lease_seconds), grant)
+        self._tried.add(lease.number)
+        step = _added(ready, Line(lease.number, batch.requests, now + self.lease_seconds), lease)
         if ready is not shared:  # more than a line can say
-            step = replace(step, after=step.after.squared(self.terms), line=None)
+            step = replace(step, after=step.after.with_left(self.terms), line=None)
         return replace(step, least=step.after.least(self.terms, keeps_floors=guarded))
 
     def _is_due(self, horizon: int) -> bool:
         """Return whether prices change before the next lease: the batch is over, or the horizon is another one."""
-        return horizon != self._priced_horizon or self.pricing.requests >= self.terms.batch_size
+        return horizon != self._priced_horizon or self.price_state.requests >= self.terms.batch_size
 
 
 def _added(shared: SharedLeases, line: Line, result: T) -> Step[T]:
-    return Step(shared.after([line], shared.accounts.lost), result, line)
+    return Step(shared.after([line], shared.table.lost), result, line)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fairsync.ledger.redis_lines import Line
+    from fairsync.coordination.redis.lines import Line
 
 Command: TypeAlias = "Sequence[bytes | str | int]"
 
@@ -136,7 +136,7 @@ class Change:
     answers : dict
         To be kept, by the request. If one of the requests has an answer, nothing is done.
     leader : str
-        Who must lead, or nothing is done (:mod:`fairsync.ledger.redis_lead`); empty if that does not matter.
+        Who must lead, or nothing is done (:mod:`fairsync.coordination.redis.lead`); empty if that does not matter.
     """
 
     put: Mapping[str, bytes | str | int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Several coordinators, one promise: each has prices of its own, and all share their accounts on a Redis server."""
+"""Several coordinators, one promise: each has prices of its own, and all share counts and leases on a Redis server."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fairsync.coordination.base import CoordinatorBase, check_seconds, promised
-from fairsync.coordination.books import PriceState
-from fairsync.coordination.shared_state import SharedState
-from fairsync.coordination.shared_terms import SharedTerms
+from fairsync.catalog.groups import Groups
+from fairsync.coordination.base import CoordinatorBase, check_seconds
+from fairsync.coordination.redis.ledger import RedisLedger
+from fairsync.coordination.redis.state import SharedState
+from fairsync.coordination.redis.terms import SharedTerms
 from fairsync.errors import BackendUnavailableError
-from fairsync.floors import group_caps
-from fairsync.ledger.redis import RedisLedger
+from fairsync.floors import group_caps, make_terms
+from fairsync.loop import PriceState
 from fairsync.policies import Policy, make_policy
 
 if TYPE_CHECKING:
-    from fairsync.catalog.groups import Grouped, Groups
+    from fairsync.catalog.groups import Grouped
     from fairsync.floors import Floors
     from fairsync.policies import Terms
 
@@ -54,25 +55,25 @@ class RedisCoordinator(CoordinatorBase):
     if_differs
         Where the server has another promise under this name: "refuse" to start, "follow" it, or "take over", which
         replaces it for all replicas, if it can be kept. Where k differs, stop the other replicas first.
-    lease_seconds, keep_seconds
+    lease_seconds, save_seconds
         As for :class:`fairsync.Coordinator`.
     timeout
         Seconds for which a server that is away is tried again.
-    rolls
-        As for :class:`fairsync.Coordinator`. Otherwise `steer` sets floors and horizon, for all replicas: what is given
-        here holds until then, and a replica that joins need not give what stands.
+    auto_restart
+        As for :class:`fairsync.Coordinator`. Otherwise `set_targets` sets floors and horizon, for all replicas: what is
+        given here holds until then, and a replica that joins need not give what stands.
     """
 
     def __init__(
         self,
         url: str,
         catalog: Grouped,
+        *,
         k: int = 20,
         floors: Floors = 0,
         horizon: int = 10_000,
         policy: str | Policy = "guaranteed",
         batch_size: int = 16,
-        *,
         name: str = "fairsync",
         replica: str = "replica",
         if_differs: Literal["refuse", "follow", "take over"] = "refuse",
@@ -82,15 +83,16 @@ class RedisCoordinator(CoordinatorBase):
         auto_restart: bool = True,
     ) -> None:
         check_seconds(lease_seconds, save_seconds)
-        groups, terms = promised(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart)
+        terms = make_terms(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart)
+        groups = Groups(list(catalog.labels), catalog.group_sizes)
         made = make_policy(policy)
         self.replica, self._asked_at = replica, -_ASKED_EVERY
         self.ledger: RedisLedger = RedisLedger(url, len(groups.labels), name, timeout, replica)
         try:
-            self._books: SharedState = SharedState(self.ledger, groups, terms, made, lease_seconds)
-            _join(self._books, groups, terms, if_differs)
-            kept_as = f"policy {made.name} of {replica}"
-            super().__init__(self._books, self.ledger, made, lease_seconds, save_seconds, kept_as)
+            self._state: SharedState = SharedState(self.ledger, groups, terms, made, lease_seconds)
+            _join(self._state, groups, terms, if_differs)
+            saved_as = f"policy {made.name} of {replica}"
+            super().__init__(self._state, self.ledger, made, lease_seconds, save_seconds, saved_as)
         except BaseException:
             self.ledger.close()
             raise
@@ -113,7 +115,7 @@ class RedisCoordinator(CoordinatorBase):
         try:
             leads = lead.ask(take=take)
             with self._changed:
-                self._books.look()
+                self._state.refresh()
         except BackendUnavailableError as error:
             _log.warning("nobody leads: %s", error)
             return False
@@ -131,48 +133,48 @@ class RedisCoordinator(CoordinatorBase):
         self.close()
 
 
-def _join(books: SharedState, groups: Groups, terms: Terms, if_differs: str) -> None:
+def _join(state: SharedState, groups: Groups, terms: Terms, if_differs: str) -> None:
     """Agree with the promise that stands; make it, if there is none."""
     # Twice: a lease may have gone out just now, and has to have expired before it is given up.
-    until, tries = time.monotonic() + 2 * books.lease_seconds, 0
-    while not _joined(books, groups, terms, if_differs, patient=time.monotonic() < until):
-        time.sleep(books.pause(tries))
+    until, tries = time.monotonic() + 2 * state.lease_seconds, 0
+    while not _joined(state, groups, terms, if_differs, may_wait=time.monotonic() < until):
+        time.sleep(state.retry_delay(tries))
         tries += 1
-    books.square()
-    books.pricing = PriceState.of(books.policy, books.policy.start(books.terms))
+    state.write_left()
+    state.price_state = PriceState.of(state.policy, state.policy.start(state.terms))
 
 
-def _joined(books: SharedState, groups: Groups, terms: Terms, if_differs: str, *, patient: bool) -> bool:
+def _joined(state: SharedState, groups: Groups, terms: Terms, if_differs: str, *, may_wait: bool) -> bool:
     """Try to agree; False if that is to be tried again as things stand then."""
-    if not books.shared.terms:
-        return books.promise(groups, terms, patient=patient)
-    totals = books.standing_promise()
-    mine = SharedTerms.of(0, groups, terms, books.policy.keeps_floors)
+    if not state.shared.terms:
+        return state.promise(groups, terms, may_wait=may_wait)
+    totals = state.standing_promise()
+    mine = SharedTerms.of(0, groups, terms, state.policy.keeps_floors)
     if if_differs == "refuse":
-        mine.check_agrees(totals, books.ledger.store)
+        mine.check_agrees(totals, state.ledger.store)
     if not mine.difference(totals):
-        return terms.auto_restart or _join_steered(books, groups, totals)
+        return terms.auto_restart or _join_steered(state, groups, totals)
     if if_differs == "follow":
-        books.adopt(totals)
+        state.adopt(totals)
         return True
-    books.groups = totals.groups
-    known = books.following(groups)
+    state.groups = totals.groups
+    known = state.extended_groups(groups)
     floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
-    return books.promise(known, replace(terms, floors=floors, caps=group_caps(known, terms.k)), patient=patient)
+    return state.promise(known, replace(terms, floors=floors, caps=group_caps(known, terms.k)), may_wait=may_wait)
 
 
-def _join_steered(books: SharedState, groups: Groups, totals: SharedTerms) -> bool:
+def _join_steered(state: SharedState, groups: Groups, totals: SharedTerms) -> bool:
     """Go by what whoever leads has set, but with the groups of this replica's catalog, which may be newer.
 
     Groups of which it has no items keep those that others have.
     """
-    books.adopt(totals)
-    known = books.following(groups)
+    state.adopt(totals)
+    known = state.extended_groups(groups)
     there = np.pad(totals.groups.group_sizes, (0, len(known.labels) - len(totals.groups.labels)))
     known = replace(known, group_sizes=np.where(known.group_sizes, known.group_sizes, there))
     caps = group_caps(known, totals.k)
-    if caps.tolist() == books.terms.caps.tolist():
+    if caps.tolist() == state.terms.caps.tolist():
         return True
-    now, new = books.shared.accounts.totals, len(caps) - len(books.terms.floors)
-    more = np.pad(np.maximum(books.terms.floors - now.exposures, 0), (0, new))
-    return books.set_targets(known, more, max(books.terms.horizon - now.requests, 1))
+    now, new = state.shared.progress.totals, len(caps) - len(state.terms.floors)
+    more = np.pad(np.maximum(state.terms.floors - now.exposures, 0), (0, new))
+    return state.set_targets(known, more, max(state.terms.horizon - now.requests, 1))
