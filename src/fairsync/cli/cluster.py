@@ -121,9 +121,9 @@ def retrieve(
             bar.advance(task, len(parts[-1].ids))
     if not parts:
         raise InvalidInputError(f"{users} holds no request.")
-    found = {part: np.concatenate([getattr(one, part) for one in parts]) for part in Candidates.__dataclass_fields__}
-    np.savez_compressed(out, **found)  # type: ignore[arg-type]
-    degraded = int((found["searched"] < 1).sum())
+    found = Candidates.join(parts)
+    np.savez_compressed(out, ids=found.ids, groups=found.groups, relevance=found.relevance, searched=found.searched)
+    degraded = int((found.searched < 1).sum())
     screen.print(f"{len(vectors):,} requests answered, {degraded:,} of them without some of the shards. Written: {out}")
 
 

@@ -17,7 +17,7 @@ from fairsync.ledger.sqlite_lock import FileLock
 from fairsync.ledger.sqlite_migrations import migrate, read_format
 
 # Old keys and answers are deleted once per this many new ones.
-_DELETE_EVERY = 1000
+DELETE_EVERY = 1000
 _COLUMNS = "number, requests, relevance, cost, forced, began, exposures, shown"
 
 
@@ -172,16 +172,16 @@ class SqliteLedger:
             raise RepeatedRequestError(repeated)
         for request, answer in answers.items():
             done = self._db.execute("INSERT INTO answers (request, answer) VALUES (?, ?)", [request, answer])
-            if done.lastrowid is not None and done.lastrowid % _DELETE_EVERY == 0:
+            if done.lastrowid is not None and done.lastrowid % DELETE_EVERY == 0:
                 self._db.execute("DELETE FROM answers WHERE number <= ?", [done.lastrowid - MAX_KEYS])
                 # Older answers were emptied the last time.
-                old = [done.lastrowid - MAX_ANSWERS, done.lastrowid - MAX_ANSWERS - 2 * _DELETE_EVERY]
+                old = [done.lastrowid - MAX_ANSWERS, done.lastrowid - MAX_ANSWERS - 2 * DELETE_EVERY]
                 self._db.execute("UPDATE answers SET answer = x'' WHERE number <= ? AND number > ?", old)
 
     def _add_key(self, key: str) -> bool:
         """Save an idempotency key; return False if it is known."""
         done = self._db.execute("INSERT OR IGNORE INTO receipts (key) VALUES (?)", [key])
-        if done.rowcount and done.lastrowid is not None and done.lastrowid % _DELETE_EVERY == 0:
+        if done.rowcount and done.lastrowid is not None and done.lastrowid % DELETE_EVERY == 0:
             self._db.execute("DELETE FROM receipts WHERE number <= ?", [done.lastrowid - MAX_KEYS])
         return bool(done.rowcount)
 
