@@ -15,7 +15,7 @@ from fairsync.inputs import check_k
 from fairsync.loop import LoopState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -45,6 +45,8 @@ class LocalState:
         Seconds after which an open lease expires.
     allow_infeasible
         Whether to continue where floors can no longer be met.
+    clock
+        Monotonic clock by which leases expire, in seconds.
     """
 
     def __init__(
@@ -56,9 +58,10 @@ class LocalState:
         lease_seconds: float,
         *,
         allow_infeasible: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
-        self.lease_seconds = lease_seconds
+        self.lease_seconds, self._clock = lease_seconds, clock
         self.loop = LoopState.open(terms, policy, ledger.totals(), allow_infeasible=allow_infeasible)
         first = secrets.randbits(38) * _LEASES_PER_COORDINATOR
         self.leases = LeaseTable(first=first, issued=first)
@@ -82,7 +85,7 @@ class LocalState:
 
     def retry_delay(self, tries: int) -> float:
         """Return the seconds until the next lease expires."""
-        soonest = min(self._deadlines.values(), default=float("inf")) - time.monotonic()
+        soonest = min(self._deadlines.values(), default=float("inf")) - self._clock()
         return min(max(soonest, _MIN_DELAY), _MAX_DELAY)
 
     def lease(self, n: int) -> Lease | None:
@@ -94,7 +97,7 @@ class LocalState:
         if granted is None:
             return None
         self.loop, (self.leases, lease) = loop, granted
-        self._deadlines[lease.number] = time.monotonic() + self.lease_seconds
+        self._deadlines[lease.number] = self._clock() + self.lease_seconds
         return lease
 
     def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
@@ -161,7 +164,7 @@ class LocalState:
         self.groups, self.terms, self.loop = groups, terms, loop
 
     def _expire(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         for number in [number for number, deadline in self._deadlines.items() if deadline <= now]:
             self.release(number)
 
