@@ -25,7 +25,7 @@ _GROUP_OF = {file: group for group, files in _TOGETHER.items() for file in files
 
 
 class _Together(LoadScopeScheduling):  # type: ignore[misc]
-    """Hands tests of one group to one worker, and all others one by one to whoever is free."""
+    """Runs the tests of one group on one worker, and gives each other test to the next free worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.split("::")[0].rsplit("/", 1)[-1]

@@ -1,4 +1,4 @@
-"""The extreme case of the paper's appendix: nobody likes the second group, and it still gets its due.
+"""The extreme case of the paper's appendix: no user likes the second group, and it still gets its floor.
 
 2 groups of 5 items, 10,000 users, K = 5, both floors 2,000. Every user is near the items of the first group
 (distance 0 to 0.4) and far from those of the second (0.4 to 1.0). The paper reports ESP 100 %, recall 0.96, and

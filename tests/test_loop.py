@@ -1,7 +1,6 @@
 """The loop: batches, price steps and horizons follow from a small state, and from nothing else."""
 
 import logging
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,8 +21,8 @@ TWO = Catalog(np.eye(2), ["a", "b"])
 A = Entry(np.array([1, 0]), 1, 1.0, 0.0)
 
 
-def opened(terms: Terms, **totals: int) -> LoopState:
-    return LoopState.open(terms, NoPolicy(), replace(Totals.zero(2), **totals))
+def opened(terms: Terms, requests: int = 0) -> LoopState:
+    return LoopState.open(terms, NoPolicy(), Totals(np.zeros(2, dtype=np.int64), requests))
 
 
 def test_it_is_the_whole_retriever() -> None:

@@ -30,7 +30,7 @@ def assert_kept(world: World, retriever: FairRetriever) -> None:
     report = retriever.report()
     assert all(report.exposures[group] >= floor for group, floor in world.floors.items())
     assert report.esp == 1.0
-    # Exposures are those of the lists that were handed out: k different items each.
+    # Exposures are those of the lists that were returned: k different items each.
     groups, counts = np.unique(found.groups, return_counts=True)
     assert {g: c for g, c in report.exposures.items() if c} == dict(zip(groups.tolist(), counts.tolist(), strict=True))
     assert all(len(set(row)) == world.k for row in found.ids.tolist())
@@ -55,7 +55,7 @@ def test_nor_does_misleading_calibration_or_a_second_horizon(world: World, batch
     )
     retriever.calibrate(10 * rng.normal(size=world.users.shape))
     assert_kept(world, retriever)
-    assert_kept(world, retriever)  # the same again: counts start anew, prices carry on
+    assert_kept(world, retriever)  # a second horizon: counts restart, prices continue
     assert retriever.report().completed == 1
 
 

@@ -28,7 +28,7 @@ True
 
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
@@ -109,20 +109,22 @@ _LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module, extra = _LAZY[name]
-    try:
-        value = getattr(import_module(module), name)
-    except ImportError as error:
-        if not extra:
-            raise
-        raise MissingPackageError(
-            f"fairsync.{name} needs an optional package ({error}): pip install 'fairsync[{extra}]'."
-        ) from error
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # type checkers know the names from the imports above, and should refuse any other
+
+    def __getattr__(name: str) -> object:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, extra = _LAZY[name]
+        try:
+            value = getattr(import_module(module), name)
+        except ImportError as error:
+            if not extra:
+                raise
+            raise MissingPackageError(
+                f"fairsync.{name} needs an optional package ({error}): pip install 'fairsync[{extra}]'."
+            ) from error
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
