@@ -65,7 +65,7 @@ def test_floors_hold_as_far_as_they_can(
     retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=60, batch_size=batch, index=index)
     terms, n_groups = retriever.terms, world.catalog.n_groups
     position = {name: row for row, name in enumerate(world.catalog.ids.tolist())}
-    impressions, certain = np.zeros(n_groups, dtype=np.int64), False
+    returned, certain = np.zeros(n_groups, dtype=np.int64), False
     for number, user in enumerate(world.users):
         before = set(index.down)
         index.down = set().union(*(who for start, length, who in outages if start <= number < start + length))
@@ -73,20 +73,20 @@ def test_floors_hold_as_far_as_they_can(
         if len(alive) < world.k:
             with pytest.raises(BackendUnavailableError, match="reach"):
                 retriever.retrieve(user[None])
-            assert list(retriever.report().exposures.values()) == impressions.tolist()
+            assert list(retriever.report().exposures.values()) == returned.tolist()
             return
         if number == 0 or index.down != before:
             reached = np.bincount(world.catalog.group_of[alive], minlength=n_groups)
             there = replace(terms, caps=np.minimum(terms.caps, reached))
-            certain = can_be_met(np.maximum(terms.floors - impressions, 0), 60 - number, there)
+            certain = can_be_met(np.maximum(terms.floors - returned, 0), 60 - number, there)
         found = retriever.retrieve(user[None])
         rows = [position[name] for name in found.ids[0].tolist()]
         assert len(set(rows)) == world.k
         assert set(rows) <= set(alive.tolist())
         assert found.searched.tolist() == [len(alive) / len(world.catalog)]
         assert found.degraded == bool(index.down)
-        impressions += np.bincount(world.catalog.group_of[rows], minlength=n_groups)
-    assert list(retriever.report().exposures.values()) == impressions.tolist()
+        returned += np.bincount(world.catalog.group_of[rows], minlength=n_groups)
+    assert list(retriever.report().exposures.values()) == returned.tolist()
     assert retriever.report().esp == 1 or not certain
 
 

@@ -48,12 +48,12 @@ def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -
     index, vectors = ExactIndex(world.catalog), check_users(world.users, world.catalog)
     out: dict[int, ServedBatch] = {}
     late: dict[int, ServedBatch] = {}
-    impressions: Counter[object] = Counter()
+    returned: Counter[object] = Counter()
 
     def settle(number: int, served: ServedBatch) -> None:
         for _ in range(int(rng.integers(1, 3))):  # once or twice: it is idempotent
             coordinator.settle(number, served.entry, served.sample)
-        impressions.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
+        returned.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
 
     while coordinator.report().requests < world.horizon:
         lease = None
@@ -75,9 +75,9 @@ def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -
         if late and rng.random() < 0.3:
             settle(*late.popitem())
     report = coordinator.report()
-    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
+    assert report.exposures == {label: returned[label] for label in world.catalog.labels}
     assert report.esp == 1, report.missing
-    return impressions
+    return returned
 
 
 @given(
@@ -173,7 +173,7 @@ def test_a_coordinator_may_die_at_any_moment(seed: int, tightness: float) -> Non
     world = make_world(seed, horizon=60, tightness=tightness)
     rng, ledger = np.random.default_rng(seed), MemoryLedger(world.catalog.n_groups)  # it stands for a durable one
     index, vectors = ExactIndex(world.catalog), check_users(world.users, world.catalog)
-    impressions: Counter[object] = Counter()
+    returned: Counter[object] = Counter()
     out: dict[int, ServedBatch] = {}
 
     def start() -> Coordinator:
@@ -195,7 +195,7 @@ def test_a_coordinator_may_die_at_any_moment(seed: int, tightness: float) -> Non
         if lease is not None:
             users = vectors[rng.integers(len(vectors), size=lease.batch.requests)]
             served = out[lease.number] = serve(lease.batch, world.catalog, index, users)
-            impressions.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
+            returned.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
         elif out:
             number = int(rng.choice(list(out)))
             served = out.pop(number)
@@ -209,7 +209,7 @@ def test_a_coordinator_may_die_at_any_moment(seed: int, tightness: float) -> Non
     ) in out.items():  # leases of dead coordinators, whose requests were granted again
         coordinator.settle(number, served.entry, served.sample)
     assert coordinator.report().esp == 1
-    assert coordinator.report().exposures == {label: impressions[label] for label in world.catalog.labels}
+    assert coordinator.report().exposures == {label: returned[label] for label in world.catalog.labels}
 
 
 def test_the_policy_state_is_saved_and_loaded() -> None:
@@ -249,11 +249,11 @@ def test_items_and_groups_come_and_go() -> None:
     catalog = Catalog(vectors[:40], ["a"] * 20 + ["b"] * 20, ids=list(range(40)))
     coordinator = Coordinator(catalog, k=4, floors={"b": 100}, horizon=100, batch_size=5)
     fronts = [FrontEnd(catalog, coordinator) for _ in range(3)]
-    impressions: Counter[object] = Counter()
+    returned: Counter[object] = Counter()
 
     def serve_some(n: int) -> None:
         for front in fronts:
-            impressions.update(front.retrieve(rng.normal(size=(n, 8))).groups.ravel().tolist())
+            returned.update(front.retrieve(rng.normal(size=(n, 8))).groups.ravel().tolist())
 
     serve_some(5)
     new = (vectors[40:], ["c"] * 20, list(range(40, 60)))
@@ -269,10 +269,10 @@ def test_items_and_groups_come_and_go() -> None:
         front.remove(list(range(30, 40)))
     serve_some(20)
     fronts[0].retrieve(rng.normal(size=(0, 8)))
-    impressions.update(fronts[1].retrieve(rng.normal(size=(10, 8))).groups.ravel().tolist())
+    returned.update(fronts[1].retrieve(rng.normal(size=(10, 8))).groups.ravel().tolist())
     report = coordinator.report()
     assert (report.requests, report.esp) == (100, 1)
-    assert report.exposures == dict(impressions)
+    assert report.exposures == dict(returned)
     with pytest.raises(FairSyncError, match="cannot be met"):
         coordinator.promise({"b": 1000})
     with pytest.raises(InvalidInputError, match="in their order"):

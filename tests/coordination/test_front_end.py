@@ -67,9 +67,9 @@ def test_the_same_requests_to_several_front_ends_at_once() -> None:
     for thread in threads:
         thread.join(timeout=120)
     assert answers[0] == answers[1] == answers[2] == answers[3]
-    impressions = Counter(label for labels in groups.values() for label in labels)
+    returned = Counter(label for labels in groups.values() for label in labels)
     report = coordinator.report()
-    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
+    assert report.exposures == {label: returned[label] for label in world.catalog.labels}
 
 
 def test_a_request_answered_too_long_ago_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,13 +86,13 @@ def test_fewer_or_more_candidates() -> None:
     world = make_world(5, items=60, horizon=90, tightness=0.4)
     coordinator = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=90)
     front = FrontEnd(world.catalog, coordinator)
-    impressions: Counter[object] = Counter()
+    returned: Counter[object] = Counter()
     for start, k in zip(range(0, 90, 10), (4, 2, 4, 7, 1, 4, 4, 3, 4), strict=True):
         found = front.retrieve(world.users[start : start + 10], k)
         assert found.ids.shape == (10, k)
-        impressions.update(found.groups.ravel().tolist())
+        returned.update(found.groups.ravel().tolist())
     report = coordinator.report()
-    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
+    assert report.exposures == {label: returned[label] for label in world.catalog.labels}
     assert report.esp == 1
     with pytest.raises(InvalidInputError, match="k is 61"):
         front.retrieve(world.users[:1], 61)

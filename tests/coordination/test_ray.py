@@ -66,10 +66,10 @@ def test_floors_hold_with_any_number_of_front_ends(name: str, tmp_path: Path, fr
     coordinator = RayCoordinator.start(
         world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=world.floors, horizon=480, batch_size=8
     )
-    impressions = serve_side_by_side(world, [FrontEnd(world.catalog, coordinator) for _ in range(front_ends)])
+    returned = serve_side_by_side(world, [FrontEnd(world.catalog, coordinator) for _ in range(front_ends)])
     report = coordinator.report()
     assert report.requests == 480
-    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
+    assert report.exposures == {label: returned[label] for label in world.catalog.labels}
     assert report.esp == 1
 
 
@@ -91,7 +91,7 @@ def test_killed_while_front_ends_are_at_work(name: str, tmp_path: Path) -> None:
 
     killer = threading.Thread(target=kill)
     killer.start()
-    impressions = serve_side_by_side(world, fronts, calls=15)
+    returned = serve_side_by_side(world, fronts, calls=15)
     killer.join(timeout=60)
     assert len({*killed, int(coordinator.facts()["pid"])}) == 3
     # Leases of the dead were settled with those who followed, but their requests were given to others again: these
@@ -100,10 +100,10 @@ def test_killed_while_front_ends_are_at_work(name: str, tmp_path: Path) -> None:
     assert 0 <= left <= 2 * 4 * 16
     if left:
         more = fronts[0].retrieve(np.resize(world.users, (left, world.users.shape[1])))
-        impressions.update(more.groups.ravel().tolist())
+        returned.update(more.groups.ravel().tolist())
     report = coordinator.report()
     assert report.requests == 600
-    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
+    assert report.exposures == {label: returned[label] for label in world.catalog.labels}
     assert report.esp == 1
 
 
@@ -120,11 +120,11 @@ def test_front_ends_in_other_processes(name: str, tmp_path: Path) -> None:
         front = FrontEnd(catalog, RayCoordinator(name))
         return [label for some in np.array_split(part, 5) for label in front.retrieve(some).groups.ravel().tolist()]
 
-    impressions = Counter(
+    returned = Counter(
         label for labels in ray.get([serve.remote(world.users[at::3]) for at in range(3)]) for label in labels
     )
     report = coordinator.report()
-    assert report.exposures == {label: impressions[label] for label in world.catalog.labels}
+    assert report.exposures == {label: returned[label] for label in world.catalog.labels}
     assert (report.requests, report.esp) == (200, 1)
 
 
