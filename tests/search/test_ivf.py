@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex, IvfIndex
-from fairsync.search.codes import STORAGES, Codes
-from fairsync.search.lists import Lists, stretch
+from fairsync.search.inverted_lists import InvertedLists, stretch
+from fairsync.search.quantization import STORAGES, QuantizedItems
 from search.approximate import assert_honest, make_case, recall
 
 SOME_PRICES = np.array([0.0, -0.8, 0.4, -0.2, -1.5, 0.0])
@@ -40,7 +40,7 @@ def case() -> tuple[Catalog, npt.NDArray[np.float64], IvfIndex]:
 def test_no_list_mixes_groups_and_statistics_are_those_of_its_items(dim: int) -> None:
     catalog, users = make_case(1, n=3000, dim=dim)
     items = np.asarray(catalog.embeddings, dtype=np.float32)
-    lists = Lists.of(items, catalog.group_of, users[:, 0] * np.arange(1, dim + 1))
+    lists = InvertedLists.of(items, catalog.group_of, users[:, 0] * np.arange(1, dim + 1))
     assert (lists.group_of[lists.list_of] == catalog.group_of).all()
     assert lists.sizes.tolist() == np.bincount(lists.list_of).tolist()
     assert lists.sizes.min() > 0
@@ -62,7 +62,7 @@ def test_items_that_requests_cannot_tell_apart_share_a_list() -> None:
     catalog, _ = make_case(10, n=6000, dim=16)
     items = np.asarray(catalog.embeddings, dtype=np.float32)
     requests = np.random.default_rng(10).normal(size=(300, 16)) * np.where(np.arange(16) < 3, 1.0, 0.01)
-    blind, seeing = (Lists.of(items, catalog.group_of, given) for given in (None, requests))
+    blind, seeing = (InvertedLists.of(items, catalog.group_of, given) for given in (None, requests))
     vectors = requests.astype(np.float32)
     assert seeing.along(vectors)[0].mean() < 0.8 * blind.along(vectors)[0].mean()
 
@@ -80,11 +80,11 @@ def test_stretching_changes_no_score() -> None:
 def test_codes_score_items_as_they_should_with_the_lists_score_taken_in(storage: str) -> None:
     catalog, users = make_case(2, n=2000, dim=7)
     items = np.asarray(catalog.embeddings, dtype=np.float32)
-    lists = Lists.of(items, catalog.group_of)
+    lists = InvertedLists.of(items, catalog.group_of)
     vectors = users[:, 0].astype(np.float32)
     price = SOME_PRICES.astype(np.float32)
     scores = vectors @ lists.centres.T - price[lists.group_of]
-    rows, groups = Codes(items, lists, storage).search(vectors, scores > -np.inf, scores, fetch=100)
+    rows, groups = QuantizedItems(items, lists, storage).search(vectors, scores > -np.inf, scores, fetch=100)
     truth = np.argsort(-(vectors @ items.T - price[catalog.group_of]), axis=1)[:, :20]
     found = np.mean([np.isin(wanted, got).mean() for wanted, got in zip(truth, rows, strict=True)])
     assert found >= {"2-bit": 0.93, "4-bit": 0.995}.get(storage, 1.0)
@@ -94,11 +94,11 @@ def test_codes_score_items_as_they_should_with_the_lists_score_taken_in(storage:
 def test_lists_not_probed_are_not_read() -> None:
     catalog, users = make_case(3, n=2000)
     items = np.asarray(catalog.embeddings, dtype=np.float32)
-    lists = Lists.of(items, catalog.group_of)
+    lists = InvertedLists.of(items, catalog.group_of)
     chosen = np.random.default_rng(3).random((40, len(lists.sizes))) < 0.3
     chosen[7] = False
     scores = np.zeros(chosen.shape, dtype=np.float32)
-    rows, _ = Codes(items, lists).search(users[:, 0].astype(np.float32), chosen, scores, fetch=2000)
+    rows, _ = QuantizedItems(items, lists).search(users[:, 0].astype(np.float32), chosen, scores, fetch=2000)
     for row, these in zip(rows, chosen, strict=True):
         assert sorted(row[row >= 0].tolist()) == np.flatnonzero(these[lists.list_of]).tolist()
 

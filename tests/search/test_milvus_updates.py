@@ -82,7 +82,7 @@ def test_after_any_changes_old_and_new_are_exact(
         assert_exact(one, its, users, seed)
     # Another process, which knows neither the changes nor the order of rows, finds it all there.
     order = rng.permutation(len(catalog))
-    again = Catalog.coded(catalog.embeddings[order], catalog.group_of[order], catalog.labels, catalog.ids[order])
+    again = Catalog.from_codes(catalog.embeddings[order], catalog.group_of[order], catalog.labels, catalog.ids[order])
     assert_exact(MilvusIndex(again, lite, "changes", prices=way), again, users, seed)
 
 

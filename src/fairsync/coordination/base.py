@@ -18,7 +18,7 @@ from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.floors import resolve_floors
 from fairsync.inputs import check_positive
 from fairsync.ledger import Entry
-from fairsync.policies.snapshot import dump_state, load_state
+from fairsync.policies.serialization import dump_state, load_state
 from fairsync.report import Report, make_report
 
 if TYPE_CHECKING:

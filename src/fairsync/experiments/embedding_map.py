@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.rows import rows_of
 from fairsync.experiments.embedding_plot import draw_maps
 from fairsync.experiments.exhibit import Exhibit, Table
 from fairsync.experiments.experiment import Experiment, Lab, Step
@@ -117,7 +116,7 @@ def _compute(lab: Lab) -> dict[str, Any]:
     moments = [max(1, round(share * len(users))) for share in _MOMENTS]
 
     plain = FairRetriever(catalog, trial.k, 0, len(users), "none", trial.batch_size).retrieve(users)
-    groups = catalog.group_of[rows_of(catalog, plain.ids)]
+    groups = catalog.group_of[catalog.rows_of(plain.ids)]
     without = [np.bincount(groups[:moment].ravel(), minlength=catalog.n_groups) for moment in moments]
     fifths = np.array_split(np.argsort(without[-1], kind="stable"), _GROUPS)
     codes = np.array([rng.choice(fifth) for fifth in fifths if len(fifth)], dtype=np.intp)

@@ -12,7 +12,6 @@ from scipy.sparse.csgraph import maximum_flow
 from scipy.stats import pearsonr
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.rows import rows_of
 from fairsync.experiments.colours import COLOURS
 from fairsync.experiments.exhibit import Exhibit, Table
 from fairsync.experiments.experiment import Experiment, Lab, Step
@@ -136,7 +135,7 @@ def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
                 raise InvalidInputError(f"K = {k} is more than the items of the better exposed groups: lower --k.")
             policy = Regulated(held)
         retriever = FairRetriever(catalog, k, target, len(users), policy, setting.batch_size)
-        found = rows_of(catalog, retriever.retrieve(users).ids)
+        found = catalog.rows_of(retriever.retrieve(users).ids)
         groups = catalog.group_of[found]
         exposures = np.bincount(groups.ravel(), minlength=catalog.n_groups)
         return [int(exposures.min()), best_minimum(groups, catalog.n_groups, _shown(k))]

@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.groups import grow
+
 # The latest keys are remembered, and the latest answers, so many of them: a few megabytes, and some ten.
 KEYS_KEPT = 100_000
 ANSWERS_KEPT = 10_000
@@ -47,8 +49,8 @@ class Entry:
 
     def grown(self, n_groups: int) -> "Entry":
         """Return the same entry with zeros for groups that came later."""
-        impressions = None if self.impressions is None else _grown(self.impressions, n_groups)
-        return replace(self, counts=_grown(self.counts, n_groups), impressions=impressions)
+        impressions = None if self.impressions is None else grow(self.impressions, n_groups)
+        return replace(self, counts=grow(self.counts, n_groups), impressions=impressions)
 
     def less(self, counts: npt.NDArray[np.int64], relevance: float, requests: int) -> "Entry":
         """Return the entry without some of its requests. Of the cost, they take their share."""
@@ -115,12 +117,8 @@ class Totals:
         """Return the same standing with zeros for groups that came later."""
         if len(self.exposures) == n_groups:
             return self
-        impressions = None if self.impressions is None else _grown(self.impressions, n_groups)
-        return replace(self, exposures=_grown(self.exposures, n_groups), impressions=impressions)
-
-
-def _grown(counts: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-    return np.concatenate([counts, np.zeros(n_groups - len(counts), dtype=np.int64)])
+        impressions = None if self.impressions is None else grow(self.impressions, n_groups)
+        return replace(self, exposures=grow(self.exposures, n_groups), impressions=impressions)
 
 
 def _sum(one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:

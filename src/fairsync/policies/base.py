@@ -7,6 +7,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.groups import grow
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
 
@@ -153,17 +155,6 @@ class Policy(Protocol):
         ...
 
 
-def with_more(values: Floats, n: int) -> Floats:
-    """Return values of groups, with zeros for groups that came later.
-
-    Examples
-    --------
-    >>> with_more(np.array([1.0, 2.0]), 3).tolist()
-    [1.0, 2.0, 0.0]
-    """
-    return np.concatenate([values, np.zeros(n - len(values))])
-
-
 class Memoryless:
     """A policy that remembers nothing: where the horizon stands decides the prices, so they *are* its state.
 
@@ -200,7 +191,7 @@ class Memoryless:
 
     def resume(self, state: Floats, terms: Terms) -> Floats:
         """Return the same prices until the next step, and none for new groups."""
-        return with_more(state, len(terms.floors))
+        return grow(state, len(terms.floors))
 
     def _prices(self, terms: Terms, exposures: Counts, served: int) -> Floats:
         if not terms.floors.any():

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
-from fairsync.policies.base import Counts, Feedback, Floats, Terms, with_more
+from fairsync.policies.base import Counts, Feedback, Floats, Terms
 
 # Adam's own constants (Kingma & Ba, 2015), as the paper leaves them.
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -95,9 +96,7 @@ class FairSync:
     def resume(self, state: FairSyncState, terms: Terms) -> FairSyncState:
         """Go on from the same prices; a new group starts at 0, as all did."""
         n = len(terms.floors)
-        return FairSyncState(
-            with_more(state.prices, n), with_more(state.mean, n), with_more(state.square, n), state.steps
-        )
+        return FairSyncState(grow(state.prices, n), grow(state.mean, n), grow(state.square, n), state.steps)
 
 
 def dual_gradient(prices: Floats, terms: Terms, counts: Counts, requests: int) -> Floats:

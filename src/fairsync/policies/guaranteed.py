@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairsync.policies.base import Feedback, Floats, Sample, Terms, with_more
-from fairsync.policies.cut import Solution, exposure_variances, solve_subsidies
+from fairsync.catalog.groups import grow
+from fairsync.policies.base import Feedback, Floats, Sample, Terms
+from fairsync.policies.subsidy_solver import Solution, exposure_variances, solve_subsidies
 
 # None of these is a setting: they trade work for accuracy, and every set is served by the same ones.
 SAMPLE_SIZE = 2048  # requests remembered; the error of a rate falls with its root, the state grows with it
@@ -73,8 +74,8 @@ class Guaranteed:
     :math:`\lambda` are those for which the sample would have given each group :math:`D_g / R` exposures per request:
     whatever was missed or overshot so far moves the target, and the subsidies with it.
 
-    - A solve is a few Newton steps (:mod:`fairsync.policies.cut`), repeated when an eighth of the sample is new
-      (for large batches a quarter, once the sample is full).
+    - A solve is a few Newton steps (:mod:`fairsync.policies.subsidy_solver`), repeated when an eighth of the sample is
+      new (for large batches a quarter, once the sample is full).
       Once the sample is full, only one small batch in four renews it, or one large one in two.
     - In between, the subsidies follow the target along the slopes of the last solve.
     - Once more requests have come than the sample holds, a solve moves the subsidies only part of the way:
@@ -159,8 +160,8 @@ class Guaranteed:
         n = len(terms.floors)
         return replace(
             state,
-            subsidies=with_more(state.subsidies, n),
-            target=with_more(state.target, n),
+            subsidies=grow(state.subsidies, n),
+            target=grow(state.target, n),
             solution=None,
             opening=None,
             variances=None,
@@ -197,7 +198,7 @@ def _behind(state: GuaranteedState, sample: Sample | None) -> Floats | float:
     """Return how far the subsidies have risen since the lists were made: not at all, unless those were in flight."""
     if sample is None or sample.prices is None:
         return 0.0
-    return np.maximum(state.subsidies + with_more(sample.prices, len(state.subsidies)), 0.0)
+    return np.maximum(state.subsidies + grow(sample.prices, len(state.subsidies)), 0.0)
 
 
 def _joined(state: GuaranteedState) -> Sample:

@@ -11,8 +11,8 @@ from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_users
 from fairsync.search.base import Hits
 from fairsync.search.exact import ExactIndex
+from fairsync.search.inverted_lists import stretch
 from fairsync.search.ivf import EXACT_BELOW
-from fairsync.search.lists import stretch
 from fairsync.search.over_fetch import OverFetch
 from fairsync.search.tuning import stand_ins
 

@@ -7,9 +7,9 @@ from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_users
 from fairsync.search.base import Hits, check_prices
-from fairsync.search.codes import Codes
 from fairsync.search.exact import ExactIndex
-from fairsync.search.lists import Lists
+from fairsync.search.inverted_lists import InvertedLists
+from fairsync.search.quantization import QuantizedItems
 from fairsync.search.rounding import Float32Queries
 from fairsync.search.scoring import reference_price, settle
 from fairsync.search.tuning import DEPTHS, Tuning, stand_ins, tune
@@ -75,14 +75,14 @@ class IvfIndex:
             raise InvalidInputError(f"recall must lie between 0 and 1, got {recall}; for 1 use the index 'exact'.")
         self.catalog, self.recall = catalog, recall
         self._exact = ExactIndex(catalog)
-        self._lists: Lists | None = None
+        self._lists: InvertedLists | None = None
         self._last_eligible: tuple[tuple[bytes, int], tuple[int, float, npt.NDArray[np.intp], bool]] | None = None
         if len(catalog) < exact_below:
             return
         self._items = self._exact._items  # where these are a copy, one is enough
         requests = stand_ins(catalog, seed)
-        lists = Lists.of(self._items.values, catalog.group_of, requests, seed)
-        self._codes = Codes(self._items.values, lists, storage, seed)
+        lists = InvertedLists.of(self._items.values, catalog.group_of, requests, seed)
+        self._codes = QuantizedItems(self._items.values, lists, storage, seed)
         self._by_group = np.argsort(catalog.group_of, kind="stable").astype(np.int32)
         self._lists = lists
         self.tune(requests)
@@ -157,7 +157,7 @@ class IvfIndex:
             self._last_eligible = last = (key, (goal, reference, open_, few))
         return last[1]
 
-    def _nominate(self, lists: Lists, queries: Float32Queries, n: int, k: int) -> tuple[_Rows, _Rows]:
+    def _nominate(self, lists: InvertedLists, queries: Float32Queries, n: int, k: int) -> tuple[_Rows, _Rows]:
         """Return owners and rows of the items that come near the best k of n users."""
         vectors = queries.columns.T
         scores = vectors @ lists.centres.T

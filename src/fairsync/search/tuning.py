@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.search.codes import Codes
-from fairsync.search.lists import Lists
+from fairsync.search.inverted_lists import InvertedLists
+from fairsync.search.quantization import QuantizedItems
 
 Floats = npt.NDArray[np.float32]
 
@@ -44,7 +44,7 @@ class Tuning:
     slacks: tuple[float, ...]
     fetches: tuple[int, ...]
 
-    def choose(self, lists: Lists, vectors: Floats, scores: Floats, k: int) -> npt.NDArray[np.bool_]:
+    def choose(self, lists: InvertedLists, vectors: Floats, scores: Floats, k: int) -> npt.NDArray[np.bool_]:
         """Return which lists to read, (n, L), given their centres' scores minus prices, -inf where masked."""
         along, promised = lists.along(vectors)
         promised *= np.float32(self.eagerness)
@@ -75,7 +75,9 @@ def _mark(promised: Floats, k: int) -> Floats:
     return np.partition(promised, place, axis=1)[:, place, None]
 
 
-def tune(lists: Lists, codes: Codes, vectors: Floats, truth: npt.NDArray[np.int64], recall: float) -> Tuning:
+def tune(
+    lists: InvertedLists, codes: QuantizedItems, vectors: Floats, truth: npt.NDArray[np.int64], recall: float
+) -> Tuning:
     """Return the least reading that finds this share of the truth.
 
     Parameters

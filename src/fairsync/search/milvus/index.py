@@ -12,9 +12,9 @@ from fairsync.catalog.changes import CatalogChange
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
 from fairsync.search.exact import ExactIndex
+from fairsync.search.milvus.collection import MOST_COLUMNS, MOST_RESULTS, MilvusCollection, Watch
 from fairsync.search.milvus.connection import Connection
-from fairsync.search.milvus.rows import KeyedRows, RowForm
-from fairsync.search.milvus.table import MOST_COLUMNS, MOST_RESULTS, Table, Watch
+from fairsync.search.milvus.row_encoding import RowEncoding, RowKeys
 from fairsync.search.one_hot_fetch import OneHotFetch
 from fairsync.search.over_fetch import Floats, OverFetch, Rows
 from fairsync.search.overlay import Overlay
@@ -87,16 +87,16 @@ class MilvusIndex:
             raise InvalidInputError(f"timeout must be a positive number of seconds, got {timeout}.")
         self.collection, self.applies_prices, self._may_write = collection, _way(prices, catalog), upload
         exact = ExactIndex(catalog)
-        self._form = RowForm.of(exact._items, wide=self.applies_prices == "one-hot")
+        self._form = RowEncoding.of(exact._items, wide=self.applies_prices == "one-hot")
         if (width := self._form.width(catalog)) > MOST_COLUMNS:
             raise InvalidInputError(
                 f"Milvus takes at most {MOST_COLUMNS:,} columns and this needs {width:,}: use prices='over-fetch'."
             )
         self._server = Connection(uri, token, timeout)
-        self._take(catalog, exact, KeyedRows(self._form.keys(catalog, np.arange(len(catalog)))))
+        self._take(catalog, exact, RowKeys(self._form.keys(catalog, np.arange(len(catalog)))))
         held_by = self._server.target(self.name)
         if held_by is not None:
-            self._table = Table.open(self._server, held_by)
+            self._table = MilvusCollection.open(self._server, held_by)
         if held_by is None or self._table.size < len(catalog) or self._table.width < width:
             if not upload:
                 raise InvalidInputError(self._absent())
@@ -157,7 +157,7 @@ class MilvusIndex:
         new = np.flatnonzero(fresh)
         keys[new] = form.keys(catalog, new)
         after = copy.copy(self)
-        after._take(catalog, exact, KeyedRows(keys))
+        after._take(catalog, exact, RowKeys(keys))
         new = new[self._rows.find(keys[new]) < 0]
         after._table = self._table.append(keys[new], lambda at: form.vectors(catalog, new[at]))
         # The name comes last: without it, writing was interrupted.
@@ -195,7 +195,7 @@ class MilvusIndex:
             dropped += names
         return sorted(dropped)
 
-    def _take(self, catalog: Catalog, exact: ExactIndex, rows: KeyedRows) -> None:
+    def _take(self, catalog: Catalog, exact: ExactIndex, rows: RowKeys) -> None:
         self.catalog, self._exact, self._rows = catalog, exact, rows
 
     def _ready(self) -> None:
@@ -211,16 +211,16 @@ class MilvusIndex:
         scale = self._form.scale(self._exact._items)
         self._search = make(self.catalog, scale, fetch, self._exact, most, len(self.catalog) / table.size)
 
-    def _write(self, old: str | None, watch: Watch | None) -> Table:
+    def _write(self, old: str | None, watch: Watch | None) -> MilvusCollection:
         """Write the whole catalog to a collection of its own, which takes over the catalog's name from the old one."""
         spare = max(self.catalog.n_groups // _SPARE_SHARE, _LEAST_SPARE) if self._form.wide else 0
         width = min(self._form.width(self.catalog) + spare, MOST_COLUMNS)
         # No name is ever used again: whoever searches a collection that was dropped must not find another.
-        table = Table(self._server, f"{self.name}_rows_{secrets.token_hex(4)}", width)
+        table = MilvusCollection(self._server, f"{self.name}_rows_{secrets.token_hex(4)}", width)
         table.create(self._rows.keys, lambda at: self._form.vectors(self.catalog, at), watch)
         if (held_by := self._server.target(self.name)) not in (old, None):  # somebody was faster: one copy is enough
             self._server.drop(table.name)
-            return Table.open(self._server, held_by)
+            return MilvusCollection.open(self._server, held_by)
         self._server.point(self.name, table.name)
         return table
 

@@ -17,12 +17,12 @@ except ImportError as error:
 from fairsync.catalog.files import Fingerprint, StoredCatalog
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search.base import Hits, check_prices
-from fairsync.search.ray.ask import Patience, Round
+from fairsync.search.ray.actor_names import NamedIndex, check_connected, check_name, find
+from fairsync.search.ray.deployment import Resources, end_named, start, wait_until_loaded
+from fairsync.search.ray.hedging import HedgeDelay, HedgedQuery
 from fairsync.search.ray.messages import Query
-from fairsync.search.ray.names import Label, check_connected, check_name, find
 from fairsync.search.ray.replicas import Replica, ReplicaHealth, Replicas
 from fairsync.search.ray.shard import make_source
-from fairsync.search.ray.start import Needs, end_named, start, wait_until_loaded
 from fairsync.search.sharded import check_placement, merge, place
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
+    from fairsync.search.ray.deployment import Deployment
     from fairsync.search.ray.shard import ReplicaState
-    from fairsync.search.ray.start import Started
 
 # How long a look at the health of all replicas may take.
 _HEALTH_SECONDS = 1.0
@@ -103,12 +103,12 @@ class RayIndex:
         label = None
         if name is not None:
             _check_lasting(name, catalog, placement)
-            label = Label(name, str(Fingerprint.of(catalog)), shards, replicas)
+            label = NamedIndex(name, str(Fingerprint.of(catalog)), shards, replicas)
         rows = _rows_of_shards(place(catalog, shards) if placed is None else placed, shards)
         sources = {
             number: make_source(catalog, held, number, shards, placed is not None) for number, held in rows.items()
         }
-        self._started: Started | None = start(sources, replicas, index, Needs(cpus, memory), label, place_within)
+        self._started: Deployment | None = start(sources, replicas, index, Resources(cpus, memory), label, place_within)
         try:
             standings = wait_until_loaded(self._started.actors, load_within)
         except BaseException:
@@ -191,7 +191,7 @@ class RayIndex:
             raise BackendUnavailableError("This index was closed: make a new one, or attach.")
         version = self._version_of(prices)
         message = Query(version, k, users, prices).pack()
-        answers = Round(self._shards, message, version, self._patience, self._lock).run(self._deadline)
+        answers = HedgedQuery(self._shards, message, version, self._patience, self._lock).run(self._deadline)
         found = [answer for answer in answers if answer is not None]
         if not found:
             raise BackendUnavailableError(
@@ -237,7 +237,7 @@ class RayIndex:
         hedge: float | None,
     ) -> None:
         self.catalog, self._deadline, self._closed = catalog, deadline, False
-        self._patience, self._lock = Patience(deadline, hedge), threading.Lock()
+        self._patience, self._lock = HedgeDelay(deadline, hedge), threading.Lock()
         self._version, self._last_prices = 0, b""
         self._shards = []
         for number, held in rows.items():

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LINES = 5.0
 
 
-class Source(Protocol):
+class ShardSource(Protocol):
     """Where a shard finds its items: small enough to travel, and good for loading again after a restart."""
 
     def load(self, watch: Watch) -> tuple[Catalog, NDArray[np.int64]]:
@@ -39,7 +39,7 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class FromFiles:
+class FileSource:
     """Items of a catalog on disk, see `read_part`.
 
     Attributes
@@ -73,7 +73,7 @@ class FromFiles:
 
 
 @dataclass(frozen=True)
-class FromStore:
+class ObjectStoreSource:
     """Items that were put into Ray's object store.
 
     Attributes
@@ -89,12 +89,12 @@ class FromStore:
         embeddings, group_of, labels, ids, rows = ray.get(self.part[0])
         watch(len(rows), len(rows))
         # Copies, so that the store may move its own to disk.
-        return Catalog.coded(np.array(embeddings), group_of, labels, ids), np.array(rows)
+        return Catalog.from_codes(np.array(embeddings), group_of, labels, ids), np.array(rows)
 
 
 def make_source(
     catalog: Catalog, rows: NDArray[np.int64], number: int, shards: int, chosen: bool
-) -> FromFiles | FromStore:
+) -> FileSource | ObjectStoreSource:
     """Return where a shard finds its rows of a catalog: in its files if it has any, else in Ray's store.
 
     Parameters
@@ -110,9 +110,9 @@ def make_source(
     """
     if isinstance(catalog, StoredCatalog):
         given = (ray.put(rows),) if chosen else ()
-        return FromFiles(catalog.path, catalog.fingerprint, number, shards, given)
+        return FileSource(catalog.path, catalog.fingerprint, number, shards, given)
     part = catalog.part(rows)
-    return FromStore((ray.put((part.embeddings, part.group_of, part.labels, part.ids, rows)),))
+    return ObjectStoreSource((ray.put((part.embeddings, part.group_of, part.labels, part.ids, rows)),))
 
 
 class ReplicaState(NamedTuple):
@@ -136,7 +136,7 @@ class ReplicaState(NamedTuple):
     applies_prices: str
 
 
-class ShardHost:
+class ShardActor:
     """A replica of a shard, to be run as a Ray actor.
 
     What fails in loading does not end it: it tells, and tries again when it is asked next.
@@ -153,7 +153,7 @@ class ShardHost:
         How many an exact search may use.
     """
 
-    def __init__(self, title: str, source: Source, index: str | Callable[[Catalog], Index], threads: int) -> None:
+    def __init__(self, title: str, source: ShardSource, index: str | Callable[[Catalog], Index], threads: int) -> None:
         logging.basicConfig(level=logging.INFO)  # a process of its own: Ray keeps what it writes
         self._title, self._source, self._index, self._threads = title, source, index, threads
         self._shard: Shard | None = None

@@ -21,7 +21,7 @@ _LEAST_WEIGHT = 1.0
 
 
 @dataclass(frozen=True)
-class Lists:
+class InvertedLists:
     """Where each item lies, and what is known of each list without reading it.
 
     Attributes
@@ -56,7 +56,7 @@ class Lists:
         group_of: npt.NDArray[np.integer],
         requests: npt.NDArray[np.floating] | None = None,
         seed: int = 0,
-    ) -> "Lists":
+    ) -> "InvertedLists":
         """Split every group by k-means into lists of some hundred items; a small group is one list.
 
         Parameters
@@ -72,7 +72,7 @@ class Lists:
         Examples
         --------
         >>> rng = np.random.default_rng(0)
-        >>> lists = Lists.of(rng.normal(size=(1000, 8)).astype(np.float32), np.repeat([0, 1], [900, 100]))
+        >>> lists = InvertedLists.of(rng.normal(size=(1000, 8)).astype(np.float32), np.repeat([0, 1], [900, 100]))
         >>> lists.group_of.tolist(), int(lists.sizes.sum())
         ([0, 0, 0, 0, 1], 1000)
         """
@@ -151,7 +151,7 @@ def _split(items: Floats, wanted: int, seed: int) -> npt.NDArray[np.int64]:
 def _spreads(
     items: Floats, centres: Floats, list_of: npt.NDArray[np.int32], sizes: npt.NDArray[np.int64], weights: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the directions and widths of `Lists`."""
+    """Return the directions and widths of `InvertedLists`."""
     dim, blocks = items.shape[1], [slice(start, start + _BLOCK) for start in range(0, len(items), _BLOCK)]
     total = np.zeros((dim, dim))
     for block in blocks:

@@ -27,7 +27,7 @@ _MOST_INLINE = 100_000
 _TIMES_USUAL, _LEAST_SHARE, _MOST_SHARE = 10.0, 0.02, 0.25
 
 
-class Patience:
+class HedgeDelay:
     """How long to wait for one replica before the next is asked too: many times what answers usually take.
 
     Parameters
@@ -39,7 +39,7 @@ class Patience:
 
     Examples
     --------
-    >>> patience = Patience(deadline=5.0)
+    >>> patience = HedgeDelay(deadline=5.0)
     >>> patience.delay()
     1.25
     >>> patience.took(0.03)
@@ -63,7 +63,7 @@ class Patience:
         return min(max(_TIMES_USUAL * usual, _LEAST_SHARE * self._deadline), _MOST_SHARE * self._deadline)
 
 
-class Round:
+class HedgedQuery:
     """A question under way.
 
     Parameters
@@ -77,7 +77,7 @@ class Round:
     """
 
     def __init__(
-        self, shards: Sequence[Replicas], message: bytes, version: int, patience: Patience, lock: threading.Lock
+        self, shards: Sequence[Replicas], message: bytes, version: int, patience: HedgeDelay, lock: threading.Lock
     ) -> None:
         self._shards, self._version, self._patience, self._lock = shards, version, patience, lock
         self._message = message if len(message) <= _MOST_INLINE else ray.put(message)

@@ -16,15 +16,15 @@ NAMESPACE = "fairsync"
 
 
 @dataclass(frozen=True)
-class Label:
+class NamedIndex:
     """What the actors of a named index are called, so that other processes find all they must know in the names.
 
     Examples
     --------
-    >>> label = Label("shop", "613f3f5fcd08cf8c", 4, 2)
+    >>> label = NamedIndex("shop", "613f3f5fcd08cf8c", 4, 2)
     >>> label.actor(3, 1)
     'shop/613f3f5fcd08cf8c/4/2/3/1'
-    >>> Label.read("shop/613f3f5fcd08cf8c/4/2/3/1") == (label, 3, 1)
+    >>> NamedIndex.read("shop/613f3f5fcd08cf8c/4/2/3/1") == (label, 3, 1)
     True
     """
 
@@ -38,7 +38,7 @@ class Label:
         return f"{self.name}/{self.fingerprint}/{self.shards}/{self.replicas}/{shard}/{replica}"
 
     @classmethod
-    def read(cls, actor: str) -> tuple[Label, int, int]:
+    def read(cls, actor: str) -> tuple[NamedIndex, int, int]:
         """Return what a name says."""
         name, fingerprint, *numbers = actor.split("/")
         shards, replicas, shard, replica = map(int, numbers)
@@ -61,11 +61,11 @@ def named_actors(name: str) -> dict[str, Any]:
     return actors
 
 
-def find(name: str) -> tuple[Label, dict[tuple[int, int], Any]] | None:
+def find(name: str) -> tuple[NamedIndex, dict[tuple[int, int], Any]] | None:
     """Return the replicas of a named index by shard and number, None if there is no such index."""
     label, replicas = None, {}
     for actor_name, actor in named_actors(name).items():
-        label, shard, number = Label.read(actor_name)
+        label, shard, number = NamedIndex.read(actor_name)
         replicas[shard, number] = actor
     return None if label is None else (label, replicas)
 

@@ -29,7 +29,7 @@ _SOUGHT_AT_ONCE = 4096
 _FIRST_PAUSE = 0.05
 
 
-class Table:
+class MilvusCollection:
     """Float32 vectors under int64 keys in one collection of a Milvus server, ranked by inner product.
 
     A key always stands for the same vector, and no row is ever removed or replaced: whoever searches only has to know
@@ -51,7 +51,7 @@ class Table:
         self._connection, self._client, self._seen = connection, connection.client, 0
 
     @classmethod
-    def open(cls, connection: Connection, name: str) -> "Table":
+    def open(cls, connection: Connection, name: str) -> "MilvusCollection":
         """Make a table that is there ready to be searched."""
 
         def width(left: float) -> int:
@@ -96,7 +96,7 @@ class Table:
                 " upload. Does another program write to that collection? Upload again, or under another collection=."
             )
 
-    def append(self, keys: Keys, block: Block) -> "Table":
+    def append(self, keys: Keys, block: Block) -> "MilvusCollection":
         """Add the rows that are not there yet, and return the table with them: its searches never miss them."""
         missing = np.flatnonzero(~np.isin(keys, self._present(keys)))
         for rows in self._batches(keys, block, missing):

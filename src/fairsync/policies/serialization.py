@@ -10,9 +10,9 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.policies.base import Sample
-from fairsync.policies.cut import Solution
 from fairsync.policies.fairsync import FairSyncState
 from fairsync.policies.guaranteed import GuaranteedState
+from fairsync.policies.subsidy_solver import Solution
 
 # Only these are ever made from bytes, and only of numbers: whoever can write a ledger cannot run code by it.
 _CLASSES = {made.__name__: made for made in (FairSyncState, GuaranteedState, Sample, Solution)}

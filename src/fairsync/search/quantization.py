@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.errors import InvalidInputError
-from fairsync.search.lists import Lists
+from fairsync.search.inverted_lists import InvertedLists
 
 Floats = npt.NDArray[np.float32]
 # What faiss says of its own types leaves out most of what is used here.
 _faiss: Any = faiss
 
 STORAGES = ("2-bit", "4-bit", "8-bit", "16-bit")
-# Codes are fitted to the longest items: those are the ones that come out on top, and where codes fitted to all
+# QuantizedItems are fitted to the longest items: those are the ones that come out on top, and where codes fitted to all
 # items are worst (on generated embeddings, so fitted, they lose a tenth as many of the best 50).
 _LONGEST_SHARE, _FEWEST, _MOST = 0.05, 1 << 12, 1 << 15
 _BLOCK = 1 << 15
@@ -22,7 +22,7 @@ _ROW_BITS = 40
 _ROW_MASK = (1 << _ROW_BITS) - 1
 
 
-class Codes:
+class QuantizedItems:
     """The items' distances from the centres of their lists, in so many bits per dimension.
 
     A score is the centre's part, which the caller gives for each list, prices included, plus that of the item's
@@ -43,15 +43,15 @@ class Codes:
     Examples
     --------
     >>> items = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
-    >>> lists = Lists.of(items, np.zeros(300, dtype=int))
+    >>> lists = InvertedLists.of(items, np.zeros(300, dtype=int))
     >>> scores = items[:1] @ lists.centres.T
-    >>> codes = Codes(items, lists, "8-bit")
+    >>> codes = QuantizedItems(items, lists, "8-bit")
     >>> rows, _ = codes.search(items[:1], scores > -np.inf, scores, fetch=1)
     >>> rows.item() == (items @ items[0]).argmax().item()
     True
     """
 
-    def __init__(self, items: Floats, lists: Lists, storage: str = "4-bit", seed: int = 0) -> None:
+    def __init__(self, items: Floats, lists: InvertedLists, storage: str = "4-bit", seed: int = 0) -> None:
         if storage not in STORAGES:
             raise InvalidInputError(f"there is no storage {storage!r}: choose one of {', '.join(STORAGES)}.")
         n, dim = items.shape

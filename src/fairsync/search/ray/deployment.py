@@ -15,24 +15,24 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError
-from fairsync.search.ray.names import NAMESPACE, named_actors
+from fairsync.search.ray.actor_names import NAMESPACE, named_actors
 from fairsync.search.ray.replicas import first_line
-from fairsync.search.ray.shard import ShardHost
+from fairsync.search.ray.shard import ShardActor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
-    from fairsync.search.ray.names import Label
-    from fairsync.search.ray.shard import ReplicaState, Source
+    from fairsync.search.ray.actor_names import NamedIndex
+    from fairsync.search.ray.shard import ReplicaState, ShardSource
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclass(frozen=True)
-class Needs:
+class Resources:
     """What each replica takes of its node.
 
     Attributes
@@ -52,7 +52,7 @@ class Needs:
 
 
 @dataclass
-class Started:
+class Deployment:
     """What was started, to be ended.
 
     Attributes
@@ -77,13 +77,13 @@ class Started:
 
 
 def start(
-    sources: Mapping[int, Source],
+    sources: Mapping[int, ShardSource],
     replicas: int,
     index: str | Callable[[Catalog], Index],
-    needs: Needs,
-    label: Label | None,
+    needs: Resources,
+    label: NamedIndex | None,
     place_within: float,
-) -> Started:
+) -> Deployment:
     """Start the replicas of every shard, those of one shard on different nodes.
 
     Parameters
@@ -104,7 +104,7 @@ def start(
     lacking = _lacking(len(sources), replicas, needs)
     if lacking:
         _log.warning("Waiting %g s for room on the cluster: %s.", place_within, lacking)
-    started, end = Started({}, []), time.monotonic() + place_within
+    started, end = Deployment({}, []), time.monotonic() + place_within
     life = {"lifetime": "detached"} if label else {}
     try:
         for number in sources:
@@ -117,7 +117,7 @@ def start(
                     f"The cluster has no room for {len(sources)} shards with {replicas} replica(s) each:"
                     f" {lacking or 'what is free lies scattered, or others took it'}. Add nodes, or ask for less."
                 )
-        host = ray.remote(ShardHost)
+        host = ray.remote(ShardActor)
         for (number, source), group in zip(sources.items(), started.groups, strict=True):
             started.actors[number] = []
             for replica in range(replicas):
@@ -171,11 +171,11 @@ def end_named(name: str) -> bool:
         for key, group in placement_group_table().items()
         if group["name"].startswith(f"{NAMESPACE}/{name}/") and group["state"] != "REMOVED"
     ]
-    Started({0: actors}, groups).end()
+    Deployment({0: actors}, groups).end()
     return bool(actors or groups)
 
 
-def _lacking(shards: int, replicas: int, needs: Needs) -> str:
+def _lacking(shards: int, replicas: int, needs: Resources) -> str:
     """Say what the cluster lacks for so many; nothing if it seems to have it."""
     bundle = needs.bundle()
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]

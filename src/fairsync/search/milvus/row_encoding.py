@@ -22,13 +22,13 @@ _EXPONENT_STEP, _EXPONENT_REACH = 64, 48
 
 
 @dataclass(frozen=True)
-class RowForm:
+class RowEncoding:
     """How an item becomes a row: a float32 vector divided by ``2**exponent`` and, if wide, a column for its group.
 
     Examples
     --------
     >>> catalog = Catalog(np.array([[3.0], [2.0]]), ["b", "a"], ids=["x", "y"])
-    >>> form = RowForm.of(Float32Items.of(catalog.embeddings), wide=True)
+    >>> form = RowEncoding.of(Float32Items.of(catalog.embeddings), wide=True)
     >>> form.vectors(catalog, np.arange(2)).tolist()
     [[3.0, 0.0, 1.0], [2.0, 1.0, 0.0]]
     """
@@ -37,7 +37,7 @@ class RowForm:
     wide: bool
 
     @classmethod
-    def of(cls, items: Float32Items, wide: bool) -> "RowForm":
+    def of(cls, items: Float32Items, wide: bool) -> "RowEncoding":
         """Return the form that suits these items."""
         return cls(_EXPONENT_STEP * round(_size(items) / _EXPONENT_STEP), wide)
 
@@ -65,7 +65,7 @@ class RowForm:
         Examples
         --------
         >>> first, second = (Catalog(np.eye(2), ["a", label]) for label in "bc")
-        >>> form = RowForm(exponent=0, wide=False)
+        >>> form = RowEncoding(exponent=0, wide=False)
         >>> bool((form.keys(first, np.arange(2)) == form.keys(second, np.arange(2))).all())
         True
         """
@@ -87,12 +87,12 @@ class RowForm:
         return np.ldexp(embeddings.astype(np.float64), -self.exponent).astype(np.float32)
 
 
-class KeyedRows:
+class RowKeys:
     """The keys of a catalog's items, in row order, and the way back.
 
     Examples
     --------
-    >>> rows = KeyedRows(np.array([70, -3, 5]))
+    >>> rows = RowKeys(np.array([70, -3, 5]))
     >>> rows.find(np.array([5, 6, 70])).tolist()
     [2, -1, 0]
     """
