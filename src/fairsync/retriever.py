@@ -19,7 +19,7 @@ from fairsync.inputs import check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.report import Report, make_report
-from fairsync.search import Index, make_index
+from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
 from fairsync.serving import serve
 
@@ -170,25 +170,25 @@ class FairRetriever:
         self._change(lambda catalog: remove_items(catalog, ids), floors)
 
     def replace(
-        self, catalog: Catalog, index: str | Callable[[Catalog], Index] = "exact", floors: Floors | None = None
+        self, catalog: Catalog, index: str | Callable[[Catalog], Index] | None = None, floors: Floors | None = None
     ) -> None:
-        """Go on with another catalog: a new version of the model, or an index built anew.
+        """Replace the catalog, because there is a new version of the model, or the index should be rebuilt.
 
-        Exposures and floors stay with their labels. What the policy has learnt is forgotten, since it was learnt on
-        other scores: `calibrate` with past requests of the new model, if there are any.
+        Exposures and floors stay with their labels. The state of the policy is reset, since it was learnt on other
+        scores: `calibrate` with past requests of the new model, if there are any.
 
         Parameters
         ----------
         catalog
             All items, with the embeddings of the new model.
         index
-            A name, or a function of the catalog.
+            A name, or a function of the catalog. Defaults to an index of the present kind with the same settings.
         floors
-            New floors from now on, where the old ones are not to stay; see :meth:`promise`.
+            New floors from now on. Defaults to the present ones; see :meth:`promise`.
         """
         with self._lock:
             under = catalog.under(self.catalog.labels)
-            made = index(under) if callable(index) else make_index(index, under)
+            made = replace_index(self.index, index, under)
             self._swap(under, made, floors, self.policy.start)
 
     def promise(self, floors: Floors, horizon: int | None = None) -> None:

@@ -20,10 +20,10 @@ from fairsync.search.scoring import reference_price, relevance
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many blocks and threads for small catalogs, so that cuts rise and parts are put together."""
-    monkeypatch.setattr(scan, "_BLOCK_SCORES", 256)
-    monkeypatch.setattr(scan, "_BLOCK_PER_K", 2)
-    monkeypatch.setattr(scan, "_PANEL_PRODUCTS", 1 << 9)
-    monkeypatch.setattr(exact, "_THREAD_PRODUCTS", 1)
+    monkeypatch.setattr(scan, "BLOCK_SCORES", 256)
+    monkeypatch.setattr(scan, "BLOCK_PER_K", 2)
+    monkeypatch.setattr(scan, "PANEL_PRODUCTS", 1 << 9)
+    monkeypatch.setattr(exact, "THREAD_PRODUCTS", 1)
 
 
 def same(index: ExactIndex, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> None:
@@ -68,13 +68,13 @@ def test_groups_that_need_a_large_subsidy_are_scored_in_full() -> None:
 @pytest.mark.usefixtures("small_blocks")
 def test_ties_beyond_the_limit_are_decided_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
     decided = []
-    decide = scan.Scan._decide
+    decide = scan.Scan.decide
 
     def counted(self: scan.Scan) -> None:
         decide(self)
         decided.append(self.count)
 
-    monkeypatch.setattr(scan.Scan, "_decide", counted)
+    monkeypatch.setattr(scan.Scan, "decide", counted)
     catalog = Catalog(np.ones((6000, 2), dtype=np.float32), np.zeros(6000, dtype=int), np.arange(6000)[::-1])
     hits = ExactIndex(catalog, threads=1).search(np.ones((2, 1, 2)), None, 3)
     assert hits.rows.tolist() == [[5999, 5998, 5997]] * 2
@@ -146,7 +146,7 @@ def test_float32_embeddings_are_used_in_place_and_the_index_is_small() -> None:
     index = ExactIndex(Catalog(embeddings, groups))
     held, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert np.shares_memory(index._items.values, embeddings)
+    assert np.shares_memory(index.items.values, embeddings)
     assert held < 0.15 * embeddings.nbytes
 
 

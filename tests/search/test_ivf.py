@@ -20,7 +20,7 @@ def items_read(
     index: IvfIndex, users: npt.NDArray[np.float64], prices: npt.NDArray[np.float64] | None, k: int
 ) -> float:
     """The share of the catalog that is read for a request: the tests below would say nothing if it were all of it."""
-    lists = index._lists
+    lists = index.lists
     assert lists is not None
     vectors = users[:, 0].astype(np.float32)
     scores = vectors @ lists.centres.T
@@ -181,7 +181,7 @@ def test_what_is_small_deep_or_nearly_closed_is_exact() -> None:
     small_group = np.where(np.arange(6) == 3, 0.0, np.inf)
     for prices, k in ((None, 3000), (small_group, 20)):
         assert (index.search(users, prices, k).rows == exact.search(users, prices, k).rows).all()
-    assert IvfIndex(catalog)._lists is None
+    assert IvfIndex(catalog).lists is None
 
 
 def test_users_of_zeros_alone_and_no_users() -> None:

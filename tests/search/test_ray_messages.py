@@ -59,17 +59,17 @@ def test_what_is_cut_or_strange_is_refused() -> None:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
-def test_patience_is_a_multiple_of_the_usual_within_bounds() -> None:
+def test_the_hedge_delay_is_a_multiple_of_the_usual_within_bounds() -> None:
     from fairsync.search.ray.hedging import HedgeDelay
 
-    patience = HedgeDelay(deadline=5.0)
+    delay = HedgeDelay(deadline=5.0)
     for seconds in [0.02] * 60 + [3.0] * 40:  # a few slow ones do not make slow usual
-        patience.took(seconds)
-    assert patience.delay() == pytest.approx(0.2)
+        delay.observe(seconds)
+    assert delay.seconds() == pytest.approx(0.2)
     for _ in range(101):
-        patience.took(1e-4)
-    assert patience.delay() == pytest.approx(0.1)
+        delay.observe(1e-4)
+    assert delay.seconds() == pytest.approx(0.1)
     for _ in range(101):
-        patience.took(1.0)
-    assert patience.delay() == pytest.approx(1.25)
-    assert HedgeDelay(5.0, hedge=0.7).delay() == 0.7
+        delay.observe(1.0)
+    assert delay.seconds() == pytest.approx(1.25)
+    assert HedgeDelay(5.0, hedge=0.7).seconds() == 0.7

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,18 +20,18 @@ from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Label
 
 
-Watch: TypeAlias = "Callable[[int, int], object]"
+Watch: TypeAlias = Callable[[int, int], object]
 """A progress callback: called with the number of items done and the total."""
 
 # Large enough to read fast, small enough to hold in memory.
-_BLOCK_BYTES = 1 << 24
+BLOCK_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -246,7 +247,7 @@ def _read(names: Catalog, embeddings: NDArray[np.floating[Any]]) -> Fingerprint:
 
 def _blocks(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[slice]:
     items, dim = shape
-    step = max(1, _BLOCK_BYTES // (dim * dtype.itemsize))
+    step = max(1, BLOCK_BYTES // (dim * dtype.itemsize))
     return (slice(start, min(start + step, items)) for start in range(0, items, step))
 
 

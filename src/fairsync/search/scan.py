@@ -14,25 +14,25 @@ _Rows = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
 
 # A block of scores is 2 MB: large enough to hide the cost of calling numpy, small enough to stay in cache.
-_BLOCK_SCORES = 1 << 19
+BLOCK_SCORES = 1 << 19
 # Where a large k asks for larger blocks, they stop at 64 MB.
 _MOST_SCORES = 1 << 24
 # OpenBLAS runs products of up to 2^18 multiplications on the calling thread (one vector: fewer than 9,216).
 # Products are made in panels of that size, because handing each block to BLAS threads and waiting for the
 # slowest is many times slower as soon as anything else runs on a core; our own threads meet once per search.
-_PANEL_PRODUCTS = 1 << 18
-_PANEL_PRODUCTS_OF_ONE = 9_215
+PANEL_PRODUCTS = 1 << 18
+PANEL_PRODUCTS_OF_ONE = 9_215
 # Scores are first looked at in bundles, through their maximum; for one vector alone numpy's calls, not its sums,
 # take the time, and longer bundles need fewer.
 _BUNDLE, _BUNDLE_OF_ONE = 8, 32
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
-_BLOCK_PER_K = 128
+BLOCK_PER_K = 128
 _LOWEST = np.finfo(np.float32).min
 
 # Memory for scores, kept between calls: fresh pages from the kernel cost as much as the scores that go there.
 # `pop` and `append` are atomic, so searches that run at the same time never share one.
 _spare: deque[_Floats] = deque(maxlen=16)
-_LEAST_MEMORY = 2 * _BLOCK_SCORES
+_LEAST_MEMORY = 2 * BLOCK_SCORES
 
 
 def columns_at_once(dim: int, k: int) -> int:
@@ -45,7 +45,7 @@ def columns_at_once(dim: int, k: int) -> int:
     >>> columns_at_once(64, 50), columns_at_once(1024, 50), columns_at_once(64, 1_000_000)
     (128, 16, 1)
     """
-    return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (_BLOCK_PER_K * k)))
+    return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (BLOCK_PER_K * k)))
 
 
 class ItemBonus:
@@ -92,12 +92,12 @@ class Tile:
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
         self.item_bonus = item_bonus.of(self.bonus) if self.bonus is not None and width == 1 else None
-        products = _PANEL_PRODUCTS if width > 1 else _PANEL_PRODUCTS_OF_ONE
+        products = PANEL_PRODUCTS if width > 1 else PANEL_PRODUCTS_OF_ONE
         self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
         self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
         # For one vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
-        scores = _BLOCK_SCORES if width > 1 else 2 * _BLOCK_SCORES
-        block = min(max(scores // width, _BLOCK_PER_K * k), len(catalog))
+        scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
+        block = min(max(scores // width, BLOCK_PER_K * k), len(catalog))
         self.block = -(-block // self.panel) * self.panel
 
     def settle(self, owners: _Rows, rows: _Rows) -> Hits:
@@ -154,7 +154,7 @@ class Scan:
             if self.count > limit:
                 self.sift()
             if self.count > limit:
-                self._decide()
+                self.decide()
         if len(memory) <= 4 * _LEAST_MEMORY:
             _spare.append(memory)
         return self
@@ -178,7 +178,7 @@ class Scan:
             self._raise(np.partition(table, most - k, axis=1)[:, most - k])
         self._keep(owners, rows, scores, scores >= self.cut[owners])
 
-    def _decide(self) -> None:
+    def decide(self) -> None:
         """Keep the best k by float64 scores: only ties and near ties can leave so much after sifting."""
         owners, rows, scores = self.joined()
         n, best = len(self.tile.catalog), self.tile.settle(owners, rows).rows
