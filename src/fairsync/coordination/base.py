@@ -94,6 +94,7 @@ class CoordinatorBase:
         self.ledger, self.policy = ledger, policy
         self.lease_seconds, self.save_seconds = lease_seconds, save_seconds
         self._books, self._kept_as, self._changed = books, kept_as, threading.Condition()
+        dump_state(policy, books.pricing.state)  # raises now, not at the first save, if the state cannot be saved
         self._remember()
         # The first that is learnt is kept at once: who is killed again and again gets somewhere too.
         self._kept_version, self._kept_at = books.pricing.version, -math.inf
@@ -249,7 +250,7 @@ class CoordinatorBase:
                 return
             self._kept_at = time.monotonic()
             try:
-                self.ledger.save(self._kept_as, dump_state(pricing.state))
+                self.ledger.save(self._kept_as, dump_state(self.policy, pricing.state))
                 self._kept_version = pricing.version
             except FairSyncError as error:  # what was settled is settled, and the floors hold without it
                 _log.warning("what the policy has learnt was not kept: %s", error)
@@ -279,7 +280,7 @@ class CoordinatorBase:
         if kept is None:
             return
         try:
-            state: Any = self.policy.resume(load_state(kept), self.terms)
+            state: Any = self.policy.resume(load_state(self.policy, kept), self.terms)
         except Exception as error:  # whatever is wrong with it, the floors hold without it
             _log.warning("starting without the prices that were kept: %s", error)
         else:

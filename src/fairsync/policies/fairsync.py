@@ -18,7 +18,7 @@ _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 
 @dataclass(frozen=True)
 class FairSyncState:
-    """The dual vector and Adam's moments of its gradient."""
+    """The dual vector, and Adam's moments of its gradient."""
 
     prices: Floats
     mean: Floats
@@ -58,6 +58,7 @@ class FairSync:
     name = "fairsync"
     keeps_floors = False
     memory = 0
+    state_classes = (FairSyncState,)
 
     def __init__(self, learning_rate: float = 0.01) -> None:
         if not (np.isfinite(learning_rate) and learning_rate > 0):
@@ -65,11 +66,11 @@ class FairSync:
         self.learning_rate = float(learning_rate)
 
     def lookahead(self, state: FairSyncState, k: int) -> int:
-        """Return 0: counts are all that the gradient needs."""
+        """Return 0: the gradient needs counts only."""
         return 0
 
     def watches(self, state: FairSyncState) -> bool:
-        """Return no: a policy of counts alone."""
+        """Return False: the policy reads counts only."""
         return False
 
     def start(self, terms: Terms) -> FairSyncState:
@@ -94,7 +95,7 @@ class FairSync:
         return FairSyncState(state.prices - self.learning_rate * unbiased / size, mean, square, steps)
 
     def resume(self, state: FairSyncState, terms: Terms) -> FairSyncState:
-        """Go on from the same prices; a new group starts at 0, as all did."""
+        """Continue from the same prices; a new group starts at 0, as all groups did."""
         n = len(terms.floors)
         return FairSyncState(grow(state.prices, n), grow(state.mean, n), grow(state.square, n), state.steps)
 
