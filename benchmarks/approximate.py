@@ -121,9 +121,9 @@ def lists_world(world: World, threads: int) -> dict[str, Search]:
     """Return the ways to search a large catalog."""
     ivf = IvfIndex(world.catalog, exact_below=0).tune(world.past)
     lists = max(1, len(world.catalog) // 1000)
-    assert ivf._lists is not None
-    centred = world.past @ ivf._lists.centres.T
-    read = (ivf.tuning.choose(ivf._lists, world.past, centred, K) @ ivf._lists.sizes).mean()
+    assert ivf.lists is not None
+    centred = world.past @ ivf.lists.centres.T
+    read = (ivf.tuning.choose(ivf.lists, world.past, centred, K) @ ivf.lists.sizes).mean()
     probes = _faiss.SearchParametersIVF(nprobe=max(1, round(float(read) / len(world.catalog) * lists)))
     return {
         EXACT: ours(ExactIndex(world.catalog, threads)),

@@ -103,7 +103,7 @@ def compare(
         took[way] = time.perf_counter() - started
         uploaded.drop_others()  # what was measured before
         left[way] = Counting(exact)
-        uploaded._search._exact = left[way]
+        uploaded.over_fetch.exact = left[way]
         contenders[way] = uploads[way] = uploaded
     users = data.users[:, None]
 

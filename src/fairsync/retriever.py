@@ -20,7 +20,7 @@ from fairsync.ledger import Entry, Ledger, MemoryLedger
 from fairsync.loop import LoopState
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.report import Report, make_report
-from fairsync.search import Index, make_index
+from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
 
 
@@ -175,7 +175,7 @@ class FairRetriever:
         self._change(lambda catalog: remove_items(catalog, ids), floors)
 
     def replace(
-        self, catalog: Catalog, index: str | Callable[[Catalog], Index] = "exact", floors: Floors | None = None
+        self, catalog: Catalog, index: str | Callable[[Catalog], Index] | None = None, floors: Floors | None = None
     ) -> None:
         """Continue with another catalog: a new version of the model, or an index that was rebuilt.
 
@@ -187,13 +187,13 @@ class FairRetriever:
         catalog
             All items, with the embeddings of the new model.
         index
-            The name of an index, or a function that makes one of the catalog.
+            A name, or a function of the catalog. Defaults to an index of the present kind with the same settings.
         floors
-            New floors; see :meth:`promise`. By default they stay as they are.
+            New floors from now on. Defaults to the present ones; see :meth:`promise`.
         """
         with self._lock:
             under = catalog.under(self.catalog.labels)
-            made = index(under) if callable(index) else make_index(index, under)
+            made = replace_index(self.index, index, under)
             self._swap(under, made, floors, self.policy.start)
 
     def promise(self, floors: Floors, horizon: int | None = None) -> None:

@@ -48,7 +48,7 @@ def assert_same(one: Catalog, other: Catalog) -> None:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_files, "_BLOCK_BYTES", 400)
+    monkeypatch.setattr(catalog_files, "BLOCK_BYTES", 400)
 
 
 @pytest.mark.parametrize("words", [True, False])

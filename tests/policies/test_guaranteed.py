@@ -11,7 +11,7 @@ from fairsync.data import synthetic
 from fairsync.hindsight import hindsight
 from fairsync.policies import Guaranteed, Sample, Terms
 from fairsync.policies.base import Feedback
-from fairsync.policies.cut import exposure_variances, solve_subsidies
+from fairsync.policies.subsidy_solver import exposure_variances, solve_subsidies
 from fairsync.retriever import FairRetriever
 from worlds import make_world
 

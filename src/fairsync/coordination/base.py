@@ -16,7 +16,7 @@ from fairsync.floors import changed_terms, resolve_floors
 from fairsync.inputs import check_positive
 from fairsync.ledger import Entry
 from fairsync.loop import PriceState
-from fairsync.policies.snapshot import dump_state, load_state
+from fairsync.policies.serialization import dump_state, load_state
 from fairsync.report import Report, make_report
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ class CoordinatorBase:
         self.ledger, self.policy = ledger, policy
         self.lease_seconds, self.save_seconds = lease_seconds, save_seconds
         self._state, self._saved_as, self._changed = state, saved_as, threading.Condition()
+        dump_state(policy, state.price_state.state)  # raises now, not at the first save, if the state cannot be saved
         self._load_policy_state()
         # Save the first state immediately, so that a process that keeps crashing still makes progress.
         self._saved_version, self._saved_at = state.price_state.version, -math.inf
@@ -243,7 +244,7 @@ class CoordinatorBase:
                 return
             self._saved_at = time.monotonic()
             try:
-                self.ledger.save(self._saved_as, dump_state(price_state.state))
+                self.ledger.save(self._saved_as, dump_state(self.policy, price_state.state))
                 self._saved_version = price_state.version
             except FairSyncError as error:  # the counts are recorded, and the floors hold without it
                 _log.warning("the policy's state was not saved: %s", error)
@@ -273,7 +274,7 @@ class CoordinatorBase:
         if saved is None:
             return
         try:
-            state: Any = self.policy.resume(load_state(saved), self.terms)
+            state: Any = self.policy.resume(load_state(self.policy, saved), self.terms)
         except Exception as error:  # whatever is wrong with it, the floors hold without it
             _log.warning("starting without the policy's saved state: %s", error)
         else:

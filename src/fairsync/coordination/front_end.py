@@ -14,7 +14,7 @@ from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.errors import InvalidInputError, RepeatedRequestError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_users
-from fairsync.search import Index, make_index
+from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
 
 if TYPE_CHECKING:
@@ -201,12 +201,20 @@ class FrontEnd:
         """
         self._change(lambda catalog: remove_items(catalog, ids))
 
-    def replace(self, catalog: Catalog, index: str | Callable[[Catalog], Index] = "exact") -> None:
-        """Continue with another catalog: a new version of the model, or an index that was rebuilt."""
+    def replace(self, catalog: Catalog, index: str | Callable[[Catalog], Index] | None = None) -> None:
+        """Replace the catalog, because there is a new version of the model, or the index should be rebuilt.
+
+        Parameters
+        ----------
+        catalog
+            All items, with the embeddings of the new model.
+        index
+            A name, or a function of the catalog. Defaults to an index of the present kind with the same settings.
+        """
         with self._changing:
             under = catalog.under(self.coordinator.labels)
             self._check_groups(under)
-            self._items = (under, index(under) if callable(index) else make_index(index, under))
+            self._items = (under, replace_index(self.index, index, under))
 
     def follow(self, change: CatalogChange) -> None:
         """Continue with the catalog after a change that was made elsewhere."""

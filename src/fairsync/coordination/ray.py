@@ -16,7 +16,7 @@ from fairsync.catalog.groups import Groups
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.ledger import SqliteLedger
-from fairsync.search.ray.names import NAMESPACE, check_connected
+from fairsync.search.ray.actor_names import NAMESPACE, check_connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from fairsync.atomic_write import atomic_folder
 from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 
@@ -121,23 +119,13 @@ class Dataset:
         """
         folder = Path(folder).resolve()
         check_target(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
+        with atomic_folder(folder) as work:
             users = np.repeat(np.arange(len(self.user_ids), dtype=np.int32), self.sequences.lengths)
             visits = {"user": users, "item": self.sequences.items, "time": self.times}
             pl.DataFrame(visits).write_parquet(work / "interactions.parquet")
             pl.DataFrame({"id": self.user_ids}).write_parquet(work / "users.parquet")
             pl.DataFrame({"id": self.item_ids, "group": self.item_groups}).write_parquet(work / "items.parquet")
             (work / "facts.json").write_text(json.dumps(asdict(self.facts), indent=2) + "\n", encoding="utf-8")
-            work.chmod(0o777 & ~_umask())
-            old = work.with_name(f"{work.name}-old")
-            if folder.exists():
-                folder.rename(old)  # out of the way first: a rename is done at once, removing files is not
-            work.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
 
     @staticmethod
     def load(folder: Path) -> Dataset:
@@ -194,9 +182,3 @@ def _read_facts(folder: Path) -> Facts:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{path} is damaged ({error}): run 'fairsync prepare' again.") from error
-
-
-def _umask() -> int:
-    now = os.umask(0)
-    os.umask(now)
-    return now

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.evaluation.rows import rows_of
 from fairsync.metrics import recall
 from fairsync.retriever import FairRetriever
 
@@ -61,7 +60,7 @@ def follow(retriever: FairRetriever, traffic: Traffic, watch: Callable[[int, Rep
     rows = np.empty((n, retriever.terms.k), dtype=np.int64)
     for start in range(0, n, call):
         here = slice(start, start + call)
-        rows[here] = rows_of(catalog, retriever.retrieve(traffic.users[here]).ids)
+        rows[here] = catalog.rows_of(retriever.retrieve(traffic.users[here]).ids)
         report = retriever.report()
         seen.append(min(start + call, n))
         exposures.append(np.array(list(report.exposures.values())))

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation.figures import Figures, measure
-from fairsync.evaluation.rows import rows_of, target_rows
+from fairsync.evaluation.rows import target_rows
 from fairsync.floors import resolve_floors
 from fairsync.inputs import check_users
 from fairsync.policies import NoPolicy, make_policy
@@ -208,7 +208,7 @@ def _follow(
     for start in range(0, len(users), _CALL):
         here = slice(start, start + _CALL)
         found = retriever.retrieve(users[here])
-        rows[here], relevance[here] = rows_of(catalog, found.ids), found.relevance
+        rows[here], relevance[here] = catalog.rows_of(found.ids), found.relevance
         if watch:
             watch(name, k, min(start + _CALL, len(users)))
     return rows, relevance

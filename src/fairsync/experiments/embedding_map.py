@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.rows import rows_of
 from fairsync.experiments.embedding_plot import draw_maps
 from fairsync.experiments.exhibit import Exhibit, Table
 from fairsync.experiments.experiment import Experiment, Lab, Step
@@ -119,7 +118,7 @@ def _compute(lab: Lab) -> dict[str, Any]:
     plain = FairRetriever(
         catalog, k=trial.k, floors=0, horizon=len(users), policy="none", batch_size=trial.batch_size
     ).retrieve(users)
-    groups = catalog.group_of[rows_of(catalog, plain.ids)]
+    groups = catalog.group_of[plain.rows]
     without = [np.bincount(groups[:moment].ravel(), minlength=catalog.n_groups) for moment in moments]
     fifths = np.array_split(np.argsort(without[-1], kind="stable"), _GROUPS)
     codes = np.array([rng.choice(fifth) for fifth in fifths if len(fifth)], dtype=np.intp)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from fairsync import __version__
+from fairsync.atomic_write import atomic_file
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ class Store:
         # Through JSON also when new: the first run and the next see the very same values.
         text = json.dumps({"key": self._full(key), "value": compute()}, allow_nan=False)
         path = self._path(what, key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(text + "\n", encoding="utf-8")
-        part.replace(path)
+        with atomic_file(path) as part:
+            part.write_text(text + "\n", encoding="utf-8")
         return json.loads(text)["value"]
 
     def find(self, what: str, key: Mapping[str, Any]) -> tuple[bool, Any]:

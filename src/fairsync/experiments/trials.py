@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.rows import rows_of
 from fairsync.experiments.methods import GRIDS, QUICK_GRIDS, Scale, make_method
 from fairsync.experiments.remembered import RememberedIndex
 from fairsync.floors import group_caps
@@ -290,7 +289,7 @@ class Trials:
             index=self._index_of(base),
         )
         found = retriever.retrieve(users)
-        return rows_of(base.catalog, found.ids), found.relevance
+        return base.catalog.rows_of(found.ids), found.relevance
 
     def scale(self, trial: Trial) -> Scale:
         """Return what coefficients are multiples of: known before the first test request, from the validation."""
@@ -313,7 +312,7 @@ class Trials:
             )
             found = retriever.retrieve(asked.users)
             self._plain = {key: kept for key, kept in self._plain.items() if key[:2] == place[:2]}
-            self._plain[place] = rows_of(base.catalog, found.ids), found.relevance
+            self._plain[place] = base.catalog.rows_of(found.ids), found.relevance
         return self._plain[place]
 
     def _index_of(self, base: Base) -> RememberedIndex:

@@ -12,7 +12,6 @@ from scipy.sparse.csgraph import maximum_flow
 from scipy.stats import pearsonr
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.rows import rows_of
 from fairsync.experiments.colours import COLOURS
 from fairsync.experiments.exhibit import Exhibit, Table
 from fairsync.experiments.experiment import Experiment, Lab, Step
@@ -138,7 +137,7 @@ def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
         retriever = FairRetriever(
             catalog, k=k, floors=target, horizon=len(users), policy=policy, batch_size=setting.batch_size
         )
-        found = rows_of(catalog, retriever.retrieve(users).ids)
+        found = retriever.retrieve(users).rows
         groups = catalog.group_of[found]
         exposures = np.bincount(groups.ravel(), minlength=catalog.n_groups)
         return [int(exposures.min()), best_minimum(groups, catalog.n_groups, _shown(k))]

@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.groups import grow
+
 # A ledger keeps this many of the latest idempotency keys (a few megabytes) and answers (some ten megabytes).
 MAX_KEYS = 100_000
 MAX_ANSWERS = 10_000
@@ -47,8 +49,8 @@ class Entry:
 
     def grown(self, n_groups: int) -> "Entry":
         """Return the same entry with zeros for groups that were added later."""
-        impressions = None if self.impressions is None else _grown(self.impressions, n_groups)
-        return replace(self, counts=_grown(self.counts, n_groups), impressions=impressions)
+        impressions = None if self.impressions is None else grow(self.impressions, n_groups)
+        return replace(self, counts=grow(self.counts, n_groups), impressions=impressions)
 
     def without(self, counts: npt.NDArray[np.int64], relevance: float, requests: int) -> "Entry":
         """Return the entry without some of its requests, and without their share of the cost."""
@@ -120,12 +122,8 @@ class Totals:
         """Return the same totals with zeros for groups that were added later."""
         if len(self.exposures) == n_groups:
             return self
-        impressions = None if self.impressions is None else _grown(self.impressions, n_groups)
-        return replace(self, exposures=_grown(self.exposures, n_groups), impressions=impressions)
-
-
-def _grown(counts: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-    return np.concatenate([counts, np.zeros(n_groups - len(counts), dtype=np.int64)])
+        impressions = None if self.impressions is None else grow(self.impressions, n_groups)
+        return replace(self, exposures=grow(self.exposures, n_groups), impressions=impressions)
 
 
 def _sum(one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:

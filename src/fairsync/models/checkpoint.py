@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fairsync.atomic_write import atomic_file
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -47,14 +47,9 @@ class Checkpoint:
 
     def write(self, path: Path) -> None:
         """Write it in place of the one before; a kill at any moment leaves one or the other."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         best = {key: torch.as_tensor(value) for key, value in self.best.items()}
-        part = path.with_name(path.name + ".part")
-        with part.open("wb") as file:
-            torch.save({"mark": self.mark, "state": self.state, "epochs": self.epochs, "best": best}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        with atomic_file(path) as part:
+            torch.save({"mark": self.mark, "state": self.state, "epochs": self.epochs, "best": best}, part)
 
     @staticmethod
     def read(path: Path, mark: str) -> Checkpoint | None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from fairsync.atomic_write import atomic_folder
 from fairsync.errors import InvalidInputError
 from fairsync.models.settings import MODELS, Settings, make_settings
 
@@ -55,24 +53,11 @@ class Stored:
         """Write it; the folder appears whole or not at all, and replaces a model."""
         folder = Path(folder).resolve()
         check_model_target(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         words = {"version": VERSION, "model": self.name, "settings": asdict(self.settings), "notes": dict(self.notes)}
-        try:
+        with atomic_folder(folder) as work:
             np.savez(work / "weights.npz", allow_pickle=False, **dict(self.weights))
             pl.DataFrame({"id": self.item_ids}).write_parquet(work / "items.parquet")
             (work / "settings.json").write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
-            umask = os.umask(0)
-            os.umask(umask)
-            work.chmod(0o777 & ~umask)  # temporary folders are for their owner only
-            # The old one steps aside and goes when the new one is in place: at no time is there neither.
-            old = work.with_name(work.name + "-old")
-            if folder.exists():
-                folder.rename(old)
-            work.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
 
 
 def read_model_folder(folder: Path) -> Stored:

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.catalog.changes import find_rows
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
@@ -50,7 +49,7 @@ def world() -> World:
     floors = dict.fromkeys(range(GROUPS), REQUESTS * K // 20)
     retriever = FairRetriever(catalog, k=K, floors=floors, horizon=REQUESTS)
     found = retriever.retrieve(users)
-    rows = find_rows(catalog, found.ids.ravel()).reshape(found.ids.shape)
+    rows = catalog.rows_of(found.ids)
     exposures = np.bincount(catalog.group_of[rows].ravel(), minlength=GROUPS)
     without = float(
         FairRetriever(catalog, k=K, floors=0, horizon=REQUESTS, policy="none").retrieve(users).relevance.sum()

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.catalog.changes import find_rows
 from fairsync.errors import FairSyncError
 from fairsync.search import Hits
 from fairsync.service.promises.costs import Answered, estimate_costs
@@ -121,7 +120,7 @@ class AnswerReservoir:
         # An item's relevance is its best over the interests: saying one twice changes nothing.
         interests = max(map(len, users))
         padded = [np.pad(user, ((0, interests - len(user)), (0, 0)), mode="edge") for user in users]
-        rows = find_rows(catalog, np.stack(ids).ravel()).reshape(len(ids), -1)
+        rows = catalog.rows_of(np.stack(ids))
         return Answered(np.stack(padded), rows, np.stack(relevance))
 
 

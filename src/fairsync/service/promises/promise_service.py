@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.candidates import Candidates
-from fairsync.catalog.changes import find_rows, remove_items, upsert_items
+from fairsync.catalog.changes import remove_items, upsert_items
 from fairsync.errors import (
     FairSyncError,
     InfeasibleFloorsError,
@@ -318,7 +318,7 @@ class PromiseService:
         fitting = [item for item in items if isinstance(item, kind)]
         if not fitting:
             return [], len(items)
-        rows = find_rows(catalog, np.array(fitting))
+        rows = catalog.rows_of(np.array(fitting))
         labels = catalog.labels_of(catalog.group_of[rows[rows >= 0]]).tolist()
         return labels, len(items) - len(labels)
 

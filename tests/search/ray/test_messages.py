@@ -1,7 +1,5 @@
 """What travels arrives as it was, and nothing else is taken for it."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -56,20 +54,3 @@ def test_what_is_cut_or_strange_is_refused() -> None:
     for message in (b"", query, answer[:-8], answer + b"0"):
         with pytest.raises(InvalidInputError, match="message"):
             unpack_answer(message, 1)
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
-def test_patience_is_a_multiple_of_the_usual_within_bounds() -> None:
-    from fairsync.search.ray.ask import Patience
-
-    patience = Patience(deadline=5.0)
-    for seconds in [0.02] * 60 + [3.0] * 40:  # a few slow ones do not make slow usual
-        patience.took(seconds)
-    assert patience.delay() == pytest.approx(0.2)
-    for _ in range(101):
-        patience.took(1e-4)
-    assert patience.delay() == pytest.approx(0.1)
-    for _ in range(101):
-        patience.took(1.0)
-    assert patience.delay() == pytest.approx(1.25)
-    assert Patience(5.0, hedge=0.7).delay() == 0.7

@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster: placed, started, found again by other processes, and ended."""
+"""Deployment of shards on a Ray cluster: place, start, wait until loaded, and end."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from ray.util.placement_group import PlacementGroup, placement_group, placement_
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError
-from fairsync.search.ray.names import NAMESPACE, named_actors
+from fairsync.search.ray.actor_names import NAMESPACE, named_actors
 from fairsync.search.ray.replicas import first_line
-from fairsync.search.ray.shard import ShardHost
+from fairsync.search.ray.shard import ShardActor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
-    from fairsync.search.ray.names import Label
-    from fairsync.search.ray.shard import ReplicaState, Source
+    from fairsync.search.ray.actor_names import NamedIndex
+    from fairsync.search.ray.shard import ReplicaState, ShardSource
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LINES = 10.0
 
 
 @dataclass(frozen=True)
-class Needs:
-    """What each replica takes of its node.
+class Resources:
+    """The resources that each replica takes of its node.
 
     Attributes
     ----------
     cpus : float
-        Processors.
+        The number of processors.
     memory : int or None
-        Bytes; None leaves memory out of account.
+        Bytes of memory; None if Ray should not account for memory.
     """
 
     cpus: float
     memory: int | None
 
     def bundle(self) -> dict[str, float]:
-        """Return it in Ray's words."""
+        """Return the resources as a bundle of a Ray placement group."""
         return {"CPU": self.cpus} | ({} if self.memory is None else {"memory": float(self.memory)})
 
 
 @dataclass
-class Started:
-    """What was started, to be ended.
+class Deployment:
+    """Running actors and their placement groups.
 
     Attributes
     ----------
     actors : dict
-        The replicas of each shard by its number.
+        The actors of each shard, by the number of the shard.
     groups : list
-        Placement groups.
+        The placement groups of the shards.
     """
 
     actors: dict[int, list[Any]]
     groups: list[PlacementGroup]
 
     def end(self) -> None:
-        """End all of it."""
+        """End all actors and remove the placement groups."""
         for actor in (one for replicas in self.actors.values() for one in replicas):
             with contextlib.suppress(RayError, ValueError):
                 ray.kill(actor)
@@ -76,71 +76,71 @@ class Started:
                 remove_placement_group(group)
 
 
-def start(
-    sources: Mapping[int, Source],
+def deploy(
+    sources: Mapping[int, ShardSource],
     replicas: int,
     index: str | Callable[[Catalog], Index],
-    needs: Needs,
-    label: Label | None,
+    resources: Resources,
+    named: NamedIndex | None,
     place_within: float,
-) -> Started:
+) -> Deployment:
     """Start the replicas of every shard, those of one shard on different nodes.
 
     Parameters
     ----------
     sources
-        Where each shard, by its number, finds its items.
+        The source of the items of each shard, by the number of the shard.
     replicas
-        Of each shard.
+        The number of replicas of each shard.
     index
-        A name, or a function of a part of the catalog.
-    needs
-        What each takes.
-    label
-        For shards that other processes can find, and that outlive this one.
+        The index of each shard: a name, or a function of a part of the catalog.
+    resources
+        The resources of each replica.
+    named
+        The name of the index, for shards that other processes can find and that outlive this process.
     place_within
-        Seconds until there must be room for all.
+        Seconds until the cluster must have room for all replicas.
     """
-    lacking = _lacking(len(sources), replicas, needs)
+    lacking = _lacking(len(sources), replicas, resources)
     if lacking:
         _log.warning("Waiting %g s for room on the cluster: %s.", place_within, lacking)
-    started, end = Started({}, []), time.monotonic() + place_within
-    life = {"lifetime": "detached"} if label else {}
+    deployment, end = Deployment({}, []), time.monotonic() + place_within
+    life = {"lifetime": "detached"} if named else {}
     try:
         for number in sources:
-            named = {"name": f"{NAMESPACE}/{label.name}/{number}"} if label else {}
-            bundles = [needs.bundle() for _ in range(replicas)]
-            started.groups.append(placement_group(bundles, "STRICT_SPREAD", **named, **life))
-        for group in started.groups:
+            options = {"name": f"{NAMESPACE}/{named.name}/{number}"} if named else {}
+            bundles = [resources.bundle() for _ in range(replicas)]
+            deployment.groups.append(placement_group(bundles, "STRICT_SPREAD", **options, **life))
+        for group in deployment.groups:
             if not group.wait(max(0.0, end - time.monotonic())):
                 raise BackendUnavailableError(
                     f"The cluster has no room for {len(sources)} shards with {replicas} replica(s) each:"
                     f" {lacking or 'what is free lies scattered, or others took it'}. Add nodes, or ask for less."
                 )
-        host = ray.remote(ShardHost)
-        for (number, source), group in zip(sources.items(), started.groups, strict=True):
-            started.actors[number] = []
+        host = ray.remote(ShardActor)
+        for (number, source), group in zip(sources.items(), deployment.groups, strict=True):
+            deployment.actors[number] = []
             for replica in range(replicas):
-                named = {"name": label.actor(number, replica), "namespace": NAMESPACE} if label else {}
+                options = {"name": named.actor_name(number, replica), "namespace": NAMESPACE} if named else {}
                 actor = host.options(
-                    num_cpus=needs.cpus,
-                    memory=needs.memory,
+                    num_cpus=resources.cpus,
+                    memory=resources.memory,
                     max_restarts=-1,
                     scheduling_strategy=PlacementGroupSchedulingStrategy(group, replica),
-                    **named,
+                    **options,
                     **life,
-                ).remote(f"shard {number}, replica {replica}", source, index, max(1, math.floor(needs.cpus)))
-                started.actors[number].append(actor)
+                ).remote(f"shard {number}, replica {replica}", source, index, max(1, math.floor(resources.cpus)))
+                deployment.actors[number].append(actor)
     except BaseException:
-        started.end()
+        deployment.end()
         raise
-    return started
+    return deployment
 
 
 def wait_until_loaded(actors: Mapping[int, list[Any]], seconds: float) -> dict[int, list[ReplicaState]]:
-    """Return how each replica is once all have loaded their items."""
+    """Wait until all replicas have loaded their items, and return their states by shard."""
     waiting = {one.ready.remote(): (number, at) for number, those in actors.items() for at, one in enumerate(those)}
-    standings: dict[tuple[int, int], ReplicaState] = {}
+    states: dict[tuple[int, int], ReplicaState] = {}
     end, n = time.monotonic() + seconds, len(waiting)
     while waiting:
         pause = min(_SECONDS_BETWEEN_LINES, max(0.0, end - time.monotonic()))
@@ -148,7 +148,7 @@ def wait_until_loaded(actors: Mapping[int, list[Any]], seconds: float) -> dict[i
         for ref in ready:
             number, at = waiting.pop(ref)
             try:
-                standings[number, at] = ray.get(ref)
+                states[number, at] = ray.get(ref)
             except RayTaskError as error:
                 raise _untraced(error, f"Shard {number}, replica {at} cannot load its items") from error
             except RayActorError as error:
@@ -160,24 +160,24 @@ def wait_until_loaded(actors: Mapping[int, list[Any]], seconds: float) -> dict[i
         if waiting and time.monotonic() >= end:
             slow = ", ".join(f"shard {number} replica {at}" for number, at in list(waiting.values())[:5])
             raise BackendUnavailableError(f"Not loaded within {seconds:g} s: {slow}. Allow more, or see their logs.")
-    return {number: [standings[number, at] for at in range(len(those))] for number, those in actors.items()}
+    return {number: [states[number, at] for at in range(len(those))] for number, those in actors.items()}
 
 
 def end_named(name: str) -> bool:
-    """End a named index, whoever started it; return whether there was one."""
+    """End a named index from any process; return whether there was one."""
     actors = list(named_actors(name).values())
     groups = [
         PlacementGroup(ray.PlacementGroupID(bytes.fromhex(key)))
         for key, group in placement_group_table().items()
         if group["name"].startswith(f"{NAMESPACE}/{name}/") and group["state"] != "REMOVED"
     ]
-    Started({0: actors}, groups).end()
+    Deployment({0: actors}, groups).end()
     return bool(actors or groups)
 
 
-def _lacking(shards: int, replicas: int, needs: Needs) -> str:
-    """Say what the cluster lacks for so many; nothing if it seems to have it."""
-    bundle = needs.bundle()
+def _lacking(shards: int, replicas: int, resources: Resources) -> str:
+    """Return a message about the resources that the cluster lacks; empty if it seems to have enough."""
+    bundle = resources.bundle()
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
     able = [node for node in nodes if all(node.get(key, 0.0) >= wanted for key, wanted in bundle.items())]
     each = " and ".join(f"{wanted:g} {key}" for key, wanted in bundle.items())

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from contract.test_indexes import Prices, cases, random_case
 from fairsync.catalog import Catalog
 from fairsync.search import ExactIndex
-from fairsync.search.one_hot_fetch import OneHotFetch, widen
+from fairsync.search.one_hot import OneHotFetch, widen
 from fairsync.search.rounding import Float32Items
 
 

@@ -1,5 +1,3 @@
-import socket
-import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -30,7 +28,7 @@ from contract.test_indexes import (  # noqa: F401
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex
-from fairsync.search.milvus import BackendUnavailableError, MilvusIndex
+from fairsync.search.milvus import MilvusIndex
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +119,22 @@ def test_another_catalog_is_another_upload_and_the_old_one_stays_until_dropped(l
     assert other.search(users[:1], None, 1).rows.tolist() == [[7]]
 
 
+def test_a_catalog_is_replaced_on_the_same_server(lite: str) -> None:
+    catalog, users = random_case(29)
+    other, _ = random_case(30)
+    index = MilvusIndex(catalog, lite, "replaced", prices="over-fetch", timeout=7.0, upload=True)
+    retriever = fs.FairRetriever(catalog, k=5, index=index)
+    retriever.replace(other)
+    rebuilt = retriever.index
+    assert isinstance(rebuilt, MilvusIndex)
+    assert (rebuilt.collection, rebuilt.applies_prices, rebuilt.server.timeout) == ("replaced", "over-fetch", 7.0)
+    assert (rebuilt.search(users, None, 9).rows == ExactIndex(other).search(users, None, 9).rows).all()
+    reader = MilvusIndex(catalog, lite, "replaced", prices="over-fetch")  # it may not write
+    assert reader.rebuild(other).name == rebuilt.name
+    with pytest.raises(InvalidInputError, match="upload=True"):
+        reader.rebuild(random_case(31)[0])
+
+
 def test_only_what_the_server_holds_decides_the_name(lite: str) -> None:
     catalog, users = random_case(24)
     regrouped = Catalog(catalog.embeddings, ["a", "b"] * 200, catalog.ids)
@@ -138,36 +152,6 @@ def test_many_groups_are_fetched_for_and_few_are_columns(lite: str) -> None:
     few = MilvusIndex(Catalog(embeddings, np.arange(60) % 20), lite, "ways", upload=True)
     many = MilvusIndex(Catalog(embeddings, np.arange(60) % 21), lite, "ways", upload=True)
     assert (few.applies_prices, many.applies_prices) == ("one-hot", "over-fetch")
-
-
-@pytest.fixture
-def unused() -> int:
-    """Return a port on which nobody listens."""
-    pytest.importorskip("pymilvus")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
-def test_a_dead_server_is_told_clearly_and_once(unused: int, capfd: pytest.CaptureFixture[str]) -> None:
-    catalog, _ = random_case(25)
-    with pytest.raises(BackendUnavailableError, match=f"127.0.0.1:{unused} does not answer.*timeout="):
-        MilvusIndex(catalog, f"http://127.0.0.1:{unused}", timeout=0.3)
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.parametrize("uri", ["nonsense", "localhost:19530", "/no/such/folder/items.db"])
-def test_an_address_without_meaning_is_refused_at_once(uri: str) -> None:
-    pytest.importorskip("pymilvus")
-    with pytest.raises(InvalidInputError, match=r"refuses.*uri="):
-        MilvusIndex(random_case(28)[0], uri, timeout=600)
-
-
-def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pymilvus", None)
-    with pytest.raises(InvalidInputError, match=r"pip install 'fairsync\[milvus\]'"):
-        MilvusIndex(random_case(26)[0])
 
 
 def test_bad_arguments_are_refused_before_anything_is_asked() -> None:

@@ -1,4 +1,4 @@
-"""One table of vectors in Milvus, to which rows are only ever added."""
+"""A Milvus collection of vectors that is append-only."""
 
 import copy
 import time
@@ -9,41 +9,41 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.files import Watch
 from fairsync.errors import BackendUnavailableError
 from fairsync.search.milvus.connection import Connection
 
 Floats = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.int64]
 Block = Callable[[npt.NDArray[np.int64]], Floats]
-"""Positions -> the vectors there: they are made in batches, since all at once may not fit into memory."""
-Watch = Callable[[int, int], object]
+"""Positions -> their vectors. Vectors are made in batches, since all at once may not fit into memory."""
 
-# What Milvus allows: results for one vector, and columns of one.
+# The limits of Milvus: results for one vector, and columns of a vector.
 MOST_RESULTS, MOST_COLUMNS = 16384, 32768
 _LEAST_COLUMNS = 2
 _KEY, _VECTOR = "key", "vector"
 _INDEX_ENDS = ("Finished", "Failed")
-# A message stays far below the 64 MB that servers accept; an answer is read into Python objects, one per item.
-_WRITTEN_AT_ONCE, _SENT_AT_ONCE, _RECEIVED_AT_ONCE = 1 << 20, 1 << 22, 1 << 17
+# A message stays far below the 64 MB that servers accept. An answer is read into Python objects, one per item.
+WRITTEN_AT_ONCE, _SENT_AT_ONCE, _RECEIVED_AT_ONCE = 1 << 20, 1 << 22, 1 << 17
 _SOUGHT_AT_ONCE = 4096
 _FIRST_PAUSE = 0.05
 
 
-class Table:
+class MilvusCollection:
     """Float32 vectors under int64 keys in one collection of a Milvus server, ranked by inner product.
 
-    A key always stands for the same vector, and no row is ever removed or replaced: whoever searches only has to know
-    which keys are his, and need not care what others add. Milvus scans all rows (FLAT, and the newest ones as they
-    are), so that its ranking is exact up to float32 rounding.
+    A key always stands for the same vector, and no row is ever removed or replaced. Several indexes can share a
+    collection: each knows its own keys and ignores those that others add. Milvus scans all rows (a FLAT index, and
+    brute force for the newest rows), so that its ranking is exact up to float32 rounding.
 
     Parameters
     ----------
     connection
-        To the server.
+        The connection to the server.
     name
-        Of the collection.
+        The name of the collection.
     width
-        How many columns the vectors have, at most `MOST_COLUMNS`; narrower ones are filled up with 0.
+        The number of columns of a vector, at most `MOST_COLUMNS`. Narrower vectors are padded with zeros.
     """
 
     def __init__(self, connection: Connection, name: str, width: int) -> None:
@@ -51,22 +51,22 @@ class Table:
         self._connection, self._client, self._seen = connection, connection.client, 0
 
     @classmethod
-    def open(cls, connection: Connection, name: str) -> "Table":
-        """Make a table that is there ready to be searched."""
+    def open(cls, connection: Connection, name: str) -> "MilvusCollection":
+        """Open an existing collection and load it."""
 
         def width(left: float) -> int:
             fields = connection.client.describe_collection(name, timeout=left)["fields"]
             return int(next(field["params"]["dim"] for field in fields if field["name"] == _VECTOR))
 
-        table = cls(connection, name, connection.ask(width))
+        collection = cls(connection, name, connection.ask(width))
         connection.ask(lambda left: connection.client.load_collection(name, timeout=left))
-        table._look()
-        return table
+        collection._refresh()
+        return collection
 
     def search(self, vectors: Floats, count: int) -> tuple[Floats, Keys]:
-        """Return (n, count) scores and keys of the best by inner product, best first.
+        """Return (n, count) scores and keys of the best rows by inner product, best first.
 
-        ``count`` is at most `MOST_RESULTS` and at most the size of the table.
+        ``count`` is at most `MOST_RESULTS` and at most the size of the collection.
         """
         vectors = self._padded(vectors)
         step = max(1, min(_SENT_AT_ONCE // self.width, _RECEIVED_AT_ONCE // count))
@@ -76,34 +76,34 @@ class Table:
         return scores, keys
 
     def create(self, keys: Keys, block: Block, watch: Watch | None) -> None:
-        """Write a new table and make it ready to be searched.
+        """Write a new collection and load it.
 
         Parameters
         ----------
         keys
-            Of all rows.
+            The keys of all rows.
         block
-            Their vectors.
+            A function that returns the vectors of some rows.
         watch
-            Told how many rows are written, of how many.
+            A progress callback: called with the number of rows written and the total.
         """
         with self._connection.once("Upload again when it is up: what is written in part is not used."):
             self._create(keys, block, watch)
-        self._look()
+        self._refresh()
         if self.size < len(keys):
             raise BackendUnavailableError(
                 f"Milvus at {self._connection.uri} holds {self.size:,} of {len(keys):,} rows of {self.name!r} after the"
                 " upload. Does another program write to that collection? Upload again, or under another collection=."
             )
 
-    def append(self, keys: Keys, block: Block) -> "Table":
-        """Add the rows that are not there yet, and return the table with them: its searches never miss them."""
+    def append(self, keys: Keys, block: Block) -> "MilvusCollection":
+        """Add the rows that are missing, and return the collection with them: its searches always see them."""
         missing = np.flatnonzero(~np.isin(keys, self._present(keys)))
         for rows in self._batches(keys, block, missing):
-            # The same rows may be written twice: a key has but one vector.
+            # Idempotent: a key always has the same vector.
             self._connection.ask(partial(self._upsert, rows))
         after = copy.copy(self)
-        after._look()
+        after._refresh()
         return after
 
     def _create(self, keys: Keys, block: Block, watch: Watch | None) -> None:
@@ -118,18 +118,18 @@ class Table:
             written += len(rows)
             if watch:
                 watch(written, len(keys))
-        # On disk first, then indexed, then loaded: what is searched from the start is in its final form.
+        # Flush, then index, then load: searches see the final form from the start.
         client.flush(self.name)
         index = client.prepare_index_params()
         index.add_index(_VECTOR, index_type="FLAT", metric_type="IP")
-        # Asked here, because the client's own way to wait is not known to every server, Lite among them.
+        # Polled here, because some servers, Lite among them, do not support the client's own way to wait.
         client.create_index(self.name, index, sync=False)
         while client.describe_index(self.name, _VECTOR)["state"] not in _INDEX_ENDS:
             time.sleep(_FIRST_PAUSE)
         client.load_collection(self.name)
 
     def _batches(self, keys: Keys, block: Block, places: npt.NDArray[np.int64]) -> Iterator[list[dict[str, Any]]]:
-        step = max(1, _WRITTEN_AT_ONCE // self.width)
+        step = max(1, WRITTEN_AT_ONCE // self.width)
         for start in range(0, len(places), step):
             at = places[start : start + step]
             vectors = self._padded(block(at))
@@ -145,7 +145,7 @@ class Table:
             limit=count,
             anns_field=_VECTOR,
             search_params={"metric_type": "IP"},
-            # As new as our last row, even if the server has just come back; what others add meanwhile may wait.
+            # Fresh enough to see our last row, even if the server was restarted. Rows of others may come later.
             consistency_level="Customized",
             guarantee_timestamp=self._seen,
             timeout=left,
@@ -156,16 +156,16 @@ class Table:
         return scores, np.array([hits.ids for hits in answer], dtype=np.int64)
 
     def _present(self, keys: Keys) -> Keys:
-        """Return those of the keys that the table holds."""
+        """Return those of the keys that the collection holds."""
         found: list[int] = []
         for start in range(0, len(keys), _SOUGHT_AT_ONCE):
             sought = f"{_KEY} in {keys[start : start + _SOUGHT_AT_ONCE].tolist()}"
             found += (row[_KEY] for row in self._connection.ask(partial(self._query, sought, _KEY)))
         return np.array(found, dtype=np.int64)
 
-    def _look(self) -> None:
-        """Take note of how many rows there are now, and of the time on the server."""
-        self._seen = self._connection.ask(self._now)
+    def _refresh(self) -> None:
+        """Update the number of rows, and the server's timestamp that searches must have reached."""
+        self._seen = self._connection.server_time()
         self.size = int(self._connection.ask(partial(self._query, "", "count(*)"))[0]["count(*)"])
 
     def _query(self, condition: str, field: str, left: float) -> Any:
@@ -173,11 +173,7 @@ class Table:
             self.name, filter=condition, output_fields=[field], consistency_level="Strong", timeout=left
         )
 
-    def _now(self, left: float) -> int:
-        """Return the server's time; 0, which stands for the newest there is, for Lite, which has none."""
-        return 0 if self._connection.is_lite else int(self._client._get_connection().alloc_timestamp(timeout=left))
-
     def _padded(self, vectors: Floats) -> Floats:
-        """Return the vectors as wide as the table: columns without a group yet are 0."""
+        """Return the vectors padded to the width of the collection: columns without a group yet are 0."""
         missing = self.width - vectors.shape[1]
         return np.pad(vectors, ((0, 0), (0, missing))) if missing else vectors

@@ -1,4 +1,4 @@
-"""Subsidies from a sample of the cut: Newton's method on the dual of many requests at once."""
+"""The subsidies that give a sample of requests the wanted exposures: Newton's method on the dual."""
 
 from dataclasses import dataclass
 
@@ -6,15 +6,15 @@ import numpy as np
 
 from fairsync.policies.base import Floats, Sample
 
-# Part of a list's reach (its best relevance minus its last) that counts as near the cut.
+# An entry is near the cut (the k-th best score) within this share of a list's range, its best relevance minus its last.
 _BAND = 0.1
-# Requests' worth of belief that a group needs no subsidy: what one or two requests say is mostly noise.
+# The weight of the prior that a group needs no subsidy, in requests: one or two requests are mostly noise.
 _DOUBT = 32.0
-# From this many requests on, what they say is believed more and more.
+# From this many requests on, the weight of the prior falls.
 _FADES = 512
-# A step is at most this many bands: beyond, the slope at hand says nothing.
+# A step is at most this many bands: the slope is not valid further away.
 _LONGEST_STEP = 6.0
-# Rows of a sample looked at together: what is made of them stays in cache.
+# Rows of a sample that are processed together, so that intermediate results stay in cache.
 _ROWS = 256
 # Two counts are made in one pass, the second in units of this: float64 holds both exactly.
 _SHIFT = 2.0**26
@@ -22,18 +22,18 @@ _SHIFT = 2.0**26
 
 @dataclass(frozen=True)
 class Solution:
-    """Subsidies that give a sample the wanted exposures, and what is known around them.
+    """Subsidies that give a sample the wanted exposures, with the slopes and limits around them.
 
     Attributes
     ----------
     subsidies : numpy.ndarray
         (G,) >= 0.
     slopes : numpy.ndarray
-        (G,) exposures per request that one more unit of subsidy brings.
+        (G,) exposures per request gained by one more unit of subsidy.
     ceiling : numpy.ndarray
-        (G,) the highest subsidies that the sample's lists are deep enough to speak about.
+        (G,) the highest subsidies that can be judged by lists of the sample's depth.
     longest_step : float
-        The furthest that the slopes can be trusted.
+        The largest change of a subsidy for which the slopes are valid.
     """
 
     subsidies: Floats
@@ -54,7 +54,7 @@ def solve_subsidies(
 ) -> Solution:
     r"""Find subsidies under which the sample's requests give each group its target of exposures.
 
-    They minimise the sample's dual plus a doubt, worth c requests, that fades as the sample grows,
+    They minimise the sample's dual plus a regularisation, worth c requests, that fades as the sample grows,
 
     .. math::  \sum_s \mathrm{TopK}(r_s + \lambda) - n \sum_g \rho_g \lambda_g
                + \tfrac12 \, c \, \bar{h} \sum_g \lambda_g^2, \qquad \lambda \ge 0
@@ -74,30 +74,30 @@ def solve_subsidies(
     k
         Candidates per request.
     newest
-        How many of the last rows tell how far the lists reach.
+        The number of last rows from which the depth of the lists is measured.
     iterations
-        Newton steps at most.
+        The most Newton steps.
     listed
-        (G,) the subsidies under which those rows were listed; ``start`` unless given. Where lists come back late,
-        subsidies must not rise further than lists have shown, or they rise again and again before the first effect
-        is seen.
+        (G,) the subsidies under which those rows were made. Defaults to ``start``. If lists come back late, subsidies
+        must not rise beyond what the lists have shown; else they would rise several times before the first effect is
+        seen.
     """
     n, width = sample.groups.shape
     wanted, needy = target * n, target > 0
     reach = sample.relevance.max(axis=1) - sample.relevance.min(axis=1)
-    # Any positive width serves where all relevance is equal.
+    # If all relevance is equal, any positive width will do.
     widest = band = _BAND * float(np.median(reach)) or float(reach.max()) or 1.0
     shorten, least = 1.0, np.inf
     subsidies = best = start
     slopes = start
-    # Beyond its depth a list cannot tell which of a group's items would come next.
+    # A list does not show which items of a group would come next beyond its depth.
     latest = Sample(sample.groups[-newest:], sample.relevance[-newest:])
     listed = start if listed is None else listed
     score = latest.relevance + listed.astype(np.float32).take(latest.groups)
     depth = float((np.partition(score, width - k, axis=1)[:, width - k] - score.min(axis=1)).mean())
     ceiling = np.maximum(start, listed + depth)
     for iteration in range(iterations + 1):
-        counts, near = _look(sample, subsidies, k, band)
+        counts, near = _count_around_cut(sample, subsidies, k, band)
         density = np.maximum(near, 1.0) / (2 * band)
         doubt = _DOUBT / n * min(1.0, _FADES / n) * (float(density[needy].mean()) if needy.any() else 1.0)
         gradient = counts - wanted + doubt * subsidies
@@ -115,8 +115,8 @@ def solve_subsidies(
     return Solution(best, slopes, ceiling, _LONGEST_STEP * widest)
 
 
-def _look(sample: Sample, subsidies: Floats, k: int, band: float) -> tuple[Floats, Floats]:
-    """Return (G,) how many entries the subsidies would choose, and how many lie within a band around the cut."""
+def _count_around_cut(sample: Sample, subsidies: Floats, k: int, band: float) -> tuple[Floats, Floats]:
+    """Return (G,) the entries that the subsidies would choose, and those within a band around the cut."""
     width, n_groups = sample.groups.shape[1], len(subsidies)
     bonus = subsidies.astype(np.float32)
     both = np.zeros(n_groups)
@@ -132,7 +132,7 @@ def _look(sample: Sample, subsidies: Floats, k: int, band: float) -> tuple[Float
 
 
 def exposure_variances(sample: Sample, subsidies: Floats, k: int) -> Floats:
-    """Return (G,) the variance over the sample's requests of each group's exposures in one request."""
+    """Return (G,) the variance of each group's exposures in one request, over the requests of the sample."""
     n, width = sample.groups.shape
     n_groups = len(subsidies)
     score = sample.relevance + subsidies.astype(np.float32).take(sample.groups)

@@ -149,6 +149,21 @@ def test_processes_attach_to_shards_that_outlive_who_started_them(cluster: "RayC
     wait_for(lambda: _free_cpus() == 4)
 
 
+def test_a_catalog_is_replaced_by_shards_of_the_same_kind(cluster: "RayCluster") -> None:
+    other, _ = make_case(1, n=500, dim=12)
+    with start(CATALOG, 2, index="one-hot", deadline=7.0) as index:
+        retriever = FairRetriever(CATALOG, k=5, index=index)
+        retriever.replace(other)
+        with retriever.index as rebuilt:  # type: ignore[attr-defined]
+            assert rebuilt.applies_prices == "one-hot"
+            assert len(rebuilt.health()) == 2
+            assert_same(rebuilt, ExactIndex(other))
+    with start(CATALOG, 2, placement=np.arange(len(CATALOG)) % 2) as placed:
+        refused = pytest.raises(InvalidInputError, match=r"placement=.*give index=")
+        with refused:
+            placed.rebuild(other)
+
+
 def test_room_that_is_not_there_is_an_error_that_says_so(
     cluster: "RayCluster", caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -222,7 +237,7 @@ def test_what_has_no_meaning_is_refused(cluster: "RayCluster") -> None:
 
 
 def test_the_benchmark_runs_from_end_to_end(cluster: "RayCluster", tmp_path: Path) -> None:
-    sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of the package
+    sys.path.append(str(Path(__file__).parents[3]))  # the benchmarks are no part of the package
     from benchmarks import ray as benchmark
 
     size = ["--items", "400", "--rounds", "1", "--calls", "1", "--out", str(tmp_path)]

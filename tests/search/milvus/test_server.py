@@ -16,7 +16,7 @@ from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex
 from fairsync.search.milvus import BackendUnavailableError, MilvusIndex
-from fairsync.search.milvus import table as milvus_table
+from fairsync.search.milvus import collection as milvus_collection
 from search.approximate import make_case
 
 if TYPE_CHECKING:
@@ -95,16 +95,16 @@ def change_of(catalog: Catalog, seed: int, size: int = 3000) -> CatalogChange:
 
 def follow_slowly(uri: str, watch: "multiprocessing.sharedctypes.Synchronized[int]") -> None:
     """Write an update in many small steps, and count them."""
-    milvus_table._WRITTEN_AT_ONCE = 320
+    milvus_collection.WRITTEN_AT_ONCE = 320
     index = MilvusIndex(CATALOG, uri, "updated", timeout=60, upload=True)
-    upsert = index._server.client.upsert
+    upsert = index.server.client.upsert
 
     def counted(*given: object, **named: object) -> object:
         watch.value += 1
         time.sleep(0.02)
         return upsert(*given, **named)
 
-    index._server.client.upsert = counted
+    index.server.client.upsert = counted
     index.follow(change_of(CATALOG, 1))
 
 

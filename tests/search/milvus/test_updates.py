@@ -82,7 +82,7 @@ def test_after_any_changes_old_and_new_are_exact(
         assert_exact(one, its, users, seed)
     # Another process, which knows neither the changes nor the order of rows, finds it all there.
     order = rng.permutation(len(catalog))
-    again = Catalog.coded(catalog.embeddings[order], catalog.group_of[order], catalog.labels, catalog.ids[order])
+    again = Catalog.from_codes(catalog.embeddings[order], catalog.group_of[order], catalog.labels, catalog.ids[order])
     assert_exact(MilvusIndex(again, lite, "changes", prices=way), again, users, seed)
 
 
@@ -94,12 +94,12 @@ def test_only_what_is_new_is_written(lite: str, way: str) -> None:
 
     def written(change: CatalogChange) -> int:
         nonlocal index
-        before = index._table.size
+        before = index.stored.size
         after = index.follow(change)
         assert isinstance(after, MilvusIndex)
         index = after
-        counted = MilvusIndex(change.catalog, lite, index.collection, prices=way)._table.size
-        assert counted == index._table.size
+        counted = MilvusIndex(change.catalog, lite, index.collection, prices=way).stored.size
+        assert counted == index.stored.size
         return counted - before
 
     moved = (catalog.group_of[:20] + 1) % 5
@@ -178,7 +178,7 @@ def test_an_interrupted_update_harms_nobody_and_can_be_done_again(lite: str, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(index._server, "point", interrupt)
+        patch.setattr(index.server, "point", interrupt)
         with pytest.raises(KeyboardInterrupt):
             index.follow(change)
     assert_exact(index, catalog, users)
@@ -186,7 +186,7 @@ def test_an_interrupted_update_harms_nobody_and_can_be_done_again(lite: str, mon
         MilvusIndex(change.catalog, lite, "interrupted")
     after = index.follow(change)
     assert isinstance(after, MilvusIndex)
-    assert after._table.size == 406
+    assert after.stored.size == 406
     assert_exact(after, change.catalog, users)
     assert_exact(MilvusIndex(change.catalog, lite, "interrupted"), change.catalog, users)
 
@@ -197,12 +197,12 @@ def test_what_is_worn_is_renewed_and_the_old_can_go(lite: str) -> None:
     change = upsert_items(catalog, catalog.embeddings[::-1].copy(), catalog.group_of, catalog.ids)
     new = old.follow(change)
     assert isinstance(new, MilvusIndex)
-    assert (old._table.name, new.wear) == (new._table.name, 1.0)
+    assert (old.stored.name, new.wear) == (new.stored.name, 1.0)
     assert_exact(new, change.catalog, users)
     seen: list[int] = []
     new.renew(lambda done, _: seen.append(done))
     assert (seen[-1], new.wear) == (400, 0.0)
-    assert old._table.name != new._table.name
+    assert old.stored.name != new.stored.name
     for index in (old, new, MilvusIndex(change.catalog, lite, "worn")):
         assert_exact(index, index.catalog, users)
     new.renew()  # it may be done again
@@ -249,7 +249,8 @@ def test_an_upload_that_comes_second_uses_the_first(lite: str) -> None:
             first.append(MilvusIndex(catalog, lite, "second", upload=True))
 
     second = MilvusIndex(catalog, lite, "second", upload=True, watch=overtake)
-    assert second._collections() == [first[0]._table.name] == [second._table.name]
+    written = [name for name in second.server.collections() if name.startswith(second.name)]
+    assert written == [first[0].stored.name] == [second.stored.name]
     assert_exact(second, catalog, users)
 
 
@@ -259,10 +260,10 @@ def test_an_update_without_the_server_changes_nothing(lite: str, monkeypatch: py
     retriever = fs.FairRetriever(catalog, k=5, index=index)
 
     def away(*_: object, **__: object) -> None:
-        raise index._server.milvus.MilvusException(message="server unavailable")
+        raise index.server.milvus.MilvusException(message="server unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(index._server.client, "upsert", away)
+        patch.setattr(index.server.client, "upsert", away)
         with pytest.raises(BackendUnavailableError, match=r"server unavailable.*timeout="):
             retriever.upsert(users[:, 0], [0] * 6, np.arange(6))
     assert retriever.catalog is catalog

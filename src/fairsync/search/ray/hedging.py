@@ -1,4 +1,4 @@
-"""One question to all shards at once: who fails or is slow is passed over, and the first answer of a shard counts."""
+"""A query to all shards with failover, hedged requests and a deadline: the first answer of each shard counts."""
 
 from __future__ import annotations
 
@@ -21,78 +21,80 @@ if TYPE_CHECKING:
     from fairsync.search.base import Hits
     from fairsync.search.ray.replicas import Replica, Replicas
 
-# Above this Ray puts an argument into its store: once is enough for all shards.
+# Ray puts larger arguments into its object store: once is enough for all shards.
 _MOST_INLINE = 100_000
-# Slow is what takes this many times the usual, within these shares of the deadline.
-_TIMES_USUAL, _LEAST_SHARE, _MOST_SHARE = 10.0, 0.02, 0.25
+# A request is hedged after this many times the median latency, within these shares of the deadline.
+_TIMES_MEDIAN, _LEAST_SHARE, _MOST_SHARE = 10.0, 0.02, 0.25
 
 
-class Patience:
-    """How long to wait for one replica before the next is asked too: many times what answers usually take.
+class HedgeDelay:
+    """The delay after which a request is hedged (sent to another replica as well): ten times the median latency.
 
     Parameters
     ----------
     deadline
         Seconds that a search may take.
     hedge
-        Seconds to wait, where they are not to be learnt.
+        A fixed delay in seconds. By default the delay follows the observed latency.
 
     Examples
     --------
-    >>> patience = Patience(deadline=5.0)
-    >>> patience.delay()
+    >>> delay = HedgeDelay(deadline=5.0)
+    >>> delay.seconds()
     1.25
-    >>> patience.took(0.03)
-    >>> patience.delay()
+    >>> delay.observe(0.03)
+    >>> delay.seconds()
     0.3
     """
 
     def __init__(self, deadline: float, hedge: float | None = None) -> None:
-        self._deadline, self._hedge = deadline, hedge
+        self._deadline, self._fixed = deadline, hedge
         self._recent: deque[float] = deque(maxlen=101)
 
-    def took(self, seconds: float) -> None:
-        """Note how long an answer took."""
+    def observe(self, seconds: float) -> None:
+        """Record the latency of an answer."""
         self._recent.append(seconds)
 
-    def delay(self) -> float:
-        """Return how many seconds to wait."""
-        if self._hedge is not None:
-            return self._hedge
-        usual = sorted(self._recent)[len(self._recent) // 2] if self._recent else float("inf")
-        return min(max(_TIMES_USUAL * usual, _LEAST_SHARE * self._deadline), _MOST_SHARE * self._deadline)
+    def seconds(self) -> float:
+        """Return the delay in seconds."""
+        if self._fixed is not None:
+            return self._fixed
+        median = sorted(self._recent)[len(self._recent) // 2] if self._recent else float("inf")
+        return min(max(_TIMES_MEDIAN * median, _LEAST_SHARE * self._deadline), _MOST_SHARE * self._deadline)
 
 
-class Round:
-    """A question under way.
+class HedgedQuery:
+    """One query to all shards. A failed or slow replica is replaced by another replica of its shard.
 
     Parameters
     ----------
     shards
-        Whom to ask.
+        The shards to ask.
     message, version
-        The `Query`, and the version of its prices.
+        The packed `Query`, and the version of its prices.
+    hedge_delay
+        The delay after which another replica is asked too.
     lock
-        Guards the replicas and the patience, which all threads share.
+        Guards the replicas and the hedge delay, which all threads share.
     """
 
     def __init__(
-        self, shards: Sequence[Replicas], message: bytes, version: int, patience: Patience, lock: threading.Lock
+        self, shards: Sequence[Replicas], message: bytes, version: int, hedge_delay: HedgeDelay, lock: threading.Lock
     ) -> None:
-        self._shards, self._version, self._patience, self._lock = shards, version, patience, lock
+        self._shards, self._version, self._hedge_delay, self._lock = shards, version, hedge_delay, lock
         self._message = message if len(message) <= _MOST_INLINE else ray.put(message)
         self._asked: list[list[Replica]] = [[] for _ in shards]
         self._open: dict[Any, tuple[int, Replica, float]] = {}
         self.answers: list[Hits | None] = [None] * len(shards)
 
     def run(self, deadline: float) -> list[Hits | None]:
-        """Return the answer of each shard, None where no replica gave one in so many seconds."""
+        """Return the answer of each shard, None if no replica of it answered within the deadline, in seconds."""
         now = time.monotonic()
         end = now + deadline
         with self._lock:
             for shard in self._shards:
-                shard.look(now)
-            delay = self._patience.delay()
+                shard.check_pings(now)
+            delay = self._hedge_delay.seconds()
         hedge = now + delay
         try:
             for at in range(len(self._shards)):
@@ -100,18 +102,18 @@ class Round:
             while self._open and (now := time.monotonic()) < end:
                 ready, _ = ray.wait(list(self._open), num_returns=1, timeout=max(0.0, min(end, hedge) - now))
                 for ref in ready:
-                    if ref in self._open:  # it may have been called off by an answer just before
+                    if ref in self._open:  # an answer just before may have cancelled it
                         self._take(ref, end)
                 if time.monotonic() >= hedge:
-                    self._hurry()
+                    self._hedge()
                     hedge += delay
-            self._give_up(deadline)
+            self._time_out(deadline)
         finally:
-            self._call_off(list(self._open))
+            self._cancel(list(self._open))
         return self.answers
 
     def _ask_next(self, at: int) -> bool:
-        """Ask a replica that was not asked yet; return whether there was one."""
+        """Send the query to a replica that has not got it yet; return whether there was one."""
         with self._lock:
             replica = self._shards[at].pick(self._asked[at])
         if replica is None:
@@ -127,29 +129,29 @@ class Round:
             self.answers[at] = unpack_answer(answer, self._version)
         except (RayError, BackendUnavailableError, InvalidInputError) as error:
             if isinstance(error, RayTaskError) and not isinstance(error.cause, BackendUnavailableError):
-                raise  # the shard is well, and its search failed: that would fail on every replica
+                raise  # the search itself failed: it would fail on every replica
             with self._lock:
-                self._shards[at].fail(replica, first_line(error), time.monotonic())
+                self._shards[at].mark_down(replica, first_line(error), time.monotonic())
             self._ask_next(at)
             return
         with self._lock:
-            self._patience.took(time.monotonic() - since)
-        self._call_off([other for other, (shard, *_) in self._open.items() if shard == at])
+            self._hedge_delay.observe(time.monotonic() - since)
+        self._cancel([other for other, (shard, *_) in self._open.items() if shard == at])
 
-    def _hurry(self) -> None:
-        """Ask another replica of each shard that keeps us waiting."""
+    def _hedge(self) -> None:
+        """Hedge: send the query to another replica of each shard that has not answered."""
         for at, slow, _ in list(self._open.values()):
             if self._ask_next(at):
                 with self._lock:
-                    self._shards[at].late(slow, time.monotonic())
+                    self._shards[at].mark_late(slow, time.monotonic())
 
-    def _give_up(self, deadline: float) -> None:
+    def _time_out(self, deadline: float) -> None:
         with self._lock:
             for at, replica, _ in self._open.values():
-                self._shards[at].fail(replica, f"no answer within {deadline:g} s", time.monotonic())
+                self._shards[at].mark_down(replica, f"no answer within {deadline:g} s", time.monotonic())
 
-    def _call_off(self, refs: Sequence[Any]) -> None:
+    def _cancel(self, refs: Sequence[Any]) -> None:
         for ref in refs:
             del self._open[ref]
             with contextlib.suppress(RayError):
-                ray.cancel(ref)  # what waits in the queue of a shard is dropped; what runs comes to its end
+                ray.cancel(ref)  # queued calls are dropped; a running one completes

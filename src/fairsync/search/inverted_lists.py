@@ -1,4 +1,4 @@
-"""Items in lists, none of which mixes groups: so one price per list is exact, and can steer which lists to read."""
+"""Inverted lists, none of which mixes groups: the price of a list is exact, and decides whether to read it."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,21 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 _ITEMS_PER_LIST = 256
-# Centres settle in a few rounds, on a sample: what they miss is measured when the index is tuned.
+# k-means converges in a few rounds on a sample; its error is measured when the index is tuned.
 _ROUNDS, _SAMPLE_PER_LIST = 8, 64
 _BLOCK = 1 << 15
 _LEAST_SPREAD = np.float32(1e-6)
-# Along so many directions, those in which items spread most, lists are told apart; along the rest by one number.
+# The spread of a list is known along this many directions, those of the largest spread, and as one number along the
+# rest.
 _DIRECTIONS = 8
-# Requests need not be like those seen: every direction has this much of an average one's weight beside its own. That
-# costs a tenth more reading where requests are as expected, and saves as much or more where they are not.
+# Requests need not be like those seen: every direction gets this share of the average weight in addition to its own.
+# That costs a tenth more reading if requests are as expected, and saves as much or more if they are not.
 _LEAST_WEIGHT = 1.0
 
 
 @dataclass(frozen=True)
-class Lists:
-    """Where each item lies, and what is known of each list without reading it.
+class InvertedLists:
+    """The assignment of items to lists, and statistics of each list that are known without reading it.
 
     Attributes
     ----------
@@ -31,15 +32,15 @@ class Lists:
     group_of : numpy.ndarray
         (L,) the one group of each list.
     sizes : numpy.ndarray
-        (L,) how many items each has.
+        (L,) the number of items of each list.
     list_of : numpy.ndarray
         (n,) the list of each item.
     directions : numpy.ndarray
-        (d, d) one column for each direction, first those in which items spread most around their centres as requests
-        see it; the squares of a vector's products with them add up to the squared spread along it.
+        (d, d) one direction per column, in order of the spread of items around their centres as requests see it. The
+        squared products of a vector with them add up to the squared spread along it.
     widths : numpy.ndarray
-        (directions + 1, L) the squared spread of each list along the first of them, and along all others, as a multiple
-        of that of an average list; times 2 ln(size).
+        (directions + 1, L) the squared spread of each list along the first directions, and along all others together,
+        as a multiple of that of an average list; times 2 ln(size).
     """
 
     centres: Floats
@@ -56,23 +57,23 @@ class Lists:
         group_of: npt.NDArray[np.integer],
         requests: npt.NDArray[np.floating] | None = None,
         seed: int = 0,
-    ) -> "Lists":
+    ) -> "InvertedLists":
         """Split every group by k-means into lists of some hundred items; a small group is one list.
 
         Parameters
         ----------
         items, group_of
-            What to split, and along which borders.
+            The items, and the group of each.
         requests
-            (m, d) vectors like those to come. Items that score alike for them come into the same list: the
-            directions in which they point count most. By default all directions count alike.
+            (m, d) vectors like those to come. Items with similar scores for them get into the same list, because the
+            directions of these vectors have the largest weight. By default all directions have the same weight.
         seed
-            Where chance starts.
+            The seed of the random numbers.
 
         Examples
         --------
         >>> rng = np.random.default_rng(0)
-        >>> lists = Lists.of(rng.normal(size=(1000, 8)).astype(np.float32), np.repeat([0, 1], [900, 100]))
+        >>> lists = InvertedLists.of(rng.normal(size=(1000, 8)).astype(np.float32), np.repeat([0, 1], [900, 100]))
         >>> lists.group_of.tolist(), int(lists.sizes.sum())
         ([0, 0, 0, 0, 1], 1000)
         """
@@ -82,7 +83,7 @@ class Lists:
         by_group = np.argsort(group_of, kind="stable")
         for rows in np.split(by_group, np.flatnonzero(np.diff(group_of[by_group])) + 1):
             wanted = max(1, round(len(rows) / _ITEMS_PER_LIST))
-            # A centre that no item is nearest to is no list.
+            # A centre without items makes no list.
             made, nearest = np.unique(_split(items[rows] @ weights, wanted, seed), return_inverse=True)
             list_of[rows] = nearest + len(groups)
             groups += [int(group_of[rows[0]])] * len(made)
@@ -94,31 +95,31 @@ class Lists:
         return cls(centres, np.array(groups, dtype=np.int32), sizes, list_of, directions, widths)
 
     def along(self, vectors: Floats) -> tuple[Floats, Floats]:
-        """Return how much items spread along each vector, where scores are within ±1: on average, and in each list.
+        """Return the spread of items along each vector, on average and in each list, for scores within ±1.
 
         Returns
         -------
         average : numpy.ndarray
-            (n, 1) the spread around the centre in an average list.
+            (n, 1) the standard deviation around the centre in an average list.
         reach : numpy.ndarray
-            (n, L) how far beyond its centre the best item of each list is expected: the largest of m normal values is
-            about sqrt(2 ln m) deviations out.
+            (n, L) the expected score of the best item of each list above its centre: the largest of m normal values is
+            about sqrt(2 ln m) standard deviations out.
         """
         squares = np.square(vectors @ self.directions)
         first = len(self.widths) - 1
         parts = np.hstack([squares[:, :first], squares[:, first:].sum(axis=1, keepdims=True)])
         reach: Floats = parts @ self.widths
         np.sqrt(reach, out=reach)
-        # Never quite 0, to be divided by: all items of a list may be the same.
+        # Never 0, because it is a divisor: all items of a list may be the same.
         average: Floats = np.maximum(np.sqrt(parts.sum(axis=1, keepdims=True)), _LEAST_SPREAD)
         return average, reach
 
 
 def stretch(requests: npt.NDArray[np.floating]) -> Floats:
-    """Return a symmetric matrix to multiply items by, so that their distance is how much their scores differ.
+    """Return a symmetric matrix that stretches items so that their distance reflects the difference of their scores.
 
-    Requests do not point in all directions alike: along some of them, items may differ and score nearly the same.
-    Multiplied by this matrix, such items are close. Multiplying requests by its inverse leaves scores as they are.
+    Requests do not point in all directions alike: items may differ in some directions and still score nearly the same.
+    Multiplied by this matrix, such items are close. Multiplying requests by its inverse leaves the scores unchanged.
 
     Examples
     --------
@@ -136,7 +137,7 @@ def stretch(requests: npt.NDArray[np.floating]) -> Floats:
 
 
 def _split(items: Floats, wanted: int, seed: int) -> npt.NDArray[np.int64]:
-    """Return to which of so many lists each item of one group goes."""
+    """Return the list of each item of one group, of ``wanted`` lists."""
     if wanted == 1:
         return np.zeros(len(items), dtype=np.int64)
     means = faiss.Kmeans(
@@ -151,7 +152,7 @@ def _split(items: Floats, wanted: int, seed: int) -> npt.NDArray[np.int64]:
 def _spreads(
     items: Floats, centres: Floats, list_of: npt.NDArray[np.int32], sizes: npt.NDArray[np.int64], weights: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the directions and widths of `Lists`."""
+    """Return the directions and widths of `InvertedLists`."""
     dim, blocks = items.shape[1], [slice(start, start + _BLOCK) for start in range(0, len(items), _BLOCK)]
     total = np.zeros((dim, dim))
     for block in blocks:
@@ -168,6 +169,6 @@ def _spreads(
         for row, values in zip(widths, [*out[:, :first].T, out[:, first:].sum(axis=1)], strict=True):
             row += np.bincount(at, values, minlength=len(centres))
     average = np.append(squares[:first], squares[first:].sum())[:, None]
-    # Where no list spreads at all, the width has no meaning and the direction no length.
+    # If no list has any spread, the width has no meaning and the direction no length.
     widths = np.divide(widths / sizes, average, out=np.zeros_like(widths), where=average > 0) * (2 * np.log(sizes))
     return (np.linalg.inv(weights) @ axes * np.sqrt(squares)).astype(np.float32), widths.astype(np.float32)
