@@ -87,7 +87,7 @@ def test_the_sample_keeps_the_latest_requests() -> None:
     assert (both.relevance[2:] == make_sample(1, 5).relevance).all()
 
 
-def test_what_is_reached_is_no_longer_subsidised() -> None:
+def test_a_group_that_has_reached_its_floor_gets_no_subsidy() -> None:
     terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
     policy = Guaranteed()
     counts = np.array([60, 30, 20, 10, 0])
@@ -98,8 +98,8 @@ def test_what_is_reached_is_no_longer_subsidised() -> None:
     assert policy.prices(state)[4] == 0
 
 
-def test_the_last_batch_gets_a_stock() -> None:
-    """Nothing can be mended after the last batch, so it aims higher than what is missing."""
+def test_the_last_batch_gets_a_reserve() -> None:
+    """Nothing can be corrected after the last batch, so it aims higher than what is missing."""
     terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
     policy = Guaranteed()
     counts = np.array([60, 30, 20, 8, 2])
@@ -143,7 +143,7 @@ def test_lists_that_come_back_late_cannot_raise_subsidies_again() -> None:
     assert (prompt.ceiling > first.ceiling).any()
 
 
-def test_late_lists_are_told_by_their_prices() -> None:
+def test_late_lists_are_recognised_by_their_prices() -> None:
     policy, counts = Guaranteed(), np.array([60, 30, 20, 10, 0])
     terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
     state = policy.step(policy.start(terms), terms, Feedback(20, counts, counts, 80, make_sample(5, 20)))

@@ -41,7 +41,7 @@ def test_float32_embeddings_are_used_in_place_and_the_index_is_small() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e18, 1e-30, 1e36])
-def test_float32_embeddings_beyond_its_comfort_are_scaled(scale: float) -> None:
+def test_extreme_float32_embeddings_are_scaled(scale: float) -> None:
     rng = np.random.default_rng(6)
     catalog = Catalog((rng.standard_normal((300, 8)) * scale).astype(np.float32), np.arange(300) % 3)
     same(

@@ -21,7 +21,7 @@ def test_no_list_mixes_groups_and_statistics_are_those_of_its_items(dim: int) ->
     vectors = users[:, 0].astype(np.float32)
     average, _ = lists.along(vectors)
     np.testing.assert_allclose(average[:, 0], np.sqrt(np.mean((off @ vectors.T) ** 2, axis=0)), rtol=1e-3)
-    # Along one of the directions in which lists are told apart, each list's spread is its own.
+    # Along one of the first directions, the spread of each list is known by itself.
     vector = np.linalg.inv(lists.directions.T.astype(np.float64))[:, 1]
     squares = np.bincount(lists.list_of, (off @ vector) ** 2) / lists.sizes
     average, reach = lists.along(vector[None].astype(np.float32))

@@ -39,7 +39,7 @@ def test_several_interests_count_with_the_best() -> None:
     assert recall(assert_honest(index, catalog, users, SOME_PRICES, 20), catalog, users, SOME_PRICES, 20) >= 0.93
 
 
-def test_a_subsidised_small_group_is_really_looked_at(
+def test_a_subsidised_small_group_is_really_searched(
     case: tuple[Catalog, npt.NDArray[np.float64], IvfIndex],
 ) -> None:
     catalog, users, index = case
@@ -69,7 +69,7 @@ def test_the_answer_is_as_long_as_it_can_be(open_: list[bool], k: int, scale: fl
     assert_honest(index, catalog, users * scale, prices * scale, k)
 
 
-def test_what_is_small_deep_or_nearly_closed_is_exact() -> None:
+def test_small_catalogs_deep_answers_and_few_eligible_items_are_exact() -> None:
     catalog, users = make_case(7)
     exact, index = ExactIndex(catalog), IvfIndex(catalog, recall=0.5, exact_below=0)
     assert items_read(index, users, None, 20) < 0.5
@@ -98,7 +98,7 @@ def test_items_that_are_all_alike_or_zero() -> None:
         assert_honest(IvfIndex(catalog, exact_below=0), catalog, np.ones((2, 1, 4)), np.array([0.1, 0.0, np.inf]), 30)
 
 
-def test_what_cannot_be_asked_for_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     catalog, users = make_case(9, n=100)
     with pytest.raises(InvalidInputError, match="exact"):
         IvfIndex(catalog, recall=1.0)

@@ -43,7 +43,7 @@ def test_the_answer_is_exact(case: tuple[Catalog, npt.NDArray[np.floating], Pric
 
 
 @pytest.mark.parametrize("prices", [None, [0.0, -2.0, 1.0, 0.3, -0.2], [0.0, np.inf, -9.0, 0.5, 0.0]])
-def test_however_steep_the_prices_one_question_is_enough(prices: list[float] | None) -> None:
+def test_one_fetch_is_enough_however_steep_the_prices(prices: list[float] | None) -> None:
     catalog, users = random_case(0)
     index, engine = make(catalog, most=400)
     given = None if prices is None else np.array(prices)

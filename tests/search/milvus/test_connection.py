@@ -12,7 +12,7 @@ from fairsync.search.milvus import BackendUnavailableError, MilvusIndex
 
 @pytest.fixture
 def unused() -> int:
-    """Return a port on which nobody listens."""
+    """Return a port without a listener."""
     pytest.importorskip("pymilvus")
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -20,7 +20,7 @@ def unused() -> int:
         return port
 
 
-def test_a_dead_server_is_told_clearly_and_once(unused: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_dead_server_is_reported_clearly_and_once(unused: int, capfd: pytest.CaptureFixture[str]) -> None:
     catalog, _ = random_case(25)
     with pytest.raises(BackendUnavailableError, match=f"127.0.0.1:{unused} does not answer.*timeout="):
         MilvusIndex(catalog, f"http://127.0.0.1:{unused}", timeout=0.3)

@@ -55,7 +55,7 @@ def test_the_answer_is_that_of_the_plainest_search(
     assert_plain(build, *case)
 
 
-def test_a_retriever_keeps_its_floors_on_it_and_finds_what_it_finds_by_itself(lite: str) -> None:
+def test_a_retriever_keeps_its_floors_and_finds_the_same_as_with_exact_search(lite: str) -> None:
     catalog, _ = random_case(20)
     users = np.random.default_rng(0).normal(size=(60, 8)) + 0.5
     found = []
@@ -66,7 +66,7 @@ def test_a_retriever_keeps_its_floors_on_it_and_finds_what_it_finds_by_itself(li
     assert (found[0] == found[1]).all()
 
 
-def test_an_upload_tells_how_far_it_is(lite: str) -> None:
+def test_an_upload_reports_its_progress(lite: str) -> None:
     catalog = Catalog(np.random.default_rng(1).normal(size=(5000, 300)), np.arange(5000) % 3)
     seen: list[tuple[int, int]] = []
     MilvusIndex(catalog, lite, "progress", upload=True, watch=lambda done, total: seen.append((done, total)))
@@ -78,13 +78,13 @@ def test_an_upload_tells_how_far_it_is(lite: str) -> None:
     MilvusIndex(catalog, lite, "progress", upload=True, watch=lambda *_: pytest.fail("uploaded twice"))
 
 
-def test_a_catalog_that_is_not_there_is_asked_for(lite: str) -> None:
+def test_a_catalog_that_is_not_uploaded_is_refused(lite: str) -> None:
     catalog, _ = random_case(21)
     with pytest.raises(InvalidInputError, match=r"does not hold Catalog\(400 items.*upload=True"):
         MilvusIndex(catalog, lite, "absent")
 
 
-def test_an_interrupted_upload_is_never_searched_and_can_be_done_again(lite: str) -> None:
+def test_an_interrupted_upload_is_never_searched_and_can_be_repeated(lite: str) -> None:
     catalog, users = random_case(22)
 
     def interrupt(*_: int) -> None:
@@ -147,7 +147,7 @@ def test_only_what_the_server_holds_decides_the_name(lite: str) -> None:
         MilvusIndex(regrouped, lite, "names", prices="one-hot")
 
 
-def test_many_groups_are_fetched_for_and_few_are_columns(lite: str) -> None:
+def test_few_groups_become_columns_and_many_are_over_fetched(lite: str) -> None:
     embeddings = np.random.default_rng(2).normal(size=(60, 4))
     few = MilvusIndex(Catalog(embeddings, np.arange(60) % 20), lite, "ways", upload=True)
     many = MilvusIndex(Catalog(embeddings, np.arange(60) % 21), lite, "ways", upload=True)

@@ -109,11 +109,11 @@ def follow_slowly(uri: str, watch: "multiprocessing.sharedctypes.Synchronized[in
 
 
 @pytest.mark.skipif(not os.environ.get("FAIRSYNC_SLOW"), reason="takes a minute: FAIRSYNC_SLOW=1")
-def test_updates_are_exact_at_once_and_survive_who_is_killed(server: "Server") -> None:
+def test_updates_are_exact_at_once_and_survive_kills(server: "Server") -> None:
     index = MilvusIndex(CATALOG, server.uri, "updated", timeout=60, upload=True)
     change = change_of(CATALOG, 1)
 
-    # The client is killed while it writes: nobody sees anything of it.
+    # The client is killed while it writes: no index sees the incomplete update.
     spawn = multiprocessing.get_context("spawn")
     steps = spawn.Value("i", 0)
     client = spawn.Process(target=follow_slowly, args=(server.uri, steps))

@@ -112,7 +112,7 @@ def test_only_what_is_new_is_written(lite: str, way: str) -> None:
     assert_exact(index, index.catalog, users)
 
 
-def test_a_retriever_puts_and_removes_in_milvus(lite: str) -> None:
+def test_a_retriever_upserts_and_removes_in_milvus(lite: str) -> None:
     rng = np.random.default_rng(0)
     catalog, _ = random_case(41)
     pair = [
@@ -131,7 +131,7 @@ def test_a_retriever_puts_and_removes_in_milvus(lite: str) -> None:
     assert pair[1].report().esp == 1
 
 
-def test_who_may_not_write_searches_what_is_new_here(lite: str) -> None:
+def test_an_index_that_may_not_write_searches_new_items_itself(lite: str) -> None:
     catalog, users = random_case(42)
     MilvusIndex(catalog, lite, "reader", upload=True)
     reader = MilvusIndex(catalog, lite, "reader")
@@ -145,7 +145,7 @@ def test_who_may_not_write_searches_what_is_new_here(lite: str) -> None:
         reader.renew()
 
 
-def test_when_columns_are_used_up_new_groups_are_searched_here(lite: str) -> None:
+def test_without_a_spare_column_a_new_group_is_searched_in_this_process(lite: str) -> None:
     catalog, users = random_case(43)
     index: Index = MilvusIndex(catalog, lite, "columns", prices="one-hot", upload=True)
     kinds = []
@@ -158,7 +158,7 @@ def test_when_columns_are_used_up_new_groups_are_searched_here(lite: str) -> Non
 
 
 @pytest.mark.parametrize(("times", "kind"), [(1e-9, MilvusIndex), (1e9, MilvusIndex), (1e18, Overlay)])
-def test_items_of_another_size_go_where_nothing_is_lost(lite: str, times: float, kind: type[Index]) -> None:
+def test_items_of_another_scale_lose_no_precision(lite: str, times: float, kind: type[Index]) -> None:
     rng = np.random.default_rng(44)
     catalog = Catalog(rng.normal(size=(60, DIM)), np.arange(60) % 3)
     index = MilvusIndex(catalog, lite, "sizes", upload=True)
@@ -169,7 +169,7 @@ def test_items_of_another_size_go_where_nothing_is_lost(lite: str, times: float,
         assert_exact(after, change.catalog, rng.normal(size=(3, 1, DIM)), size=size)
 
 
-def test_an_interrupted_update_harms_nobody_and_can_be_done_again(lite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_update_affects_no_index_and_can_be_repeated(lite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, users = random_case(45)
     index = MilvusIndex(catalog, lite, "interrupted", upload=True)
     change = upsert_items(catalog, users[:, 0], [0] * 6, np.arange(6))
@@ -178,7 +178,7 @@ def test_an_interrupted_update_harms_nobody_and_can_be_done_again(lite: str, mon
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(index.server, "point", interrupt)
+        patch.setattr(index.server, "set_alias", interrupt)
         with pytest.raises(KeyboardInterrupt):
             index.follow(change)
     assert_exact(index, catalog, users)
@@ -191,7 +191,7 @@ def test_an_interrupted_update_harms_nobody_and_can_be_done_again(lite: str, mon
     assert_exact(MilvusIndex(change.catalog, lite, "interrupted"), change.catalog, users)
 
 
-def test_what_is_worn_is_renewed_and_the_old_can_go(lite: str) -> None:
+def test_a_worn_collection_is_renewed_and_the_old_one_dropped(lite: str) -> None:
     catalog, users = random_case(46)
     old = MilvusIndex(catalog, lite, "worn", upload=True, timeout=3.0)
     change = upsert_items(catalog, catalog.embeddings[::-1].copy(), catalog.group_of, catalog.ids)

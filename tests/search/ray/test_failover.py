@@ -1,4 +1,4 @@
-"""Processes and nodes that die or hang in the middle of a horizon: the promise is kept, and the truth is told."""
+"""Failover: processes and nodes die or hang within a horizon, the floors hold, and degraded answers say so."""
 
 import logging
 import os
@@ -96,7 +96,7 @@ def degraded(found: list[Candidates]) -> list[int]:
     return [step for step, one in enumerate(found) if one.degraded]
 
 
-def test_with_replicas_nobody_notices_a_dead_or_a_hanging_process(
+def test_with_replicas_a_dead_or_hanging_process_changes_no_answer(
     cluster: "RayCluster", caplog: pytest.LogCaptureFixture
 ) -> None:
     plain = drive(ExactIndex(WORLD.catalog))
@@ -116,9 +116,9 @@ def test_with_replicas_nobody_notices_a_dead_or_a_hanging_process(
         assert_same(found, plain)
         wait_until_up(index)
         assert pid(index, 1, 0) != victim
-        told = [one.getMessage() for one in caplog.records]
-        assert sum("Shard 1, replica 0" in line and "is down" in line for line in told) == 1
-        assert not any("out of reach" in line for line in told)
+        logged = [one.getMessage() for one in caplog.records]
+        assert sum("Shard 1, replica 0" in line and "is down" in line for line in logged) == 1
+        assert not any("out of reach" in line for line in logged)
         with ThreadPoolExecutor(4) as pool:  # many at once, and one dies meanwhile
             searches = [pool.submit(assert_exact, index) for _ in range(60)]
             os.kill(pid(index, 0, 1), signal.SIGKILL)
@@ -141,11 +141,11 @@ def test_without_replicas_a_dead_process_costs_its_share_until_it_is_back(
             assert np.allclose(found[step].searched, 1 - SHARES[1])
         assert_exact(index)
         assert pid(index, 1) != victim
-        told = [one.getMessage() for one in caplog.records]
-        assert len(told) == 2  # one when it went, one when it came back
-        assert f"{SHARES[1]:.1%} of the catalog are out of reach" in told[0]
-        assert "Shard 1, replica 0 on node" in told[0]
-        assert "is back" in told[1]
+        logged = [one.getMessage() for one in caplog.records]
+        assert len(logged) == 2  # one when it went, one when it came back
+        assert f"{SHARES[1]:.1%} of the catalog are out of reach" in logged[0]
+        assert "Shard 1, replica 0 on node" in logged[0]
+        assert "is back" in logged[1]
 
 
 def test_a_process_that_hangs_is_waited_for_once(cluster: "RayCluster", caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed")
-def test_the_hedge_delay_is_a_multiple_of_the_usual_within_bounds() -> None:
+def test_the_hedge_delay_is_a_multiple_of_the_median_within_bounds() -> None:
     from fairsync.search.ray.hedging import HedgeDelay
 
     delay = HedgeDelay(deadline=5.0)

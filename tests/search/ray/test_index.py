@@ -102,7 +102,7 @@ def test_the_answer_is_that_of_one_index_from_any_source(cluster: "RayCluster", 
         assert_same(index, truth)
 
 
-def test_the_whole_loop_is_the_same_and_goes_on_through_changes(cluster: "RayCluster") -> None:
+def test_the_whole_loop_is_the_same_also_after_changes(cluster: "RayCluster") -> None:
     world = make_world(3, groups=5, items=200, horizon=96, k=5, tightness=0.8, even=False)
     runs = []
     with start(world.catalog, 3) as index:
@@ -122,7 +122,7 @@ def test_the_whole_loop_is_the_same_and_goes_on_through_changes(cluster: "RayClu
     assert all(runs[1][0].satisfied.values())
 
 
-def test_processes_attach_to_shards_that_outlive_who_started_them(cluster: "RayCluster", tmp_path: Path) -> None:
+def test_processes_attach_to_shards_that_outlive_their_starter(cluster: "RayCluster", tmp_path: Path) -> None:
     from fairsync.search.ray import RayIndex
     from search.ray_cluster import wait_for
 
@@ -164,9 +164,7 @@ def test_a_catalog_is_replaced_by_shards_of_the_same_kind(cluster: "RayCluster")
             placed.rebuild(other)
 
 
-def test_room_that_is_not_there_is_an_error_that_says_so(
-    cluster: "RayCluster", caplog: pytest.LogCaptureFixture
-) -> None:
+def test_missing_resources_are_reported(cluster: "RayCluster", caplog: pytest.LogCaptureFixture) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"replicas": 3}, r"different nodes, and 2 of 3 have 0.25 CPU, not 3"),
         ({"cpus": 3.0}, r"0 of 3 have 3 CPU"),
@@ -182,7 +180,7 @@ def test_room_that_is_not_there_is_an_error_that_says_so(
     wait_for_room()
 
 
-def test_files_that_shards_cannot_load_are_an_error_that_says_so(cluster: "RayCluster", tmp_path: Path) -> None:
+def test_files_that_shards_cannot_load_are_reported(cluster: "RayCluster", tmp_path: Path) -> None:
     save_catalog(CATALOG, tmp_path / "items")
     catalog, path = open_catalog(tmp_path / "items"), tmp_path / "items" / "embeddings.npy"
     whole = path.read_bytes()
@@ -215,7 +213,7 @@ def test_an_error_of_the_index_itself_reaches_the_caller(cluster: "RayCluster") 
         wait_until_up(index)  # nothing is wrong with the shards
 
 
-def test_what_has_no_meaning_is_refused(cluster: "RayCluster") -> None:
+def test_invalid_arguments_are_refused(cluster: "RayCluster") -> None:
     for options, said in (
         ({"shards": 0}, "shards"),
         ({"replicas": 0}, "replicas"),

@@ -46,7 +46,7 @@ def test_an_answer_arrives_as_it_was_and_only_under_its_own_prices(n: int, width
         unpack_answer(message, version + 1)
 
 
-def test_what_is_cut_or_strange_is_refused() -> None:
+def test_truncated_and_foreign_messages_are_refused() -> None:
     query, answer = Query(1, 2, np.ones((1, 1, 2)), np.ones(3)).pack(), pack_answer(1, Hits.empty(1, 2))
     for message in (b"", b"FSQ1", query[:-1], query + b"0", answer):
         with pytest.raises(InvalidInputError, match="message"):

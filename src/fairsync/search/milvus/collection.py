@@ -58,8 +58,8 @@ class MilvusCollection:
             fields = connection.client.describe_collection(name, timeout=left)["fields"]
             return int(next(field["params"]["dim"] for field in fields if field["name"] == _VECTOR))
 
-        collection = cls(connection, name, connection.ask(width))
-        connection.ask(lambda left: connection.client.load_collection(name, timeout=left))
+        collection = cls(connection, name, connection.retry(width))
+        connection.retry(lambda left: connection.client.load_collection(name, timeout=left))
         collection._refresh()
         return collection
 
@@ -71,7 +71,7 @@ class MilvusCollection:
         vectors = self._padded(vectors)
         step = max(1, min(_SENT_AT_ONCE // self.width, _RECEIVED_AT_ONCE // count))
         parts = [vectors[start : start + step] for start in range(0, len(vectors), step)]
-        answers = [self._connection.ask(partial(self._search, part, count)) for part in parts]
+        answers = [self._connection.retry(partial(self._search, part, count)) for part in parts]
         scores, keys = (np.concatenate(columns) for columns in zip(*answers, strict=True))
         return scores, keys
 
@@ -87,7 +87,7 @@ class MilvusCollection:
         watch
             A progress callback: called with the number of rows written and the total.
         """
-        with self._connection.once("Upload again when it is up: what is written in part is not used."):
+        with self._connection.without_retry("Upload again when it is up: what is written in part is not used."):
             self._create(keys, block, watch)
         self._refresh()
         if self.size < len(keys):
@@ -101,7 +101,7 @@ class MilvusCollection:
         missing = np.flatnonzero(~np.isin(keys, self._present(keys)))
         for rows in self._batches(keys, block, missing):
             # Idempotent: a key always has the same vector.
-            self._connection.ask(partial(self._upsert, rows))
+            self._connection.retry(partial(self._upsert, rows))
         after = copy.copy(self)
         after._refresh()
         return after
@@ -160,13 +160,13 @@ class MilvusCollection:
         found: list[int] = []
         for start in range(0, len(keys), _SOUGHT_AT_ONCE):
             sought = f"{_KEY} in {keys[start : start + _SOUGHT_AT_ONCE].tolist()}"
-            found += (row[_KEY] for row in self._connection.ask(partial(self._query, sought, _KEY)))
+            found += (row[_KEY] for row in self._connection.retry(partial(self._query, sought, _KEY)))
         return np.array(found, dtype=np.int64)
 
     def _refresh(self) -> None:
         """Update the number of rows, and the server's timestamp that searches must have reached."""
         self._seen = self._connection.server_time()
-        self.size = int(self._connection.ask(partial(self._query, "", "count(*)"))[0]["count(*)"])
+        self.size = int(self._connection.retry(partial(self._query, "", "count(*)"))[0]["count(*)"])
 
     def _query(self, condition: str, field: str, left: float) -> Any:
         return self._client.query(

@@ -96,7 +96,7 @@ class MilvusIndex:
             )
         self.server = Connection(uri, token, timeout)
         self._take(catalog, exact, RowKeys(self._encoding.keys(catalog, np.arange(len(catalog)))))
-        held_by = self.server.target(self.name)
+        held_by = self.server.collection_of(self.name)
         if held_by is not None:
             self.stored = MilvusCollection.open(self.server, held_by)
         if held_by is None or self.stored.size < len(catalog) or self.stored.width < width:
@@ -163,7 +163,7 @@ class MilvusIndex:
         new = new[self._rows.find(keys[new]) < 0]
         after.stored = self.stored.append(keys[new], lambda at: encoding.vectors(catalog, new[at]))
         # The alias comes last: without it, the write is incomplete and is not used.
-        self.server.point(after.name, self.stored.name)
+        self.server.set_alias(after.name, self.stored.name)
         after._ready()
         return after
 
@@ -201,9 +201,9 @@ class MilvusIndex:
         for held_by in self._collections():
             names = [name for name in self.server.aliases(held_by) if name != self.name]
             for name in names:
-                self.server.forget(name)
+                self.server.drop_alias(name)
             if held_by != self.stored.name:
-                self.server.drop(held_by)
+                self.server.drop_collection(held_by)
             dropped += names
         return sorted(dropped)
 
@@ -230,10 +230,11 @@ class MilvusIndex:
         # Names are never reused: an index whose collection was dropped must not find another one under its name.
         stored = MilvusCollection(self.server, f"{self.name}_rows_{secrets.token_hex(4)}", width)
         stored.create(self._rows.keys, lambda at: self._encoding.vectors(self.catalog, at), watch)
-        if (held_by := self.server.target(self.name)) not in (old, None):  # another process was faster: use its copy
-            self.server.drop(stored.name)
+        held_by = self.server.collection_of(self.name)
+        if held_by is not None and held_by != old:  # another process was faster: use its copy
+            self.server.drop_collection(stored.name)
             return MilvusCollection.open(self.server, held_by)
-        self.server.point(self.name, stored.name)
+        self.server.set_alias(self.name, stored.name)
         return stored
 
     def _collections(self) -> list[str]:
