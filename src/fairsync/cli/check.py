@@ -50,9 +50,9 @@ def _show(found: ConfigurationCheck, screen: Console) -> None:
             table.add_column(name, no_wrap=name in ("floor", "largest", "to be safe"), overflow="fold")
         for verdict in found.verdicts:
             promise = verdict.promise
-            safe = promise.floor <= verdict.largest_cautious
+            safe = promise.floor <= verdict.largest_safe
             word = "can be kept" if safe else "if traffic comes as expected" if verdict.accepted else "cannot be kept"
-            numbers = (promise.floor, verdict.largest, verdict.largest_cautious)
+            numbers = (promise.floor, verdict.largest, verdict.largest_safe)
             table.add_row(str(promise.group), str(promise.window), *(f"{number:,}" for number in numbers), word)
         screen.print(table)
     for warning in found.warnings:

@@ -1,4 +1,4 @@
-"""Whether demands can be delivered, found the plain way: as a linear program over who is shown in which block."""
+"""The feasibility of requirements by a linear program, to compare the closed form with."""
 
 import numpy as np
 import numpy.typing as npt
@@ -9,10 +9,10 @@ from fairsync.schedule.requirements import Requirements
 
 
 def can_deliver(requirements: Requirements, every_block: npt.NDArray[np.int64] | None = None) -> bool:
-    """Say whether some way of dealing out slots gives every promise what it misses, and groups so much in every block.
+    """Return whether some allocation delivers all missing exposures, and at least ``every_block`` in each block.
 
     Variables are the exposures of each group in each block of requests between two deadlines. The matrix is that of a
-    network, so that a whole-numbered way exists if any does.
+    network, so an integral solution exists if any does.
     """
     groups, blocks = len(requirements.caps), np.diff(requirements.requests, prepend=0)
     rows, limits = [], []
@@ -21,9 +21,9 @@ def can_deliver(requirements: Requirements, every_block: npt.NDArray[np.int64] |
         row[:, s] = 1
         rows.append(row)
         limits.append(requests * requirements.k)
-    for group, missing, place in zip(requirements.group, requirements.missing, requirements.place, strict=True):
+    for group, missing, deadline in zip(requirements.group, requirements.missing, requirements.deadline, strict=True):
         row = np.zeros((groups, len(blocks)))
-        row[group, : place + 1] = -1
+        row[group, : deadline + 1] = -1
         rows.append(row)
         limits.append(-missing)
     least = np.zeros(groups, dtype=np.int64) if every_block is None else every_block
@@ -35,8 +35,8 @@ def can_deliver(requirements: Requirements, every_block: npt.NDArray[np.int64] |
 
 
 @st.composite
-def demands(draw: st.DrawFn, tight: bool = True) -> Requirements:
-    """Few groups, promises, deadlines and slots, about as much asked as there is."""
+def requirements_cases(draw: st.DrawFn, tight: bool = True) -> Requirements:
+    """Draw requirements of a few promises that need about as many slots as there are."""
     k, groups = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     deadlines, promises = draw(st.integers(1, 4)), draw(st.integers(1, 5))
     caps = np.array(draw(st.lists(st.integers(0, k), min_size=groups, max_size=groups)))
