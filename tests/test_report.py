@@ -254,7 +254,8 @@ def test_what_a_retriever_reports_is_what_it_returned() -> None:
     assert made.exposures == {label: int((found.groups == label).sum()) for label in catalog.labels}
     assert made.relevance == pytest.approx(found.relevance.sum())
     assert (made.requests, made.horizon, made.completed) == (13, 20, 0)
-    assert repr(made) == f"Report('guaranteed', 13 of 20 requests, {sum(made.satisfied.values())} of 5 floors reached)"
+    kept = f"{sum(made.satisfied.values())} of 5 promises kept"
+    assert repr(made) == f"Report(policy='guaranteed', {kept}, 13 of 20 requests, cost {made.cost:.6g})"
 
 
 def test_labels_are_drawn_as_they_are(tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
 from fairsync.cli.check import check
 from fairsync.coordination.redis import RedisCoordinator
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.models import train_svd
+from fairsync.ragged import Ragged
 from fairsync.service.client import Client
 from fairsync.service.run import bind, make_promise_service, make_search, serve
 from fairsync.service.settings import HttpSettings, SearchSettings, load_settings

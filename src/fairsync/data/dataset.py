@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

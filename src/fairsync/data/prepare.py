@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from fairsync.data.dataset import Dataset, Facts
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.data.requests import Ragged, Requests, histories_before
+from fairsync.data.requests import Requests, histories_before
 from fairsync.data.splits import check_clock, moment_after
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from fairsync.data.dataset import Dataset

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.data.dataset import Dataset
-    from fairsync.data.requests import Ragged
+    from fairsync.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def split_by_users(dataset: Dataset, seed: int = 0, history: int | None = None) 
     Examples
     --------
     >>> from fairsync.data.dataset import Dataset, Facts
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> items = Ragged(np.arange(50, dtype=np.int32), np.arange(0, 51, 5))  # ten users, five items each
     >>> users, names, groups = np.arange(10).astype(str), np.arange(50).astype(str), np.repeat("a", 50)
     >>> dataset = Dataset(Facts("tiny", 10, 50, 1, 50), users, names, groups, items, times=np.arange(50))
@@ -114,7 +114,7 @@ def split_by_time(dataset: Dataset, history: int | None = None) -> Split:
     Examples
     --------
     >>> from fairsync.data.dataset import Dataset, Facts
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> items = Ragged(np.arange(20, dtype=np.int32), np.array([0, 10, 20]))  # two users, in turns
     >>> users, names, groups = np.arange(2).astype(str), np.arange(20).astype(str), np.repeat("a", 20)
     >>> times = np.concatenate([np.arange(0, 20, 2), np.arange(1, 20, 2)])

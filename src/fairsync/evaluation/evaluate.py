@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.data.requests import Ragged
     from fairsync.floors import Floors
     from fairsync.policies import Policy
+    from fairsync.ragged import Ragged
     from fairsync.search import Index
 
 _PLAIN = NoPolicy.name

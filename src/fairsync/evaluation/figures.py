@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.data.requests import Ragged
+    from fairsync.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def measure(
     --------
     >>> import numpy as np
     >>> from fairsync.catalog import Catalog
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> catalog = Catalog(np.eye(4), ["toys", "books", "books", "games"])
     >>> wanted = Ragged(np.array([1, 3], dtype=np.int32), np.array([0, 1, 2]))
     >>> figures, exposures = measure(catalog, np.array([[0, 1], [1, 2]]), wanted, {"games": 1, "toys": 1})

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.data.requests import Ragged, Requests
+    from fairsync.data.requests import Requests
+    from fairsync.ragged import Ragged
 
 # Which requests a model may be asked, by the split that it learnt from: nothing that it has seen the answer to.
 _UNSEEN = {"users": ("users",), "time": ("time", "replay")}

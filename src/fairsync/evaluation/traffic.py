@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.data.dataset import Dataset
-    from fairsync.data.requests import Ragged
+    from fairsync.ragged import Ragged
 
 _TENTHS = 8  # of all interactions come before the replay
 _PAST = 3_000  # requests to calibrate with

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.data.dataset import Dataset
-    from fairsync.data.requests import Ragged, Requests
+    from fairsync.data.requests import Requests
     from fairsync.models import Moment
+    from fairsync.ragged import Ragged
 
 # Quick: enough to be far better than chance. Training takes most of the time.
 _QUICK_EPOCHS, _QUICK_SAMPLES = 2, 20_000

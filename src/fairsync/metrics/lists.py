@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.data.requests import PADDING, Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
+from fairsync.ragged import PADDING, Ragged
 
 Lists: TypeAlias = npt.NDArray[Any] | Sequence[Sequence[int]] | Sequence[Sequence[str]]
 """(n, k) items, best first: rows of the catalog, or ids, all int or all str."""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
 from fairsync.metrics import recall
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,7 +104,7 @@ def best_items(model: Model, histories: NDArray[np.integer], k: int) -> NDArray[
 
     Examples
     --------
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> from fairsync.models import train_svd
     >>> bought = Ragged(np.array([0, 1, 0, 1, 2, 3, 2, 3], dtype=np.int32), np.array([0, 2, 4, 6, 8]))
     >>> model = train_svd(bought, np.array(["tea", "milk", "nut", "bolt"]))

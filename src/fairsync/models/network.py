@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch.nn.functional import embedding, normalize
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
 from fairsync.models.base import clean_histories
 from fairsync.models.comirec import ComiRecDR, ComiRecSA
@@ -20,6 +19,7 @@ from fairsync.models.gru4rec import GRU4Rec
 from fairsync.models.mind import MIND
 from fairsync.models.settings import NetworkSettings
 from fairsync.models.youtube_dnn import YoutubeDNN
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

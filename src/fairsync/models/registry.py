@@ -60,7 +60,8 @@ def train_model(
     Examples
     --------
     >>> import numpy as np
-    >>> from fairsync.data.requests import Ragged, Requests
+    >>> from fairsync.data.requests import Requests
+    >>> from fairsync.ragged import Ragged
     >>> from fairsync.data.splits import Split
     >>> bought = Ragged(np.array([0, 1, 0, 1, 2, 3, 2, 3], dtype=np.int32), np.array([0, 2, 4, 6, 8]))
     >>> asked = Requests(np.array([[0]]), Ragged(np.array([1]), np.array([0, 1])), np.array([0]), np.array([0]))

@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.data.requests import Ragged, histories_before
+from fairsync.data.requests import histories_before
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
+
+    from fairsync.ragged import Ragged
 
 _POPULARITY = 0.5  # how often an item is drawn as a negative grows with this power of its count
 _SORTED = 32  # batches among which samples of like length are brought together

@@ -9,11 +9,11 @@ from scipy import sparse
 from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
 from fairsync.models.base import clean_histories
 from fairsync.models.folder import Stored
 from fairsync.models.settings import SvdSettings
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.data.requests import Ragged
+    from fairsync.ragged import Ragged
 
 _RARE = 0.25
 """A popular item tells less: what it says of a user is divided by its count to this power."""
@@ -111,7 +111,7 @@ def train_svd(sequences: Ragged, item_ids: NDArray[np.str_], settings: SvdSettin
 
     Examples
     --------
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> bought = Ragged(np.array([0, 1, 0, 1, 2, 3, 2, 3], dtype=np.int32), np.array([0, 2, 4, 6, 8]))
     >>> model = train_svd(bought, np.array(["tea", "milk", "nut", "bolt"]))
     >>> (model.user_vectors(np.array([[0, -1]])) @ model.item_vectors().T > 0.01).tolist()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
 from fairsync.models.base import recall_of
 from fairsync.models.checkpoint import Checkpoint, fingerprint
@@ -19,6 +18,7 @@ from fairsync.models.progress import Epoch, Moment, Trained
 from fairsync.models.rows import Distinct, RowAdam
 from fairsync.models.samples import Negatives, Samples
 from fairsync.models.softmax import sampled_softmax
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable

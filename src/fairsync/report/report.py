@@ -173,10 +173,10 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
     def __repr__(self) -> str:
-        return (
-            f"Report({self.policy!r}, {self.requests} of {self.horizon} requests, "
-            f"{sum(self.satisfied.values())} of {len(self.floors)} floors reached)"
-        )
+        kept = f"{sum(self.satisfied.values()):,} of {len(self.floors):,} promises kept"
+        requests = f"{self.requests:,} of {self.horizon:,} requests"
+        cost = "cost not measured" if self.cost is None else f"cost {self.cost:.6g}"
+        return f"Report(policy={self.policy!r}, {kept}, {requests}, {cost})"
 
 
 def make_report(

@@ -102,9 +102,7 @@ class ActiveWindows:
         sizes = np.array([int(caps[label]) for label in labels], dtype=np.int64)
         rates = np.array([1.0 if impression_rates is None else impression_rates.get(label, 1.0) for label in labels])
         if not ((rates > 0) & (rates <= 1)).all():
-            raise InvalidInputError(
-                "impression_rates must be fractions above 0 and at most 1."
-            )
+            raise InvalidInputError("impression_rates must be fractions above 0 and at most 1.")
         return cls(now, active, spans, end, deadlines, labels, sizes, k, rates)
 
     def required_exposures(self, counted: Sequence[int]) -> Ints:
