@@ -18,9 +18,9 @@ from fairsync.hindsight import Hindsight
 from fairsync.ledger import Totals
 from fairsync.policies import Terms
 from fairsync.report import Report, make_report
-from fairsync.report.pace import plot_pace
 from fairsync.report.plot import COLOURS, plot_change
 from fairsync.report.table import by_need
+from fairsync.report.timeline_plot import plot_timeline
 from fairsync.retriever import FairRetriever
 
 
@@ -236,7 +236,7 @@ def test_before_and_after() -> None:
 def test_pace() -> None:
     times, course = np.array([0, 90, 100, 86_400, 500_000]), np.array([[0, 0], [2, 1], [5, 9]])
     courses = {"none": course // 2, "guaranteed": course}
-    figure = plot_pace(times, np.array([0, 2, 5]), courses, ["a", "$5 to $10"], [5, 8])
+    figure = plot_timeline(times, np.array([0, 2, 5]), courses, ["a", "$5 to $10"], [5, 8])
     *panels, traffic = figure.axes
     assert [axes.get_title(loc="left") for axes in panels] == ["a", "$5 to $10"]
     lines = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in panels[1].lines}

@@ -8,23 +8,23 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from fairsync.bench import Figure, Point, make_points, run
+from fairsync.bench import Measurement, MeasurementPoint, make_points, run
 from fairsync.bench.table import growth_table
 from fairsync.cli import app
 from fairsync.errors import FairSyncError, InvalidInputError
 
 
 def test_one_thing_grows_and_all_else_stays() -> None:
-    points = make_points(["exact"], ["k", "shards"], base=Point("exact", items=500, groups=5))
+    points = make_points(["exact"], ["k", "shards"], base=MeasurementPoint("exact", items=500, groups=5))
     assert [point.k for point in points["k"]] == [10, 50, 200]  # not more than there are items
     assert {(point.items, point.groups, point.shards) for point in points["k"]} == {(500, 5, 1)}
     assert [point.shards for point in points["shards"]] == [1, 2, 4, 8, 16]
 
 
 def test_what_would_take_forever_is_left_out() -> None:
-    assert Point("hnsw", items=200_000).left_out
-    assert Point("one-hot", items=1_000_000, groups=1_000).left_out
-    assert Point("exact", items=10**9).left_out is None
+    assert MeasurementPoint("hnsw", items=200_000).left_out
+    assert MeasurementPoint("one-hot", items=1_000_000, groups=1_000).left_out
+    assert MeasurementPoint("exact", items=10**9).left_out is None
 
 
 def test_unknown_names_are_told() -> None:
@@ -35,8 +35,11 @@ def test_unknown_names_are_told() -> None:
 
 
 def test_figures_are_of_the_point_they_name() -> None:
-    small, large = Point("exact", items=2_000, groups=5, k=10), Point("exact", items=40_000, groups=5, k=10)
-    sharded = Point("exact", items=2_000, groups=5, k=10, shards=3)
+    small, large = (
+        MeasurementPoint("exact", items=2_000, groups=5, k=10),
+        MeasurementPoint("exact", items=40_000, groups=5, k=10),
+    )
+    sharded = MeasurementPoint("exact", items=2_000, groups=5, k=10, shards=3)
     seen: list[str] = []
     figures = run({"items": [small, large], "shards": [small, sharded]}, watch=lambda what, point: seen.append(what))
     assert seen == ["items", "items", "shards", "shards"]
@@ -47,10 +50,12 @@ def test_figures_are_of_the_point_they_name() -> None:
 
 
 def test_what_was_left_out_keeps_its_line() -> None:
-    measured = Point("exact", items=1_000, groups=5, k=10)
-    figure = Figure("items", measured, 1.5, 1_000_000, 2_000_000, None, 0.5, 4.0, 2.0, 0.25, 0.75)
+    measured = MeasurementPoint("exact", items=1_000, groups=5, k=10)
+    figure = Measurement("items", measured, 1.5, 1_000_000, 2_000_000, None, 0.5, 4.0, 2.0, 0.25, 0.75)
     shown = io.StringIO()
-    Console(file=shown, width=160).print(growth_table("items", [measured, Point("hnsw", items=1_000_000)], [figure]))
+    Console(file=shown, width=160).print(
+        growth_table("items", [measured, MeasurementPoint("hnsw", items=1_000_000)], [figure])
+    )
     header, _, first, second = [line.split() for line in shown.getvalue().splitlines()[2:6]]
     assert first == ["1,000", "exact", "1.5", "2", "2.00", "–", "0.500", "2.00", "4.00", "0.25", "0.750"]
     assert second == ["1,000,000", "hnsw", *"–" * 9]
@@ -59,7 +64,7 @@ def test_what_was_left_out_keeps_its_line() -> None:
 
 def test_a_point_that_fails_says_which() -> None:
     with pytest.raises(FairSyncError, match="nonsense"):
-        run({"items": [Point("nonsense", items=100, groups=2, k=5)]})
+        run({"items": [MeasurementPoint("nonsense", items=100, groups=2, k=5)]})
 
 
 def test_the_command_writes_what_it_prints(tmp_path: Path) -> None:

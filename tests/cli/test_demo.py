@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 import fairsync
 from fairsync.cli import app
+from fairsync.cli.demo_summary import read
 from fairsync.cli.demo_table import comparison
-from fairsync.cli.demo_words import read
 from fairsync.data.completejourney import completejourney_files
 from fairsync.errors import InvalidInputError
 from fairsync.hindsight import Hindsight

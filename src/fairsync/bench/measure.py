@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.bench.points import DIM, Point
+from fairsync.bench.measurement_points import DIM, MeasurementPoint
 from fairsync.catalog import Catalog
 from fairsync.data.synthetic import synthetic
 from fairsync.search import ExactIndex, ShardedIndex, make_index
@@ -31,7 +31,7 @@ _REQUESTS = 256
 _SECONDS, _ROUNDS = 1.0, 7  # a timing ends after so long, but not before three rounds; or after so many rounds
 
 
-def measure(point: Point, seed: int) -> dict[str, Any]:
+def measure(point: MeasurementPoint, seed: int) -> dict[str, Any]:
     """Return what was measured; ratios are to `exact` over the same catalog, in turns with it."""
     data = synthetic(
         point.items, point.groups, _REQUESTS, DIM, seed, n_past=256, interests=point.interests,
@@ -62,7 +62,7 @@ def measure(point: Point, seed: int) -> dict[str, Any]:
     }
 
 
-def _build(point: Point, catalog: Catalog, past: NDArray[np.float32]) -> Index:
+def _build(point: MeasurementPoint, catalog: Catalog, past: NDArray[np.float32]) -> Index:
     if point.shards > 1:
         return ShardedIndex(catalog, point.shards, point.index)
     index = make_index(point.index, catalog)
@@ -138,4 +138,4 @@ if __name__ == "__main__":
 
     faiss.omp_set_num_threads(threads_)
     with threadpool_limits(threads_):
-        print(json.dumps(measure(Point(**given), seed_)))
+        print(json.dumps(measure(MeasurementPoint(**given), seed_)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fairsync.bench.run import Figure
+    from fairsync.bench.run import Measurement
 
 # Where lines lie on top of each other, or colours are not printed, the shape tells.
 _STYLES = {
@@ -30,7 +30,7 @@ _ROWS = (
 )
 
 
-def plot_growth(figures: Sequence[Figure]) -> Picture:
+def plot_growth(figures: Sequence[Measurement]) -> Picture:
     """Draw all series; both axes are logarithmic, so that what grows in proportion is parallel to the dotted line."""
     things = list(dict.fromkeys(one.growing for one in figures))
     picture = Picture(figsize=(max(3.0 * len(things) + 0.8, 4.5), 8.4), layout="constrained", dpi=150)
@@ -54,7 +54,7 @@ def plot_growth(figures: Sequence[Figure]) -> Picture:
     return picture
 
 
-def _draw(axes: Axes, thing: str, series: Sequence[Figure], name: str, unit: float) -> None:
+def _draw(axes: Axes, thing: str, series: Sequence[Measurement], name: str, unit: float) -> None:
     """Draw one line for each index."""
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -75,7 +75,7 @@ def _mark_values(axes: Axes, values: Sequence[int]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _draw_proportion(axes: Axes, thing: str, figures: Sequence[Figure]) -> None:
+def _draw_proportion(axes: Axes, thing: str, figures: Sequence[Measurement]) -> None:
     """Draw what growth in proportion looks like, through the corner of a panel."""
     values = [getattr(one.point, thing) for one in figures if one.growing == thing]
     least, most = min(values), max(values)

@@ -14,18 +14,18 @@ from fairsync.errors import FairSyncError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fairsync.bench.points import Point
+    from fairsync.bench.measurement_points import MeasurementPoint
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """What was measured at a point.
 
     Attributes
     ----------
     growing : str
         What grows in this series.
-    point : Point
+    point : MeasurementPoint
         Where.
     build_seconds : float
         Time to build the index.
@@ -43,7 +43,7 @@ class Figure:
     """
 
     growing: str
-    point: Point
+    point: MeasurementPoint
     build_seconds: float
     embeddings_bytes: int
     memory_bytes: int | None
@@ -65,11 +65,11 @@ class Figure:
 
 
 def run(
-    points: Mapping[str, Sequence[Point]],
+    points: Mapping[str, Sequence[MeasurementPoint]],
     seed: int = 0,
     threads: int = 1,
-    watch: Callable[[str, Point], object] | None = None,
-) -> list[Figure]:
+    watch: Callable[[str, MeasurementPoint], object] | None = None,
+) -> list[Measurement]:
     """Measure all points that are not left out; one that is in several series is measured once.
 
     Parameters
@@ -83,8 +83,8 @@ def run(
     watch
         Called before each point.
     """
-    known: dict[Point, dict[str, Any]] = {}
-    figures: list[Figure] = []
+    known: dict[MeasurementPoint, dict[str, Any]] = {}
+    figures: list[Measurement] = []
     for growing, series in points.items():
         for point in series:
             if point.left_out:
@@ -93,11 +93,11 @@ def run(
                 watch(growing, point)
             if point not in known:
                 known[point] = _measure(point, seed, threads)
-            figures.append(Figure(growing, point, **known[point]))
+            figures.append(Measurement(growing, point, **known[point]))
     return figures
 
 
-def _measure(point: Point, seed: int, threads: int) -> dict[str, Any]:
+def _measure(point: MeasurementPoint, seed: int, threads: int) -> dict[str, Any]:
     given = json.dumps({**point.to_dict(), "seed": seed, "threads": threads})
     # Set before any library is loaded: some look only then.
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}

@@ -10,8 +10,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairsync.bench.points import Point
-    from fairsync.bench.run import Figure
+    from fairsync.bench.measurement_points import MeasurementPoint
+    from fairsync.bench.run import Measurement
 
 _COLUMNS = (
     "index",
@@ -28,7 +28,7 @@ _COLUMNS = (
 _NOTHING = "–"
 
 
-def growth_table(thing: str, points: Sequence[Point], figures: Sequence[Figure]) -> Table:
+def growth_table(thing: str, points: Sequence[MeasurementPoint], figures: Sequence[Measurement]) -> Table:
     """Return the table of one series. What was not measured keeps its line, so that nobody takes it for forgotten.
 
     Parameters
@@ -50,19 +50,20 @@ def growth_table(thing: str, points: Sequence[Point], figures: Sequence[Figure])
     return table
 
 
-def reasons(points: Sequence[Point]) -> list[str]:
+def reasons(points: Sequence[MeasurementPoint]) -> list[str]:
     """Return why points were left out, each reason once.
 
     Examples
     --------
-    >>> from fairsync.bench.points import Point
-    >>> reasons([Point("exact"), Point("hnsw", items=10**6), Point("hnsw", items=10**7)])
+    >>> from fairsync.bench.measurement_points import MeasurementPoint
+    >>> points = [MeasurementPoint("exact"), *(MeasurementPoint("hnsw", items=n) for n in (10**6, 10**7))]
+    >>> reasons(points)
     ['hnsw: graphs are built up to 100,000 items here']
     """
     return list(dict.fromkeys(f"{point.index}: {point.left_out}" for point in points if point.left_out))
 
 
-def _cells(one: Figure) -> list[str]:
+def _cells(one: Measurement) -> list[str]:
     return [
         f"{one.build_seconds:,.1f}",
         _megabytes(one.memory_bytes),

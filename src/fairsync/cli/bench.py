@@ -11,14 +11,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fairsync.bench import Point, make_points, run
-from fairsync.bench.points import GROWING, INDEX_NAMES, USUAL
+from fairsync.bench import MeasurementPoint, make_points, run
+from fairsync.bench.measurement_points import GROWING, INDEX_NAMES, USUAL
 from fairsync.bench.table import growth_table, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairsync.bench import Figure
+    from fairsync.bench import Measurement
 
 
 def bench(
@@ -54,7 +54,7 @@ def bench(
         fairsync bench items --most-items 5000000       # a quarter of an hour, and 5 GB
         fairsync bench items --index exact --index hnsw
     """
-    base = replace(Point("exact"), items=items, groups=groups, k=k)
+    base = replace(MeasurementPoint("exact"), items=items, groups=groups, k=k)
     points = make_points(index or USUAL, growing or tuple(GROWING), most_items, base)
     screen = Console(quiet=as_json, highlight=False)
     if not screen.is_terminal:
@@ -66,7 +66,7 @@ def bench(
         task = bar.add_task("", total=total)
         started: list[str] = []
 
-        def show(growing: str, point: Point) -> None:
+        def show(growing: str, point: MeasurementPoint) -> None:
             what = f"{point.index}, {growing} {getattr(point, growing):,}"
             bar.update(task, description=what, completed=len(started))
             started.append(what)
@@ -91,7 +91,7 @@ def bench(
     screen.print(f"Written: {out / 'bench.json'}, {_draw(figures, out)}", soft_wrap=True, markup=False)
 
 
-def _draw(figures: Sequence[Figure], out: Path) -> Path:
+def _draw(figures: Sequence[Measurement], out: Path) -> Path:
     from fairsync.bench.plot import plot_growth
     from fairsync.report.plot import save
 

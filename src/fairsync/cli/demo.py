@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fairsync.cli.demo_summary import read
 from fairsync.cli.demo_table import comparison
-from fairsync.cli.demo_words import read
 from fairsync.data import prepare, read_completejourney
 from fairsync.data.completejourney import completejourney_files
-from fairsync.evaluation.contest import follow, typical_floor
-from fairsync.evaluation.traffic import make_traffic
+from fairsync.evaluation.exposure_history import record_exposures, typical_floor
+from fairsync.evaluation.replayed_traffic import replay_traffic
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.metrics import recall
 from fairsync.report.table import count, percent
@@ -26,8 +26,8 @@ from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
-    from fairsync.evaluation.contest import Course
-    from fairsync.evaluation.traffic import Traffic
+    from fairsync.evaluation.exposure_history import ExposureHistory
+    from fairsync.evaluation.replayed_traffic import ReplayedTraffic
     from fairsync.report import Report
 
 _PANELS = 6  # groups whose exposures are drawn over time
@@ -39,7 +39,7 @@ class Run:
 
     name: str
     report: Report
-    course: Course
+    course: ExposureHistory
 
 
 def demo(
@@ -74,7 +74,7 @@ def demo(
         task = progress.add_task("reading baskets", total=None, reached="")
         data = prepare(read_completejourney(), "completejourney")
         progress.update(task, description="learning from the first months")
-        traffic = make_traffic(data, requests)
+        traffic = replay_traffic(data, requests)
         progress.update(task, total=1, completed=1)
     catalog, horizon = traffic.catalog, len(traffic.users)
     promise = typical_floor(catalog, traffic.past, k, horizon) if floor is None else floor
@@ -113,7 +113,7 @@ def demo(
     screen.print(f"\nWritten: {', '.join(str(file) for file in [*files, path])}", soft_wrap=True, markup=False)
 
 
-def _introduction(traffic: Traffic, k: int, promise: int) -> str:
+def _introduction(traffic: ReplayedTraffic, k: int, promise: int) -> str:
     catalog = traffic.catalog
     first, last = (np.datetime_as_string(traffic.times[at].astype("datetime64[s]"), unit="D") for at in (0, -1))
     largest = int(catalog.group_sizes.max()) / len(catalog)
@@ -124,14 +124,14 @@ def _introduction(traffic: Traffic, k: int, promise: int) -> str:
     )
 
 
-def _follow(name: str, retriever: FairRetriever, traffic: Traffic, progress: Progress) -> Course:
+def _follow(name: str, retriever: FairRetriever, traffic: ReplayedTraffic, progress: Progress) -> ExposureHistory:
     task = progress.add_task(name, total=len(traffic.users), reached="")
 
     def show(seen: int, report: Report) -> None:
         reached = f"{sum(report.satisfied.values()):>3} of {len(report.satisfied)} floors reached"
         progress.update(task, completed=seen, reached=reached)
 
-    return follow(retriever, traffic, show)
+    return record_exposures(retriever, traffic, show)
 
 
 def _progress(hidden: bool) -> Progress:
@@ -152,10 +152,10 @@ def _neediest(plain: Report) -> list[Label]:
     return [chosen[place] for place in places]
 
 
-def _draw(runs: list[Run], traffic: Traffic, out: Path) -> list[Path]:
+def _draw(runs: list[Run], traffic: ReplayedTraffic, out: Path) -> list[Path]:
     """Draw the guaranteed report, the change it made, and the pace of some groups."""
-    from fairsync.report.pace import plot_pace
     from fairsync.report.plot import plot_change, save
+    from fairsync.report.timeline_plot import plot_timeline
 
     plain, last = runs[0], runs[-1]
     names = _neediest(plain.report)
@@ -167,7 +167,7 @@ def _draw(runs: list[Run], traffic: Traffic, out: Path) -> list[Path]:
     return [
         out / "report.png",
         save(plot_change(plain.report, last.report), out / "before-after.png"),
-        save(plot_pace(traffic.times, last.course.seen, courses, names, floors), out / "pace.png"),
+        save(plot_timeline(traffic.times, last.course.seen, courses, names, floors), out / "pace.png"),
     ]
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.catalog import Catalog
-    from fairsync.evaluation import Evaluation, Source
+    from fairsync.evaluation import Evaluation, EvaluationSource
 
 
 class RequestsOf(StrEnum):
@@ -172,7 +172,7 @@ def _by_label(promise: Any, catalog: Catalog) -> Any:
 
 def _source(
     model: Path | None, data: Path | None, requests: RequestsOf | None, files: dict[str, Path | None]
-) -> Source:
+) -> EvaluationSource:
     """Return what is to be evaluated: a model, or files, and not a little of both."""
     if model is not None:
         extra = [name for name, path in files.items() if path is not None]
@@ -189,7 +189,7 @@ def _source(
     return from_files(**files)  # type: ignore[arg-type]
 
 
-def _title(source: Source) -> str:
+def _title(source: EvaluationSource) -> str:
     what = f"{source.origin['model']} on {source.origin['data']}, " if "model" in source.origin else ""
     kind = f" ({source.origin['requests']})" if "requests" in source.origin else ""
     catalog = source.catalog

@@ -43,7 +43,7 @@ prepare = typer.Typer(
 )
 
 
-class Settings(NamedTuple):
+class PrepareOptions(NamedTuple):
     """How to prepare, whatever the source."""
 
     least_interactions: int
@@ -76,7 +76,7 @@ def completejourney(
 
         fairsync prepare completejourney --out data/completejourney
     """
-    settings = Settings(least_interactions, least_items, history)
+    settings = PrepareOptions(least_interactions, least_items, history)
     files = completejourney_files()
     _make(
         lambda advance: read_completejourney(advance=advance), files, settings, name or "completejourney", out, as_json
@@ -102,7 +102,7 @@ def amazon(
     """
     category = re.match(r"reviews_(.+?)(_5)?\.json", reviews.name)
     usual = f"amazon-{category[1].lower().replace('_', '-')}" if category else "amazon"
-    settings = Settings(least_interactions, least_items, history)
+    settings = PrepareOptions(least_interactions, least_items, history)
     _make(lambda advance: read_amazon(reviews, meta, advance), (reviews, meta), settings, name or usual, out, as_json)
 
 
@@ -128,7 +128,7 @@ def taobao(
 
         fairsync prepare taobao --log UserBehavior.csv.zip --behaviour buy --behaviour cart --name taobao-bought
     """
-    settings = Settings(least_interactions, least_items, history)
+    settings = PrepareOptions(least_interactions, least_items, history)
     taken = behaviour or ["pv"]
     _make(lambda advance: read_taobao(log, taken, advance), (log,), settings, name or "taobao", out, as_json)
 
@@ -167,7 +167,7 @@ def table(
         fairsync prepare table --interactions log.csv --items shop.csv --group-column seller --name shop
     """
     usual = interactions.resolve().parent.name if interactions.stem == "interactions" else interactions.stem
-    settings = Settings(least_interactions, least_items, history)
+    settings = PrepareOptions(least_interactions, least_items, history)
     columns = Columns(user_column, item_column, time_column, group_column)
 
     def read(advance: Callable[[int], object]) -> Log:
@@ -179,7 +179,7 @@ def table(
 def _make(
     read: Callable[[Callable[[int], object]], Log],
     files: tuple[Path, ...],
-    settings: Settings,
+    settings: PrepareOptions,
     name: str,
     out: Path | None,
     as_json: bool,

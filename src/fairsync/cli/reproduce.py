@@ -16,8 +16,8 @@ from rich.table import Table
 
 from fairsync.data import Dataset, prepare, read_completejourney, split_by_users
 from fairsync.data.completejourney import completejourney_files
-from fairsync.experiments.reproduction import Stand
-from fairsync.experiments.setting import PAPER_MODELS, Setting, mark_of, paper_floor
+from fairsync.experiments.reproduction import RunProgress
+from fairsync.experiments.reproduction_setting import PAPER_MODELS, Setting, fingerprint_of, paper_floor
 from fairsync.models import MODELS, make_settings
 from fairsync.report.table import count
 
@@ -111,7 +111,7 @@ def reproduce(
         data = _data(dataset, folder, watch)
         setting = Setting(
             data=data.facts.name,
-            fingerprint=mark_of(data),
+            fingerprint=fingerprint_of(data),
             models=tuple(dict.fromkeys(model or PAPER_MODELS)),
             analysed=model[0] if model else "comirec-dr",
             seeds=tuple(range(seeds)),
@@ -138,26 +138,26 @@ def _list(experiments: Sequence[Experiment]) -> Table:
     return grid
 
 
-def _data(dataset: str, folder: Path, watch: Callable[[Stand], None]) -> Dataset:
+def _data(dataset: str, folder: Path, watch: Callable[[RunProgress], None]) -> Dataset:
     """Read the data set; that of the package is prepared the first time."""
     if dataset != _JOURNEY:
         return Dataset.load(Path(dataset))
     prepared = folder / "data"
     if not prepared.is_dir():
-        watch(Stand(0, 1, f"preparing {_JOURNEY}"))
+        watch(RunProgress(0, 1, f"preparing {_JOURNEY}"))
         prepare(read_completejourney(), _JOURNEY).save(prepared)
     return Dataset.load(prepared)
 
 
 @contextmanager
-def _progress(hidden: bool) -> Iterator[Callable[[Stand], None]]:
+def _progress(hidden: bool) -> Iterator[Callable[[RunProgress], None]]:
     """Show a bar for all work, and a second one while a model is trained."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True) as bar:
         whole = bar.add_task("reading", total=None)
         training = bar.add_task("", total=None, visible=False)
 
-        def show(now: Stand) -> None:
+        def show(now: RunProgress) -> None:
             bar.update(whole, completed=now.done, total=now.total, description=escape(now.label))
             moment = now.training
             bar.update(training, visible=moment is not None)

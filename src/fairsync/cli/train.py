@@ -23,7 +23,7 @@ from fairsync.models.folder import check_model_target
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.models import Moment, Trained
+    from fairsync.models import Trained, TrainingProgress
 
 
 class SplitName(StrEnum):
@@ -127,11 +127,11 @@ def _progress(hidden: bool) -> Progress:
     return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
 
 
-def _watcher(bar: Progress, name: str, k: int) -> Callable[[Moment], None]:
+def _watcher(bar: Progress, name: str, k: int) -> Callable[[TrainingProgress], None]:
     """Return what shows a moment of the training on the bar."""
     task = bar.add_task(name, total=None, figures="")
 
-    def show(now: Moment) -> None:
+    def show(now: TrainingProgress) -> None:
         figures = f"loss {now.loss:.3f}"
         if now.epochs:
             figures += f", validation Recall@{k} {now.epochs[-1].recall:.4f}"

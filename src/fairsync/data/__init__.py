@@ -1,10 +1,10 @@
 """Data to retrieve from."""
 
 from fairsync.data.amazon import read_amazon
+from fairsync.data.catalog_files import read_catalog, read_targets
 from fairsync.data.completejourney import read_completejourney
 from fairsync.data.dataset import Dataset, Facts
 from fairsync.data.log import Log
-from fairsync.data.own import read_catalog, read_targets
 from fairsync.data.prepare import prepare
 from fairsync.data.replay import Replay, replay
 from fairsync.data.requests import Requests

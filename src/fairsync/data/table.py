@@ -11,8 +11,8 @@ import polars as pl
 from fairsync.data.files import Block, read_blocks
 from fairsync.data.lines import FAULT, LINE, read_csv, split_lines
 from fairsync.data.log import Gathering, Numbering
+from fairsync.data.majority_vote import MajorityVote
 from fairsync.data.times import Clock
-from fairsync.data.votes import Votes
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -92,12 +92,12 @@ def read_table(
         good = gathering.check(table.with_columns(pl.coalesce(FAULT, unreadable).alias(FAULT), times))
         gathering.keep(good.with_columns(users.encode(good["user"]), ids.encode(good["item"])))
     item_ids = ids.ids
-    votes = Votes()
+    votes = MajorityVote()
     for table in _read(items, {"item": columns.item, "group": columns.group}, advance):
         for line, why in table.filter(pl.col(FAULT).is_not_null()).select(LINE, FAULT).head(1).iter_rows():
             raise InvalidInputError(f"{items}:{line}: cannot be read ({why}). Mend the line.")
         votes.add(table)
-    named = item_ids.to_frame("item").join(votes.elect(), on="item", how="left", maintain_order="left")
+    named = item_ids.to_frame("item").join(votes.winners(), on="item", how="left", maintain_order="left")
     return gathering.finish(users.ids, item_ids, named["group"], has_clock=clock.has_clock, ticks=clock.ticks)
 
 

@@ -9,7 +9,7 @@ import polars as pl
 from fairsync.data.files import read_blocks
 from fairsync.data.lines import read_csv
 from fairsync.data.log import Gathering
-from fairsync.data.votes import Votes
+from fairsync.data.majority_vote import MajorityVote
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def read_taobao(path: Path, behaviours: Sequence[str] = ("pv",), advance: Callab
         (~pl.col("behaviour").is_in(BEHAVIOURS).fill_null(False), "unknown behaviour"),
     ]
     taken = pl.col("behaviour").is_in(behaviours)
-    votes, users = Votes(), 0
+    votes, users = MajorityVote(), 0
     for block in read_blocks(path, advance):
         good = gathering.check(read_csv(block, _NAMES, path, quoted=False), *checks).with_columns(*numbers)
         gathering.leave_out("behaviour " + good.filter(~taken)["behaviour"])
@@ -75,7 +75,7 @@ def read_taobao(path: Path, behaviours: Sequence[str] = ("pv",), advance: Callab
         gathering.keep(rows)
         votes.add(rows)
         users = max(users, _count(rows["user"]))
-    chosen = votes.elect()
+    chosen = votes.winners()
     items = _count(chosen["item"])
     groups = pl.Series([None], dtype=pl.Int32).new_from_index(0, items).scatter(chosen["item"], chosen["group"])
     return gathering.finish(_ids(users), _ids(items), groups.cast(pl.String))

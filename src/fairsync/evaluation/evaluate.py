@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.figures import Figures, measure
+from fairsync.evaluation.list_metrics import ListMetrics, measure
 from fairsync.evaluation.rows import rows_of, target_rows
 from fairsync.floors import resolve_floors
 from fairsync.inputs import check_users
@@ -33,7 +33,7 @@ _CALL = 1024  # requests between two signs of life; it changes no answer
 
 
 @dataclass(frozen=True)
-class Result:
+class PolicyResult:
     """One policy at one length of lists.
 
     Attributes
@@ -42,7 +42,7 @@ class Result:
         Its name.
     k : int
         Candidates per request.
-    figures : Figures
+    figures : ListMetrics
         What was measured.
     relevance : float
         Sum of the candidates' relevance.
@@ -54,7 +54,7 @@ class Result:
 
     policy: str
     k: int
-    figures: Figures
+    figures: ListMetrics
     relevance: float
     relevance_kept: float | None
     exposures: dict[Label, int]
@@ -74,7 +74,7 @@ class Evaluation:
         By group label; 0 where nothing was promised.
     unknown_targets : int
         Targets that are no items of the catalog. They count as not found.
-    results : tuple of Result
+    results : tuple of PolicyResult
         In order of k, and then as the policies were given.
     """
 
@@ -82,7 +82,7 @@ class Evaluation:
     batch_size: int
     floors: dict[Label, int]
     unknown_targets: int
-    results: tuple[Result, ...]
+    results: tuple[PolicyResult, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values that JSON can hold. Groups are rows, so that a label keeps its type."""
@@ -169,7 +169,7 @@ def evaluate(
         for policy in sorted(chosen, key=lambda policy: policy.name != _PLAIN)  # the others are compared with it
         for k in (lengths[-1:] if policy.name == _PLAIN else lengths)
     ]
-    results: dict[tuple[str, int], Result] = {}
+    results: dict[tuple[str, int], PolicyResult] = {}
     for one in retrievers:
         name = one.policy.name
         rows, relevance = _follow(one, vectors, watch)
@@ -177,7 +177,7 @@ def evaluate(
             figures, exposures = measure(catalog, rows[:, :k], wanted, by_label)
             total = float(relevance[:, :k].sum())
             plain = total if name == _PLAIN else results[_PLAIN, k].relevance if (_PLAIN, k) in results else 0.0
-            results[name, k] = Result(name, k, figures, total, total / plain if plain > 0 else None, exposures)
+            results[name, k] = PolicyResult(name, k, figures, total, total / plain if plain > 0 else None, exposures)
     in_order = tuple(results[policy.name, k] for k in lengths for policy in chosen)
     return Evaluation(len(vectors), retrievers[0].terms.batch_size, by_label, unknown, in_order)
 

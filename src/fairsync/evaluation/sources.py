@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog import Catalog
+from fairsync.data.catalog_files import read_catalog, read_targets
 from fairsync.data.dataset import Dataset
-from fairsync.data.own import read_catalog, read_targets
 from fairsync.data.replay import replay
 from fairsync.data.splits import split_by_time, split_by_users
 from fairsync.data.vectors import read_vectors
@@ -31,7 +31,7 @@ _UNSEEN = {"users": ("users",), "time": ("time", "replay")}
 
 
 @dataclass(frozen=True)
-class Source:
+class EvaluationSource:
     """Items, requests and what they should find.
 
     Attributes
@@ -52,7 +52,7 @@ class Source:
     origin: dict[str, Any]
 
 
-def from_model(model: Path, data: Path | None = None, requests: str | None = None) -> Source:
+def from_model(model: Path, data: Path | None = None, requests: str | None = None) -> EvaluationSource:
     """Make the test requests of a model that ``fairsync train`` wrote.
 
     Parameters
@@ -69,7 +69,7 @@ def from_model(model: Path, data: Path | None = None, requests: str | None = Non
 
     Returns
     -------
-    Source
+    EvaluationSource
         The same split, seed and length of history as in training.
     """
     stored = read_model_folder(model)
@@ -102,10 +102,10 @@ def from_model(model: Path, data: Path | None = None, requests: str | None = Non
     trained = load_model(model)
     catalog = Catalog(trained.item_vectors(), dataset.item_groups, dataset.item_ids)
     origin = {"model": trained.name, "folder": str(model), "data": dataset.facts.name, "requests": kind}
-    return Source(catalog, trained.user_vectors(asked.histories), asked.targets, origin)
+    return EvaluationSource(catalog, trained.user_vectors(asked.histories), asked.targets, origin)
 
 
-def from_files(items: Path, users: Path, groups: Path, targets: Path | None = None) -> Source:
+def from_files(items: Path, users: Path, groups: Path, targets: Path | None = None) -> EvaluationSource:
     """Read what another library made.
 
     Parameters
@@ -124,7 +124,7 @@ def from_files(items: Path, users: Path, groups: Path, targets: Path | None = No
         )
     given = {"items": items, "users": users, "groups": groups, "targets": targets}
     origin = {what: str(path) for what, path in given.items() if path}
-    return Source(catalog, vectors, read_targets(targets, users) if targets else None, origin)
+    return EvaluationSource(catalog, vectors, read_targets(targets, users) if targets else None, origin)
 
 
 def _ask(dataset: Dataset, kind: str, seed: int, history: int) -> Requests:

@@ -11,7 +11,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.evaluation.evaluate import Evaluation, Result
+    from fairsync.evaluation.evaluate import Evaluation, PolicyResult
 
 _KEPT = "relevance kept"
 
@@ -42,7 +42,7 @@ def _small(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-_ROWS: dict[str, Callable[[Result], str]] = {
+_ROWS: dict[str, Callable[[PolicyResult], str]] = {
     "Recall": lambda one: _small(one.figures.recall),
     "NDCG": lambda one: _small(one.figures.ndcg),
     "NDCG as in the authors' program": lambda one: _small(one.figures.ndcg_of_hits),

@@ -2,7 +2,7 @@
 
 from fairsync.models.base import Model, best_items, recall_of
 from fairsync.models.folder import read_notes
-from fairsync.models.progress import Epoch, Moment, Trained
+from fairsync.models.progress import Epoch, Trained, TrainingProgress
 from fairsync.models.registry import MissingTorchError, load_model, train_model
 from fairsync.models.settings import MODELS, NetworkSettings, Settings, SvdSettings, make_settings
 from fairsync.models.svd import Svd, train_svd
@@ -12,12 +12,12 @@ __all__ = [
     "Epoch",
     "MissingTorchError",
     "Model",
-    "Moment",
     "NetworkSettings",
     "Settings",
     "Svd",
     "SvdSettings",
     "Trained",
+    "TrainingProgress",
     "best_items",
     "load_model",
     "make_settings",

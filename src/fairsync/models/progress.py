@@ -32,7 +32,7 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Moment:
+class TrainingProgress:
     """Where training stands, for those who watch.
 
     Attributes

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fairsync.data.splits import Split
     from fairsync.models.base import Model
-    from fairsync.models.progress import Moment
+    from fairsync.models.progress import TrainingProgress
     from fairsync.models.settings import Settings
 
 
@@ -36,7 +36,7 @@ def train_model(
     item_ids: NDArray[np.str_],
     settings: Settings | None = None,
     checkpoint: Path | None = None,
-    watch: Callable[[Moment], None] | None = None,
+    watch: Callable[[TrainingProgress], None] | None = None,
 ) -> Trained:
     """Train a model by name.
 

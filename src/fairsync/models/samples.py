@@ -34,6 +34,7 @@ class Samples:
 
     Examples
     --------
+    >>> from fairsync.ragged import Ragged
     >>> sequences = Ragged(np.array([5, 6, 7, 8, 9], dtype=np.int32), np.array([0, 3, 4, 5]))
     >>> samples = Samples(sequences, history=2)
     >>> len(samples)

@@ -14,7 +14,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.models.base import recall_of
 from fairsync.models.checkpoint import Checkpoint, fingerprint
 from fairsync.models.network import Network
-from fairsync.models.progress import Epoch, Moment, Trained
+from fairsync.models.progress import Epoch, Trained, TrainingProgress
 from fairsync.models.rows import Distinct, RowAdam
 from fairsync.models.samples import Negatives, Samples
 from fairsync.models.softmax import sampled_softmax
@@ -109,7 +109,7 @@ def train_network(
     item_ids: NDArray[np.str_],
     settings: NetworkSettings,
     checkpoint: Path | None = None,
-    watch: Callable[[Moment], None] | None = None,
+    watch: Callable[[TrainingProgress], None] | None = None,
 ) -> Trained:
     """Train a network; the epoch with the best validation recall is kept.
 
@@ -143,11 +143,13 @@ def _waited(epochs: list[Epoch]) -> int:
     return len(values) - 1 - values.index(max(values)) if values else 0
 
 
-def _telling(watch: Callable[[Moment], None] | None, behind: tuple[Epoch, ...]) -> Callable[[int, int, float], None]:
+def _telling(
+    watch: Callable[[TrainingProgress], None] | None, behind: tuple[Epoch, ...]
+) -> Callable[[int, int, float], None]:
     """Return what tells ``watch`` of each step of the epoch after those behind."""
 
     def tell(done: int, total: int, loss: float) -> None:
         if watch is not None:
-            watch(Moment(done, total, loss, behind))
+            watch(TrainingProgress(done, total, loss, behind))
 
     return tell

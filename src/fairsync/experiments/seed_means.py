@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Average:
+class SeedMean:
     """Means over the seeds.
 
     Attributes
@@ -35,10 +35,10 @@ class Average:
 
 
 COLUMNS = ("Recall %", "NDCG %", "NDCG of hits %", "HR %", "ESP %")
-"""Headings for :meth:`Average.percents`."""
+"""Headings for :meth:`SeedMean.percents`."""
 
 
-def average(lab: Lab, trials: Iterable[Trial]) -> Average:
+def mean_over_seeds(lab: Lab, trials: Iterable[Trial]) -> SeedMean:
     """Return what comes of trials that differ only in their seed."""
     outcomes = [lab.trials.outcome(trial) for trial in trials]
-    return Average(*(fmean(getattr(one, name) for one in outcomes) for name in Average.__dataclass_fields__))
+    return SeedMean(*(fmean(getattr(one, name) for one in outcomes) for name in SeedMean.__dataclass_fields__))

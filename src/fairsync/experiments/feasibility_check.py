@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from fairsync.data.dataset import Dataset
     from fairsync.data.splits import Split
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
 
 
-def check_terms(setting: Setting, dataset: Dataset, split: Split, models: Collection[str]) -> None:
+def check_setting(setting: Setting, dataset: Dataset, split: Split, models: Collection[str]) -> None:
     """Raise unless the base models can be trained and the floors met, for every k.
 
     Parameters

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fairsync.data.dataset import Dataset, Facts
-from fairsync.experiments.setting import Setting, mark_of, paper_floor
+from fairsync.experiments.reproduction_setting import Setting, fingerprint_of, paper_floor
 
 
 def facts(least_items: int) -> Facts:
@@ -30,17 +30,17 @@ def test_smaller_data_claim_the_same_share_of_slots(least_items: int, share: flo
 
 
 def test_a_mark_sees_all_that_outcomes_depend_on(dataset: Dataset) -> None:
-    mark = mark_of(dataset)
-    assert mark_of(replace(dataset, item_groups=dataset.item_groups.copy())) == mark
+    mark = fingerprint_of(dataset)
+    assert fingerprint_of(replace(dataset, item_groups=dataset.item_groups.copy())) == mark
     changed = [
         replace(dataset, item_groups=np.roll(dataset.item_groups, 1)),
         replace(dataset, facts=replace(dataset.facts, history=7)),
         replace(dataset, times=dataset.times[::-1].copy()),
         replace(dataset, item_ids=dataset.item_ids[::-1].copy()),
     ]
-    assert len({mark, *(mark_of(one) for one in changed)}) == 5
+    assert len({mark, *(fingerprint_of(one) for one in changed)}) == 5
     renamed = replace(dataset, facts=replace(dataset.facts, name="the same under another name"))
-    assert mark_of(renamed) == mark
+    assert fingerprint_of(renamed) == mark
 
 
 def test_a_setting_is_plain_values() -> None:

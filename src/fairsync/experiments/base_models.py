@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fairsync.data.dataset import Dataset
     from fairsync.data.requests import Requests
-    from fairsync.models import Moment
+    from fairsync.models import TrainingProgress
     from fairsync.ragged import Ragged
 
 # Quick: enough to be far better than chance. Training takes most of the time.
@@ -28,7 +28,7 @@ _QUICK_EPOCHS, _QUICK_SAMPLES = 2, 20_000
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestVectors:
     """Some requests as vectors, with what they should find.
 
     Attributes
@@ -47,7 +47,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseModel:
     """A trained model, its items, and the requests of two parts of the data.
 
     Attributes
@@ -58,20 +58,20 @@ class Base:
         What it was trained with.
     catalog : Catalog
         Items with its vectors.
-    validation : Asked
+    validation : RequestVectors
         What coefficients are tuned on.
-    test : Asked
+    test : RequestVectors
         What is reported.
     """
 
     model: str
     seed: int
     catalog: Catalog
-    validation: Asked
-    test: Asked
+    validation: RequestVectors
+    test: RequestVectors
 
 
-class Bases:
+class BaseModels:
     """The base models of a data set, split by users as in the paper's program.
 
     Parameters
@@ -91,20 +91,20 @@ class Bases:
         dataset: Dataset,
         folder: Path,
         quick: bool = False,
-        watch: Callable[[str, int, Moment], None] | None = None,
+        watch: Callable[[str, int, TrainingProgress], None] | None = None,
     ) -> None:
         self.dataset, self.folder, self.quick, self.watch = dataset, folder, quick, watch
         self.split = split_by_users(dataset)
         self.fingerprint = dataset.fingerprint()
-        self._made: dict[tuple[str, int], Base] = {}
+        self._made: dict[tuple[str, int], BaseModel] = {}
 
-    def get(self, name: str, seed: int) -> Base:
+    def get(self, name: str, seed: int) -> BaseModel:
         """Return a base model; train it if it is not there."""
         if (name, seed) not in self._made:
             self._made = {(name, seed): self._make(name, seed)}  # one at a time: vectors of a large set fill memory
         return self._made[name, seed]
 
-    def _make(self, name: str, seed: int) -> Base:
+    def _make(self, name: str, seed: int) -> BaseModel:
         settings = make_settings(name, seed=seed, history=self.dataset.facts.history)
         if self.quick and isinstance(settings, NetworkSettings):
             settings = replace(settings, epochs=_QUICK_EPOCHS, most_samples=_QUICK_SAMPLES)
@@ -121,11 +121,11 @@ class Bases:
         # Also a model just trained is read from disk: what was kept is what is measured, the first time and later.
         model = load_model(folder)
 
-        def ask(requests: Requests) -> Asked:
-            return Asked(model.user_vectors(requests.histories), requests.targets, requests.times)
+        def ask(requests: Requests) -> RequestVectors:
+            return RequestVectors(model.user_vectors(requests.histories), requests.targets, requests.times)
 
         catalog = Catalog(model.item_vectors(), self.dataset.item_groups, self.dataset.item_ids)
-        return Base(name, seed, catalog, ask(self.split.validation), ask(self.split.test))
+        return BaseModel(name, seed, catalog, ask(self.split.validation), ask(self.split.test))
 
     def _is_there(self, folder: Path, settings: object) -> bool:
         if not folder.is_dir():

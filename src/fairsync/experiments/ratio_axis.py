@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def scale_multiples(axes: Axes, which: Literal["x", "y"]) -> None:
+def scale_as_ratio(axes: Axes, which: Literal["x", "y"]) -> None:
     """Scale an axis in 1, 2, 5, 10, …, with a line at what cannot be beaten."""
     axis, scale, line = {
         "x": (axes.xaxis, axes.set_xscale, axes.axvline),

@@ -27,7 +27,7 @@ USUAL = INDEX_NAMES[:3]
 
 
 @dataclass(frozen=True)
-class Point:
+class MeasurementPoint:
     """One index over one generated catalog.
 
     Attributes
@@ -65,8 +65,8 @@ def make_points(
     indexes: Sequence[str] = USUAL,
     growing: Sequence[str] = tuple(GROWING),
     most_items: int = 1_000_000,
-    base: Point | None = None,
-) -> dict[str, list[Point]]:
+    base: MeasurementPoint | None = None,
+) -> dict[str, list[MeasurementPoint]]:
     """Return the points to measure, for each thing that grows.
 
     Parameters
@@ -89,10 +89,10 @@ def make_points(
         unknown = [one for one in given if one not in known]
         if unknown:
             raise InvalidInputError(f"{what} must be some of {', '.join(known)}, got {unknown[0]!r}.")
-    stays = base or Point("exact")
+    stays = base or MeasurementPoint("exact")
     values = dict(GROWING)
     values["items"] = (*(n for n in GROWING["items"] if n < most_items), most_items)
-    points: dict[str, list[Point]] = {}
+    points: dict[str, list[MeasurementPoint]] = {}
     for thing in growing:
         points[thing] = [
             replace(stays, index=index, **{thing: value})

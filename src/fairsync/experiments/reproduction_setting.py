@@ -27,7 +27,7 @@ class Setting:
     data : str
         Name of the data set.
     fingerprint : str
-        Of its contents, see :func:`mark_of`: results on other data are never taken for these.
+        Of its contents, see :func:`fingerprint_of`: results on other data are never taken for these.
     models : tuple of str
         Base models of the comparison, the paper's five or others.
     analysed : str
@@ -79,7 +79,7 @@ def paper_floor(facts: Facts, requests: int, groups: int) -> int:
     return max(1, min(PAPER_FLOOR, round(share * requests * 20 / groups)))
 
 
-def mark_of(dataset: Dataset) -> str:
+def fingerprint_of(dataset: Dataset) -> str:
     """Return a mark of all that experiments see of a data set.
 
     More than :meth:`Dataset.fingerprint`, which is a model's view: outcomes also change with the groups, and with the
@@ -93,8 +93,8 @@ def mark_of(dataset: Dataset) -> str:
     >>> def dataset(*groups: str) -> Dataset:
     ...     facts = Facts("tiny", users=1, items=2, groups=len(set(groups)), interactions=2)
     ...     return Dataset(facts, np.array(["u"]), names, np.array(groups), taken, times=np.arange(2))
-    >>> mark = mark_of(dataset("a", "a"))
-    >>> mark_of(dataset("a", "a")) == mark, mark_of(dataset("a", "b")) == mark
+    >>> mark = fingerprint_of(dataset("a", "a"))
+    >>> fingerprint_of(dataset("a", "a")) == mark, fingerprint_of(dataset("a", "b")) == mark
     (True, False)
     """
     seen = [dataset.fingerprint(), dataset.facts.history, dataset.item_groups.tolist()]

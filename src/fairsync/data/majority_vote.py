@@ -8,15 +8,15 @@ import polars as pl
 _MANY = 1 << 23
 
 
-class Votes:
+class MajorityVote:
     """Counts which groups the rows of an item name, without keeping the rows.
 
     Examples
     --------
-    >>> votes = Votes()
+    >>> votes = MajorityVote()
     >>> votes.add(pl.DataFrame({"item": [1, 1, 2], "group": ["a", "b", "d"]}))
     >>> votes.add(pl.DataFrame({"item": [1, 2, 3], "group": ["b", "c", None]}))
-    >>> votes.elect().sort("item").rows()
+    >>> votes.winners().sort("item").rows()
     [(1, 'b'), (2, 'd')]
     """
 
@@ -33,7 +33,7 @@ class Votes:
             self._held = self._tables[0].height
             self._limit = max(_MANY, 2 * self._held)
 
-    def elect(self) -> pl.DataFrame:
+    def winners(self) -> pl.DataFrame:
         """Return the group that most rows of an item name, and of equals the one that was named first."""
         ranked = _add_up(pl.concat(self._tables)).sort("votes", descending=True, maintain_order=True)
         return ranked.unique("item", keep="first", maintain_order=True).select("item", "group")

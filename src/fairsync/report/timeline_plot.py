@@ -24,7 +24,7 @@ _STYLES = (GREY, COLOURS["behind"], COLOURS["on track"], COLOURS["kept"])
 _DAY, _HOUR = 86_400, 3_600
 
 
-def plot_pace(
+def plot_timeline(
     times: NDArray[np.int64],
     seen: NDArray[np.int64],
     courses: dict[str, NDArray[np.int64]],

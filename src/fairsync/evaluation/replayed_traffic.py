@@ -25,7 +25,7 @@ _PAST = 3_000  # requests to calibrate with
 
 
 @dataclass(frozen=True)
-class Traffic:
+class ReplayedTraffic:
     """A catalog, the visits of a period in order of time, and those just before it.
 
     Attributes
@@ -47,7 +47,7 @@ class Traffic:
     times: NDArray[np.int64]
 
 
-def make_traffic(dataset: Dataset, requests: int) -> Traffic:
+def replay_traffic(dataset: Dataset, requests: int) -> ReplayedTraffic:
     """Replay the last fifth of a data set to a model made of the rest.
 
     Nothing leaks: the model is made of interactions before the replay starts, and the history of a request ends
@@ -67,7 +67,7 @@ def make_traffic(dataset: Dataset, requests: int) -> Traffic:
     >>> names, groups = np.arange(10).astype(str), np.repeat(["a", "b"], 5)
     >>> facts = Facts("tiny", users=4, items=10, groups=2, interactions=40)
     >>> data = Dataset(facts, np.arange(4).astype(str), names, groups, Ragged(items, offsets), np.arange(40) % 10)
-    >>> traffic = make_traffic(data, requests=5)
+    >>> traffic = replay_traffic(data, requests=5)
     >>> traffic.times.tolist(), [one.tolist() for one in traffic.targets]
     ([8, 8, 8, 8, 9], [[8], [8], [8], [8], [9]])
     """
@@ -80,7 +80,7 @@ def make_traffic(dataset: Dataset, requests: int) -> Traffic:
         raise InvalidInputError(f"{dataset.facts.name} has too few visits to replay: give a longer log.")
     asked = visits.take(np.arange(min(most, len(visits))))
     model = train_svd(learnt, dataset.item_ids, SvdSettings(history=dataset.facts.history))
-    return Traffic(
+    return ReplayedTraffic(
         Catalog(model.item_vectors(), dataset.item_groups, dataset.item_ids),
         model.user_vectors(asked.histories),
         model.user_vectors(earlier.histories[-_PAST:]),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fairsync.experiments.verdicts import Verdict
+from fairsync.experiments.claim_verdicts import Verdict
 
 if TYPE_CHECKING:
-    from fairsync.experiments.exhibit import Table
+    from fairsync.experiments.exhibit import ExhibitTable
 
 
-def correlated(table: Table, least: float) -> Verdict:
+def correlated(table: ExhibitTable, least: float) -> Verdict:
     """Judge whether both stages are correlated at least so much, for every K."""
     found = {row["K"]: row["correlation"] for row in _rows(table)}
     if not found or None in found.values():
@@ -19,14 +19,14 @@ def correlated(table: Table, least: float) -> Verdict:
     return Verdict.of(min(found.values()) >= least, f"correlation {figures}")
 
 
-def as_in_the_extreme_case(table: Table, method: str, recall: float) -> Verdict:
+def as_in_the_extreme_case(table: ExhibitTable, method: str, recall: float) -> Verdict:
     """Judge whether a method meets all floors with the recall that is expected, in whole percent."""
     [row] = [row for row in _rows(table) if row["Method"] == method]
     figures = f"recall {row['Recall %']:.1f} %, ESP {row['ESP %']:.0f} %"
     return Verdict.of(round(row["Recall %"]) == round(100 * recall) and row["ESP %"] == 100, figures)
 
 
-def as_fast(table: Table, method: str, beyond: int, within: float) -> Verdict:
+def as_fast(table: ExhibitTable, method: str, beyond: int, within: float) -> Verdict:
     """Judge whether a method takes at most so many times the base's time, for every batch size beyond one."""
     ratios = [row[f"{method} ÷ base"] for row in _rows(table) if row["B"] > beyond]
     if not ratios:
@@ -35,7 +35,7 @@ def as_fast(table: Table, method: str, beyond: int, within: float) -> Verdict:
     return Verdict.of(max(ratios) <= within, figures)
 
 
-def towards_the_needy(table: Table) -> Verdict:
+def towards_the_needy(table: ExhibitTable) -> Verdict:
     """Judge whether groups that fall short without floors rank higher in the dual space, at the end."""
     rows = _rows(table)
     last = [row for row in rows if row["requests"] == max(row["requests"] for row in rows)]
@@ -47,5 +47,5 @@ def towards_the_needy(table: Table) -> Verdict:
     return Verdict.of(nearer, f"mean rank of the best item of groups that fall short without floors: {figures}")
 
 
-def _rows(table: Table) -> list[dict[str, Any]]:
+def _rows(table: ExhibitTable) -> list[dict[str, Any]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]

@@ -1,12 +1,12 @@
-"""Traffic: what the model may know, what is asked, and how policies are followed."""
+"""ReplayedTraffic: what the model may know, what is asked, and how policies are followed."""
 
 import numpy as np
 import pytest
 
 from fairsync import Catalog, FairRetriever, InvalidInputError
 from fairsync.data import Dataset, Facts
-from fairsync.evaluation.contest import follow, typical_floor
-from fairsync.evaluation.traffic import make_traffic
+from fairsync.evaluation.exposure_history import record_exposures, typical_floor
+from fairsync.evaluation.replayed_traffic import replay_traffic
 from fairsync.metrics import recall
 from sequences import make_ragged
 
@@ -24,7 +24,7 @@ def shop(n_users: int = 40, visits: int = 12, seed: int = 0) -> Dataset:
 
 def test_what_comes_after_changes_nothing_that_was_learnt() -> None:
     data = shop()
-    traffic = make_traffic(data, 1000)
+    traffic = replay_traffic(data, 1000)
     start = traffic.times[0]
     late = data.times >= start
     items = data.sequences.items.copy()
@@ -37,7 +37,7 @@ def test_what_comes_after_changes_nothing_that_was_learnt() -> None:
         type(data.sequences)(items, data.sequences.offsets),
         data.times,
     )
-    changed = make_traffic(other, 1000)
+    changed = replay_traffic(other, 1000)
     np.testing.assert_array_equal(traffic.catalog.embeddings, changed.catalog.embeddings)
     np.testing.assert_array_equal(traffic.past, changed.past)
     assert traffic.targets.items.tolist() != changed.targets.items.tolist()
@@ -45,7 +45,7 @@ def test_what_comes_after_changes_nothing_that_was_learnt() -> None:
 
 def test_the_first_visits_of_the_last_fifth_are_asked() -> None:
     data = shop()
-    everything, some = make_traffic(data, 10_000), make_traffic(data, 7)
+    everything, some = replay_traffic(data, 10_000), replay_traffic(data, 7)
     assert len(some.users) == len(some.targets) == 7
     assert some.times.tolist() == everything.times[:7].tolist() == sorted(some.times.tolist())
     assert 0.75 <= (data.times < everything.times[0]).mean() <= 0.82
@@ -55,19 +55,19 @@ def test_a_log_without_a_clock_is_refused() -> None:
     data = shop()
     facts = Facts("shop", 40, 50, 5, 1440, has_clock=False)
     with pytest.raises(InvalidInputError, match="no clock"):
-        make_traffic(Dataset(facts, data.user_ids, data.item_ids, data.item_groups, data.sequences, data.times), 5)
+        replay_traffic(Dataset(facts, data.user_ids, data.item_ids, data.item_groups, data.sequences, data.times), 5)
 
 
 @pytest.mark.parametrize("batch_size", [1, 16, 500])
 def test_following_changes_no_answer(batch_size: int) -> None:
-    traffic = make_traffic(shop(), 10_000)
+    traffic = replay_traffic(shop(), 10_000)
     n = len(traffic.users)
 
     def retriever() -> FairRetriever:
         return FairRetriever(traffic.catalog, 4, 30, n, batch_size=batch_size)
 
     reports = []
-    course = follow(retriever(), traffic, lambda seen, report: reports.append((seen, report.requests)))
+    course = record_exposures(retriever(), traffic, lambda seen, report: reports.append((seen, report.requests)))
     straight = retriever()
     lists = straight.retrieve(traffic.users)
     assert course.exposures[-1].tolist() == list(straight.report().exposures.values())

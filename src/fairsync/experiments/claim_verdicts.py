@@ -21,7 +21,7 @@ LEVEL = 0.05
 """Of significance, as in the paper."""
 
 
-class Result(NamedTuple):
+class TrialResult(NamedTuple):
     """A trial and what came of it."""
 
     trial: Trial
@@ -49,7 +49,7 @@ class Verdict:
         return Verdict("holds" if holds else "does not hold", figures)
 
 
-def floors_met(results: Iterable[Result], method: str) -> Verdict:
+def floors_met(results: Iterable[TrialResult], method: str) -> Verdict:
     """Judge whether every group gets its floor, in every trial of a method."""
     esps = defaultdict(list)
     for trial, outcome in results:
@@ -62,7 +62,7 @@ def floors_met(results: Iterable[Result], method: str) -> Verdict:
     return Verdict.of(met == len(mine), figures + (f", without floors {min(plain):.1%}" if plain else ""))
 
 
-def floors_missed(results: Iterable[Result], methods: Sequence[str]) -> Verdict:
+def floors_missed(results: Iterable[TrialResult], methods: Sequence[str]) -> Verdict:
     """Judge whether some group misses its floor, in every trial of some methods where floors are not met anyway."""
     found = list(results)
     figures, held = [], []
@@ -79,7 +79,7 @@ def floors_missed(results: Iterable[Result], methods: Sequence[str]) -> Verdict:
     return Verdict.of(all(held), "; ".join(figures) + ", of those where retrieval without floors misses some")
 
 
-def more_accurate(results: Iterable[Result], method: str, rival: str) -> Verdict:
+def more_accurate(results: Iterable[TrialResult], method: str, rival: str) -> Verdict:
     """Judge whether a method beats another in every cell and every measure, significantly."""
     pairs = _pairs(results, method, rival)
     if not pairs:
@@ -91,7 +91,7 @@ def more_accurate(results: Iterable[Result], method: str, rival: str) -> Verdict
     return Verdict.of(significant == n, figures)
 
 
-def as_accurate(results: Iterable[Result], method: str, rivals: Sequence[str], within: float = 0.01) -> Verdict:
+def as_accurate(results: Iterable[TrialResult], method: str, rivals: Sequence[str], within: float = 0.01) -> Verdict:
     """Judge whether a method comes within a share of others, or is not significantly below, in every cell."""
     found = list(results)
     pairs = [pair for rival in rivals for pair in _pairs(found, method, rival)]
@@ -107,7 +107,7 @@ def as_accurate(results: Iterable[Result], method: str, rivals: Sequence[str], w
     return Verdict.of(worse == 0, figures)
 
 
-def above_at_every_floor(results: Iterable[Result], method: str, rival: str) -> Verdict:
+def above_at_every_floor(results: Iterable[TrialResult], method: str, rival: str) -> Verdict:
     """Judge whether a method beats another in every measure, whatever the floor."""
     points = list(_pairs(results, method, rival))
     if not points:
@@ -117,7 +117,7 @@ def above_at_every_floor(results: Iterable[Result], method: str, rival: str) -> 
     return Verdict.of(above == n, f"above {rival} in {above} of {n} comparisons at {len(points)} points of the curve")
 
 
-def floors_cost(results: Iterable[Result], method: str) -> Verdict:
+def floors_cost(results: Iterable[TrialResult], method: str) -> Verdict:
     """Judge whether recall is lower at the highest floor than at the lowest, for every k."""
     lines = _lines(results, method, lambda trial: trial.floor)
     if not lines or any(len(line) < 2 for line in lines.values()):
@@ -130,7 +130,7 @@ def floors_cost(results: Iterable[Result], method: str) -> Verdict:
     return Verdict.of(all(held), "; ".join(figures))
 
 
-def breaks_beyond(results: Iterable[Result], method: str, batch_size: int) -> Verdict:
+def breaks_beyond(results: Iterable[TrialResult], method: str, batch_size: int) -> Verdict:
     """Judge whether all floors are met up to a batch size, and never beyond it."""
     tried = defaultdict(list)
     for trial, outcome in results:
@@ -147,7 +147,7 @@ def breaks_beyond(results: Iterable[Result], method: str, batch_size: int) -> Ve
     return Verdict.of(min(small) == 1 and max(large) < 1, figures)
 
 
-def falls_then_rises(results: Iterable[Result], method: str, turn: int) -> Verdict:
+def falls_then_rises(results: Iterable[TrialResult], method: str, turn: int) -> Verdict:
     """Judge whether every measure is lower at the turning batch size than at the smallest and at the largest."""
     lines = _lines(results, method, lambda trial: trial.batch_size)
     if not lines or any(turn not in line or min(line) == turn or max(line) == turn for line in lines.values()):
@@ -161,7 +161,7 @@ def falls_then_rises(results: Iterable[Result], method: str, turn: int) -> Verdi
     return Verdict.of(all(held), "; ".join(figures))
 
 
-def met_with_more_recall(results: Iterable[Result], method: str, rivals: Sequence[str]) -> Verdict:
+def met_with_more_recall(results: Iterable[TrialResult], method: str, rivals: Sequence[str]) -> Verdict:
     """Judge whether all floors are met, with more recall than others."""
     found = list(results)
     met = floors_met(found, method)
@@ -177,7 +177,7 @@ def met_with_more_recall(results: Iterable[Result], method: str, rivals: Sequenc
     return Verdict.of(met.ruling == "holds" and above, f"{met.figures}; recall {own:.2%}, {others}")
 
 
-def cost_at_most(results: Iterable[Result], method: str, times: float) -> Verdict:
+def cost_at_most(results: Iterable[TrialResult], method: str, times: float) -> Verdict:
     """Judge whether the cost is at most so many times what the best plan must give up, where it must give any."""
     ratios = [
         ratio for trial, outcome in results if trial.method == method and (ratio := outcome.cost_ratio) is not None
@@ -202,7 +202,7 @@ def compare(mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: str) ->
 Pair: TypeAlias = "tuple[list[Outcome], list[Outcome]]"
 
 
-def _pairs(results: Iterable[Result], method: str, rival: str) -> list[Pair]:
+def _pairs(results: Iterable[TrialResult], method: str, rival: str) -> list[Pair]:
     """Return the outcomes of two methods under the same terms, one for each seed."""
     cells: dict[tuple[object, ...], dict[str, dict[int, Outcome]]] = defaultdict(lambda: {method: {}, rival: {}})
     for trial, outcome in results:
@@ -217,7 +217,7 @@ def _pairs(results: Iterable[Result], method: str, rival: str) -> list[Pair]:
 
 
 def _lines(
-    results: Iterable[Result], method: str, along: Callable[[Trial], int]
+    results: Iterable[TrialResult], method: str, along: Callable[[Trial], int]
 ) -> dict[int, dict[int, tuple[float, ...]]]:
     """Return for each k and each place along a line the mean of every measure."""
     found: dict[int, dict[int, list[Outcome]]] = defaultdict(lambda: defaultdict(list))

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.experiments.remembered import RememberedIndex
+from fairsync.experiments.cached_index import CachedIndex
 from fairsync.search import ExactIndex, Hits
 
 Prices = npt.NDArray[np.float64] | None
 
 
-def assert_equal(index: RememberedIndex, users: npt.NDArray[np.floating], prices: object, k: int) -> None:
+def assert_equal(index: CachedIndex, users: npt.NDArray[np.floating], prices: object, k: int) -> None:
     priced = None if prices is None else np.asarray(prices, dtype=np.float64)
     expected = ExactIndex(index.catalog).search(users, priced, k)
     found = index.search(users, priced, k)
@@ -44,7 +44,7 @@ def test_it_answers_as_exact_search_does(data: st.DataObject) -> None:
     price = st.one_of(st.sampled_from([0.0, np.inf, -1e6, 1e18, size, 1e-9 * size]), st.floats(-3, 3).map(size.__mul__))
     prices = data.draw(st.one_of(st.none(), st.lists(price, min_size=catalog.n_groups, max_size=catalog.n_groups)))
     k = data.draw(st.one_of(st.integers(1, 10), st.sampled_from([n, n + 3])))
-    index = RememberedIndex(catalog, users[:4])  # the last two are unknown
+    index = CachedIndex(catalog, users[:4])  # the last two are unknown
     assert_equal(index, users, prices, k)
     assert_equal(index, users[1:2], prices, k)
 
@@ -58,7 +58,7 @@ def world() -> tuple[Catalog, npt.NDArray[np.float32]]:
 
 def test_more_requests_than_are_looked_at_at_once(world: tuple[Catalog, npt.NDArray[np.float32]]) -> None:
     catalog, users = world
-    index, rng = RememberedIndex(catalog, users), np.random.default_rng(2)
+    index, rng = CachedIndex(catalog, users), np.random.default_rng(2)
     for k in (1, 20, 50, 1_000):
         assert_equal(index, users[rng.permutation(200)], rng.normal(0, 0.5, 20), k)
     assert_equal(index, users, np.where(np.arange(20) == 3, 0.0, np.inf), 300)  # fewer than 300 are eligible
@@ -68,7 +68,7 @@ def test_known_requests_are_not_scored_again(
     world: tuple[Catalog, npt.NDArray[np.float32]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     catalog, users = world
-    index, partly = RememberedIndex(catalog, users), RememberedIndex(catalog, users, most_bytes=4 * 3_008 * 150)
+    index, partly = CachedIndex(catalog, users), CachedIndex(catalog, users, most_bytes=4 * 3_008 * 150)
     plain, asked = ExactIndex.search, []
 
     def counted(self: ExactIndex, users: npt.NDArray[np.floating], prices: Prices, k: int) -> Hits:
@@ -80,10 +80,10 @@ def test_known_requests_are_not_scored_again(
     assert asked == []
     partly.search(users, None, 20)  # 150 of 200 fit
     assert asked == [50]
-    RememberedIndex(catalog, users, most_bytes=0).search(users, None, 20)
+    CachedIndex(catalog, users, most_bytes=0).search(users, None, 20)
     assert asked == [50, 200]
 
 
 def test_one_vector_per_request_will_do(world: tuple[Catalog, npt.NDArray[np.float32]]) -> None:
     catalog, users = world
-    assert_equal(RememberedIndex(catalog, users[:, 0]), users[:, :1], None, 5)
+    assert_equal(CachedIndex(catalog, users[:, 0]), users[:, :1], None, 5)

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.evaluation.traffic import Traffic
+    from fairsync.evaluation.replayed_traffic import ReplayedTraffic
     from fairsync.report import Report
 
 _READINGS = 200  # of the exposures, over the horizon
 
 
 @dataclass(frozen=True)
-class Course:
+class ExposureHistory:
     """One policy's way through the requests.
 
     Attributes
@@ -42,7 +42,9 @@ class Course:
     recall: float
 
 
-def follow(retriever: FairRetriever, traffic: Traffic, watch: Callable[[int, Report], object] | None = None) -> Course:
+def record_exposures(
+    retriever: FairRetriever, traffic: ReplayedTraffic, watch: Callable[[int, Report], object] | None = None
+) -> ExposureHistory:
     """Feed the requests in small calls, and read the exposures in between.
 
     Parameters
@@ -67,7 +69,7 @@ def follow(retriever: FairRetriever, traffic: Traffic, watch: Callable[[int, Rep
         exposures.append(np.array(list(report.exposures.values())))
         if watch:
             watch(seen[-1], report)
-    return Course(np.array(seen), np.array(exposures), recall(rows, traffic.targets))
+    return ExposureHistory(np.array(seen), np.array(exposures), recall(rows, traffic.targets))
 
 
 def typical_floor(catalog: Catalog, past: NDArray[np.float32], k: int, horizon: int) -> int:

@@ -25,7 +25,7 @@ _BUNDLE = 16  # scores are first looked at in bundles, through their maximum
 _AT_ONCE = 64  # requests: their scores should stay in cache, or nearly so
 
 
-class RememberedIndex:
+class CachedIndex:
     """Answers as :class:`~fairsync.search.ExactIndex` does, to the last row and tie, faster for requests it knows.
 
     Per item and request it keeps the float32 score, the best over the interests. A search adds what prices make of it,
@@ -45,7 +45,7 @@ class RememberedIndex:
     --------
     >>> from fairsync.catalog import Catalog
     >>> catalog = Catalog(np.array([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]), ["a", "b", "b"])
-    >>> index = RememberedIndex(catalog, np.array([[1.0, 0.0]]))
+    >>> index = CachedIndex(catalog, np.array([[1.0, 0.0]]))
     >>> index.search(np.array([[[1.0, 0.0]]]), np.array([0.5, 0.0]), k=2).rows
     array([[1, 0]])
     """

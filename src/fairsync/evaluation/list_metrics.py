@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Figures:
+class ListMetrics:
     """What :mod:`fairsync.metrics` says of lists. None: it cannot be said, for want of targets, floors or pairs.
 
     Attributes
@@ -54,7 +54,7 @@ def measure(
     rows: NDArray[np.int64],
     targets: Ragged | None = None,
     floors: dict[Label, int] | None = None,
-) -> tuple[Figures, dict[Label, int]]:
+) -> tuple[ListMetrics, dict[Label, int]]:
     """Measure lists of candidates; return the figures, and the exposures of each group.
 
     Parameters
@@ -84,7 +84,7 @@ def measure(
     groups = catalog.labels_of(catalog.group_of)
     exposures: dict[Label, int] = count_exposures(rows, groups)
     each = accuracy_of_each(rows, targets) if targets is not None else None
-    figures = Figures(
+    figures = ListMetrics(
         recall=float(each.recall.mean()) if each else None,
         ndcg=float(each.ndcg.mean()) if each else None,
         ndcg_of_hits=float(each.ndcg_of_hits.mean()) if each else None,
