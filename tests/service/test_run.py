@@ -254,7 +254,7 @@ def test_check_explains_and_changes_nothing(tmp_path: Path) -> None:
     assert impressions.exit_code == 0
     words = re.sub(r"\s+", " ", impressions.output)
     assert "60 items, 3 groups, dimension 8" in words
-    assert "Nothing to mend" in words
+    assert "No problems found" in words
     assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
 
 

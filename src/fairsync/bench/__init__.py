@@ -1,4 +1,4 @@
-"""How time and memory of search grow: with items, groups, candidates, interests and shards."""
+"""Scaling benchmark: time and memory of search by number of items, groups, candidates, interests and shards."""
 
 from fairsync.bench.measurement_points import MeasurementPoint, make_points
 from fairsync.bench.run import Measurement, run

@@ -1,4 +1,4 @@
-"""What is measured: one thing grows, all else stays."""
+"""Measurement points: one variable is scaled while the others are constant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DIM = 64
-# A graph takes long to build, and the paper's wide vectors fill memory: beyond these there is nothing to see.
+# Larger graphs take too long to build, and larger one-hot vectors do not fit into memory.
 _MOST_GRAPH_ITEMS = 100_000
 _MOST_WIDE_BYTES = 1 << 31
 GROWING: dict[str, tuple[int, ...]] = {
@@ -22,22 +22,26 @@ GROWING: dict[str, tuple[int, ...]] = {
     "shards": (1, 2, 4, 8, 16),
 }
 INDEX_NAMES = ("exact", "ivf", "one-hot", "hnsw")
-# A graph under prices takes minutes for each point: it is measured where somebody asks for it.
+# HNSW takes minutes per point, so it is measured on request only.
 USUAL = INDEX_NAMES[:3]
 
 
 @dataclass(frozen=True)
 class MeasurementPoint:
-    """One index over one generated catalog.
+    """An index over a generated catalog.
 
     Attributes
     ----------
     index : str
-        Its name.
-    items, groups, k, interests
-        Of the catalog and the requests.
+        Name of the index.
+    items, groups : int
+        Size of the catalog.
+    k : int
+        Candidates per request.
+    interests : int
+        Vectors per request.
     shards : int
-        How many parts the catalog is in, each with an index of its own, searched side by side.
+        Number of shards of the catalog, each with an index of its own, searched in parallel.
     """
 
     index: str
@@ -49,7 +53,7 @@ class MeasurementPoint:
 
     @property
     def left_out(self) -> str | None:
-        """Why it is not measured, or None."""
+        """The reason why the point is not measured, or None."""
         if self.index == "hnsw" and self.items > _MOST_GRAPH_ITEMS:
             return f"graphs are built up to {_MOST_GRAPH_ITEMS:,} items here"
         if self.index == "one-hot" and 4 * self.items * (DIM + self.groups) > _MOST_WIDE_BYTES:
@@ -57,7 +61,7 @@ class MeasurementPoint:
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return a JSON-serialisable dictionary."""
         return asdict(self)
 
 
@@ -67,18 +71,18 @@ def make_points(
     most_items: int = 1_000_000,
     base: MeasurementPoint | None = None,
 ) -> dict[str, list[MeasurementPoint]]:
-    """Return the points to measure, for each thing that grows.
+    """Return the points to measure for each scaled variable.
 
     Parameters
     ----------
     indexes
-        Names.
+        Names of the indexes.
     growing
-        Some of ``items``, ``groups``, ``k``, ``interests`` and ``shards``.
+        Variables to scale: some of ``items``, ``groups``, ``k``, ``interests`` and ``shards``.
     most_items
-        Where the items stop growing; the largest catalog has so many.
+        Items of the largest catalog.
     base
-        What stays while another thing grows.
+        Values of the variables that are not scaled.
 
     Examples
     --------
@@ -89,15 +93,16 @@ def make_points(
         unknown = [one for one in given if one not in known]
         if unknown:
             raise InvalidInputError(f"{what} must be some of {', '.join(known)}, got {unknown[0]!r}.")
-    stays = base or MeasurementPoint("exact")
+    constant = base or MeasurementPoint("exact")
     values = dict(GROWING)
     values["items"] = (*(n for n in GROWING["items"] if n < most_items), most_items)
     points: dict[str, list[MeasurementPoint]] = {}
     for thing in growing:
         points[thing] = [
-            replace(stays, index=index, **{thing: value})
+            replace(constant, index=index, **{thing: value})
             for value in values[thing]
             for index in indexes
-            if not (thing == "groups" and value > stays.items // 10) and not (thing == "k" and value > stays.items)
+            if not (thing == "groups" and value > constant.items // 10)
+            and not (thing == "k" and value > constant.items)
         ]
     return points

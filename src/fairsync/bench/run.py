@@ -1,4 +1,4 @@
-"""All points, one after another, each in a process of its own."""
+"""Run all measurement points in sequence, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured at a point.
+    """The measurements at a point.
 
     Attributes
     ----------
     growing : str
-        What grows in this series.
+        The variable that is scaled in this series.
     point : MeasurementPoint
-        Where.
+        The point.
     build_seconds : float
         Time to build the index.
     embeddings_bytes : int
-        Of the embeddings alone.
+        Memory of the embeddings.
     memory_bytes, peak_bytes : int or None
-        Embeddings and index: once built, and the most while building. None where the system does not say. What any
-        search takes for itself, some MB, is in it.
+        Memory of embeddings and index after building, and its peak while building. None if the system does not report
+        it. Working memory of a search, some MB, is included.
     ms_batch, ms_single : float
-        Milliseconds per request, 64 at a time and alone.
+        Milliseconds per request, in batches of 64 and alone.
     times_exact_batch, times_exact_single : float
-        How many times as fast as ``exact``.
+        Speed relative to ``exact``.
     recall : float
-        Share of the true best k under the same prices.
+        Fraction of the true best k found under the same prices.
     """
 
     growing: str
@@ -56,11 +56,11 @@ class Measurement:
 
     @property
     def memory_ratio(self) -> float | None:
-        """Memory in multiples of the embeddings."""
+        """Memory divided by that of the embeddings."""
         return None if self.memory_bytes is None else self.memory_bytes / self.embeddings_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return a JSON-serialisable dictionary."""
         return asdict(self)
 
 
@@ -70,18 +70,18 @@ def run(
     threads: int = 1,
     watch: Callable[[str, MeasurementPoint], object] | None = None,
 ) -> list[Measurement]:
-    """Measure all points that are not left out; one that is in several series is measured once.
+    """Measure all points that are not left out. A point in several series is measured once.
 
     Parameters
     ----------
     points
-        From :func:`fairsync.bench.make_points`.
+        The points, from :func:`fairsync.bench.make_points`.
     seed
-        Of the generated catalogs.
+        Random seed of the generated catalogs.
     threads
-        At most so many for each search.
+        Maximum number of threads per search.
     watch
-        Called before each point.
+        A callback that gets the variable and the point before each measurement.
     """
     known: dict[MeasurementPoint, dict[str, Any]] = {}
     figures: list[Measurement] = []
@@ -99,13 +99,13 @@ def run(
 
 def _measure(point: MeasurementPoint, seed: int, threads: int) -> dict[str, Any]:
     given = json.dumps({**point.to_dict(), "seed": seed, "threads": threads})
-    # Set before any library is loaded: some look only then.
+    # Some libraries read these variables only when they are loaded.
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     done = subprocess.run(
         [sys.executable, "-m", "fairsync.bench.measure", given],
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise FairSyncError(f"{point} could not be measured ({last}): is there enough memory?")
     return dict(json.loads(done.stdout))

@@ -1,4 +1,4 @@
-"""How things grow, as a table: one line for each point, also for those that were left out."""
+"""Table of the scaling benchmark: one line for each point, including those that were left out."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _NOTHING = "–"
 
 
 def growth_table(thing: str, points: Sequence[MeasurementPoint], figures: Sequence[Measurement]) -> Table:
-    """Return the table of one series. What was not measured keeps its line, so that nobody takes it for forgotten.
+    """Return the table of one series. Points that were left out have a line too, without numbers.
 
     Parameters
     ----------
     thing
-        What grows.
+        The scaled variable.
     points
-        Of the series, those that were left out among them.
+        All points of the series, including those that were left out.
     figures
-        What was measured; of other series too.
+        The measurements. Those of other series are ignored.
     """
     table = Table(title=f"As {thing} grow", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in (thing, *_COLUMNS):
@@ -51,7 +51,7 @@ def growth_table(thing: str, points: Sequence[MeasurementPoint], figures: Sequen
 
 
 def reasons(points: Sequence[MeasurementPoint]) -> list[str]:
-    """Return why points were left out, each reason once.
+    """Return the distinct reasons why points were left out.
 
     Examples
     --------

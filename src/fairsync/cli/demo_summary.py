@@ -1,4 +1,4 @@
-"""The reading of a demo: sentences made from its numbers, whatever they turn out to be."""
+"""The summary of a demo: sentences that state its results."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
     from fairsync.report import Report
 
 
-def read(reports: dict[str, Report], best: Hindsight, recalls: dict[str, float], floor: int) -> list[str]:
-    """Say what happened.
+def summarize(reports: dict[str, Report], best: Hindsight, recalls: dict[str, float], floor: int) -> list[str]:
+    """Return the results of a demo as sentences.
 
     Parameters
     ----------
     reports
-        Those of ``none``, ``fairsync``, ``guaranteed`` and ``guaranteed, calibrated``, next to ``best``.
+        Reports of the runs ``none``, ``fairsync``, ``guaranteed`` and ``guaranteed, calibrated``, made with ``best``.
     best
-        The plan in hindsight.
+        The best plan in hindsight.
     recalls
-        By name of the run: the share of what users went on to take that was among their candidates.
+        {name of the run: recall of its candidates}.
     floor
-        What every group was promised.
+        The floor of every group.
     """
     plain, calibrated, cold = reports["none"], reports["guaranteed, calibrated"], reports["guaranteed"]
     groups = len(plain.floors)
     below = groups - sum(plain.satisfied.values())
     worst = min(plain.exposures.values())
     largest = max(plain.exposures.values()) / max(sum(plain.exposures.values()), 1)
-    words = [
+    sentences = [
         f"Without floors, {below:,} of {count(groups, 'group')} got less than {count(floor, 'exposure')}, the"
         f" worst served {worst:,}; one group took {percent(largest)} of all slots."
         if below
@@ -39,42 +39,42 @@ def read(reports: dict[str, Report], best: Hindsight, recalls: dict[str, float],
     ]
     if below:
         share = best.cost / abs(best.unconstrained_relevance)
-        words.append(
-            f"To lift them, at least {percent(share)} of the relevance had to be given up, even by somebody"
-            " who knew all requests beforehand."
+        sentences.append(
+            f"Meeting all floors costs at least {percent(share)} of the relevance, even with all requests known in"
+            " advance."
         )
-    words += [
-        f"{who}: {_outcome(reports[name], best)}"
-        for name, who in (
+    sentences += [
+        f"{policy}: {_outcome(reports[name], best)}"
+        for name, policy in (
             ("fairsync", "The method of the paper, untuned"),
-            ("guaranteed", "The default policy, starting from nothing"),
+            ("guaranteed", "The default policy, not calibrated"),
             ("guaranteed, calibrated", "The default policy, calibrated on past requests"),
         )
     ]
     if below and calibrated.esp == cold.esp == 1 and calibrated.cost is not None and cold.cost:
         saved = 1 - calibrated.cost / cold.cost
-        words.append(
+        sentences.append(
             f"Calibration saved {percent(saved)} of the cost."
             if saved > 0
-            else f"Calibration did not pay here: it cost {percent(-saved)} more than starting from nothing."
+            else f"Calibration did not pay here: it cost {percent(-saved)} more than no calibration."
         )
     if below:
-        words.append(_accuracy(recalls, plain.k))
-    return words
+        sentences.append(_accuracy(recalls, plain.k))
+    return sentences
 
 
 def _accuracy(recalls: dict[str, float], k: int) -> str:
-    """Say what floors did to what a recommender is for."""
+    """Return the effect of floors on recall."""
     before, after = recalls["none"], recalls["guaranteed, calibrated"]
     change = f"{(after - before) * 100:+.2f} points".replace("-", "−")
     return (
-        f"Of what a household then put into its basket, the {k} candidates held {before:.2%} without floors and"
-        f" {after:.2%} with them ({change}); {recalls['fairsync']:.2%} by the method of the paper."
+        f"Recall@{k}, the share of a household's purchases among its candidates, is {before:.2%} without floors,"
+        f" {after:.2%} with floors ({change}), and {recalls['fairsync']:.2%} by the method of the paper."
     )
 
 
 def _outcome(report: Report, best: Hindsight) -> str:
-    """Say what a policy kept, and for how much."""
+    """Return how many floors a policy kept, and at which cost."""
     missed = len(report.satisfied) - sum(report.satisfied.values())
     kept = (
         f"missed {count(missed, 'floor')} by {count(sum(report.missing.values()), 'exposure')}"

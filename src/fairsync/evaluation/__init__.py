@@ -1,7 +1,7 @@
-"""How good retrieval is, and how it shares out exposure: of a trained model, or of anybody's vectors."""
+"""Evaluation of retrieval: accuracy and the distribution of exposure, for a trained model or for any vectors."""
 
 from fairsync.evaluation.evaluate import Evaluation, PolicyResult, evaluate
-from fairsync.evaluation.list_metrics import ListMetrics, measure
+from fairsync.evaluation.list_metrics import ListMetrics, measure_lists
 from fairsync.evaluation.sources import EvaluationSource, from_files, from_model
 
 __all__ = [
@@ -12,5 +12,5 @@ __all__ = [
     "evaluate",
     "from_files",
     "from_model",
-    "measure",
+    "measure_lists",
 ]

@@ -1,4 +1,4 @@
-"""The figures of some lists of candidates, all metrics at once."""
+"""All metrics of candidate lists at once: accuracy, exposure, coverage and diversity."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ListMetrics:
-    """What :mod:`fairsync.metrics` says of lists. None: it cannot be said, for want of targets, floors or pairs.
+    """The metrics of :mod:`fairsync.metrics` for candidate lists. None: undefined without targets, floors or pairs.
 
     Attributes
     ----------
     recall, ndcg, ndcg_of_hits, hit_rate : float or None
-        Accuracy, mean over the requests that have targets. ``ndcg`` is the standard one, ``ndcg_of_hits`` that of the
-        program of the paper's authors.
+        Accuracy, mean over the requests that have targets. ``ndcg`` is the standard definition, ``ndcg_of_hits`` that
+        of the paper's program.
     esp : float or None
-        Share of the groups that reach their floor.
+        Fraction of the groups that reach their floor.
     gini : float
-        How unequal the exposures of groups are: 0 is equal.
+        Gini coefficient of the exposures of groups. 0 means equal exposures.
     least_exposures : int
-        Of the group that is shown least.
+        Exposures of the group that has the fewest.
     group_coverage, item_coverage : float
-        Share of groups, and of items, that are shown at all.
+        Fraction of the groups, and of the items, with at least one exposure.
     category_diversity : float or None
-        Share of the pairs in a list whose groups differ, as ComiRec defines it.
+        Fraction of the pairs in a list whose groups differ, as defined by ComiRec.
     """
 
     recall: float | None
@@ -49,24 +49,24 @@ class ListMetrics:
     category_diversity: float | None
 
 
-def measure(
+def measure_lists(
     catalog: Catalog,
     rows: NDArray[np.int64],
     targets: Ragged | None = None,
     floors: dict[Label, int] | None = None,
 ) -> tuple[ListMetrics, dict[Label, int]]:
-    """Measure lists of candidates; return the figures, and the exposures of each group.
+    """Return the metrics of candidate lists, and the exposures of each group.
 
     Parameters
     ----------
     catalog
         The items.
     rows
-        (n, k) rows of the catalog, best first.
+        (n, k) Candidates as catalog rows, best first.
     targets
-        What each request should find, as rows of the catalog.
+        Relevant items of each request, as catalog rows.
     floors
-        What each group was promised.
+        {label: floor}.
 
     Examples
     --------
@@ -75,16 +75,16 @@ def measure(
     >>> from fairsync.ragged import Ragged
     >>> catalog = Catalog(np.eye(4), ["toys", "books", "books", "games"])
     >>> wanted = Ragged(np.array([1, 3], dtype=np.int32), np.array([0, 1, 2]))
-    >>> figures, exposures = measure(catalog, np.array([[0, 1], [1, 2]]), wanted, {"games": 1, "toys": 1})
-    >>> exposures, figures.recall, figures.item_coverage
+    >>> metrics, exposures = measure_lists(catalog, np.array([[0, 1], [1, 2]]), wanted, {"games": 1, "toys": 1})
+    >>> exposures, metrics.recall, metrics.item_coverage
     ({'books': 3, 'games': 0, 'toys': 1}, 0.5, 0.75)
-    >>> figures.esp  # books had no floor, which is a floor of 0
+    >>> metrics.esp  # books have no floor, which counts as a floor of 0
     0.6666666666666666
     """
     groups = catalog.labels_of(catalog.group_of)
     exposures: dict[Label, int] = count_exposures(rows, groups)
     each = accuracy_of_each(rows, targets) if targets is not None else None
-    figures = ListMetrics(
+    metrics = ListMetrics(
         recall=float(each.recall.mean()) if each else None,
         ndcg=float(each.ndcg.mean()) if each else None,
         ndcg_of_hits=float(each.ndcg_of_hits.mean()) if each else None,
@@ -96,4 +96,4 @@ def measure(
         item_coverage=coverage(count_exposures(rows, range(len(catalog)))),
         category_diversity=category_diversity(rows, groups) if rows.shape[1] > 1 else None,
     )
-    return figures, exposures
+    return metrics, exposures

@@ -1,4 +1,4 @@
-"""Real traffic with a light model: what came before is learnt from, what came after is asked."""
+"""Replayed traffic: a light model learns from earlier interactions, and later visits become requests."""
 
 from __future__ import annotations
 
@@ -20,24 +20,26 @@ if TYPE_CHECKING:
     from fairsync.data.dataset import Dataset
     from fairsync.ragged import Ragged
 
-_TENTHS = 8  # of all interactions come before the replay
-_PAST = 3_000  # requests to calibrate with
+_TENTHS = 8  # tenths of all interactions that come before the replay
+_PAST = 3_000  # requests for calibration
 
 
 @dataclass(frozen=True)
 class ReplayedTraffic:
-    """A catalog, the visits of a period in order of time, and those just before it.
+    """A catalog, the visits of a test period in order of time, and visits just before it.
 
     Attributes
     ----------
     catalog : Catalog
-        The items, with vectors that know nothing of the period.
-    users, past : numpy.ndarray
-        (n, d) the requests of the period, and some from before it.
+        The items, with vectors that were trained before the test period.
+    users : numpy.ndarray
+        (n, d) User vectors of the visits in the test period.
+    past : numpy.ndarray
+        (m, d) User vectors of visits before it, for calibration.
     targets : Ragged
-        What the users took on each visit of the period.
+        Items that the user took on each visit of the test period.
     times : numpy.ndarray
-        (n,) unix seconds.
+        (n,) Unix seconds of the visits.
     """
 
     catalog: Catalog
@@ -48,17 +50,17 @@ class ReplayedTraffic:
 
 
 def replay_traffic(dataset: Dataset, requests: int) -> ReplayedTraffic:
-    """Replay the last fifth of a data set to a model made of the rest.
+    """Replay the last fifth of a data set with a model that is trained on the rest.
 
-    Nothing leaks: the model is made of interactions before the replay starts, and the history of a request ends
-    before the visit that it stands for.
+    No information leaks: the model is trained on interactions before the replay starts, and the history of a request
+    ends before its visit.
 
     Parameters
     ----------
     dataset
-        Sequences with a clock.
+        A data set with clock times.
     requests
-        Replay so many visits at most, the first of the period.
+        Maximum number of visits to replay, from the start of the test period.
 
     Examples
     --------
@@ -74,23 +76,23 @@ def replay_traffic(dataset: Dataset, requests: int) -> ReplayedTraffic:
     check_clock(dataset)
     most = check_positive(requests, "requests")
     start = moment_after(dataset, _TENTHS)
-    learnt = _before(dataset, start)
+    training = _before(dataset, start)
     visits, earlier = replay(dataset, start), replay(dataset, int(dataset.times.min()), start)
     if len(visits) == 0 or len(earlier) == 0:
         raise InvalidInputError(f"{dataset.facts.name} has too few visits to replay: give a longer log.")
-    asked = visits.take(np.arange(min(most, len(visits))))
-    model = train_svd(learnt, dataset.item_ids, SvdSettings(history=dataset.facts.history))
+    replayed = visits.take(np.arange(min(most, len(visits))))
+    model = train_svd(training, dataset.item_ids, SvdSettings(history=dataset.facts.history))
     return ReplayedTraffic(
         Catalog(model.item_vectors(), dataset.item_groups, dataset.item_ids),
-        model.user_vectors(asked.histories),
+        model.user_vectors(replayed.histories),
         model.user_vectors(earlier.histories[-_PAST:]),
-        asked.targets,
-        asked.times,
+        replayed.targets,
+        replayed.times,
     )
 
 
 def _before(dataset: Dataset, moment: int) -> Ragged:
-    """Return the part of each sequence that happened before a moment, users without any left out."""
+    """Return the part of each sequence before a moment, without the users for whom it is empty."""
     sequences = dataset.sequences
     sums = np.concatenate([[0], np.cumsum(dataset.times < moment, dtype=np.int64)])
     stops = np.diff(sums[sequences.offsets])

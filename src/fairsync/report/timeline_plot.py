@@ -1,4 +1,4 @@
-"""A picture of how exposures grow while requests come."""
+"""Timeline plot: the exposures of groups over time, and the traffic."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ _DAY, _HOUR = 86_400, 3_600
 def plot_timeline(
     times: NDArray[np.int64],
     seen: NDArray[np.int64],
-    courses: dict[str, NDArray[np.int64]],
+    exposures: dict[str, NDArray[np.int64]],
     names: Sequence[Label],
     floors: Sequence[int],
 ) -> Figure:
-    """Return exposures over time, one small panel for each group, and the traffic below.
+    """Plot exposures over time in one small panel for each group, and the traffic below.
 
     Parameters
     ----------
     times
-        (T,) unix seconds at which the requests of the horizon came, in order.
+        (T,) Unix seconds of the requests of the horizon, in order.
     seen
-        (n,) how many of them had come each time that exposures were read; 0 first, T last.
-    courses
-        By policy: (n, groups) exposures read.
-    names, floors
-        Of the groups.
+        (n,) Number of requests answered at each sample, from 0 to T.
+    exposures
+        {policy: (n, groups) exposures at each sample}.
+    names
+        Labels of the groups.
+    floors
+        Floors of the groups.
     """
     columns = min(len(names), 3)
     rows = math.ceil(len(names) / columns)
@@ -54,13 +56,13 @@ def plot_timeline(
         even = floors[place] * seen / seen[-1]
         axes.plot(when, even, color="black", linestyle=":", linewidth=1, label="pace of the requests")
         axes.axhline(floors[place], color="black", linewidth=1, label="floor")
-        for (policy, course), colour in zip(courses.items(), _STYLES, strict=False):
-            axes.plot(when, course[:, place], color=colour, linewidth=1.8, label=policy)
-        # A label is text, also where it holds the dollar signs that matplotlib takes for mathematics.
+        for (policy, counts), colour in zip(exposures.items(), _STYLES, strict=False):
+            axes.plot(when, counts[:, place], color=colour, linewidth=1.8, label=policy)
+        # Labels may contain dollar signs, which matplotlib would parse as mathematics.
         axes.set_title(str(names[place]), loc="left", fontsize=10, parse_math=False)
         axes.set_ylim(bottom=-0.02 * max(axes.get_ylim()[1], 1.0))
         _scale(axes, ticks=4)
-        if place + columns < len(names):  # the dates are below
+        if place + columns < len(names):  # the panel below shows the dates
             axes.tick_params(labelbottom=False)
         if place % columns == 0:
             axes.set_ylabel("exposures")
@@ -73,7 +75,7 @@ def plot_timeline(
 
 
 def _draw_traffic(axes: Axes, times: NDArray[np.int64]) -> None:
-    """Draw how many requests came each day, or each hour of a few days."""
+    """Draw the requests per day, or per hour if the horizon has only a few days."""
     unit = _DAY if times[-1] - times[0] > 4 * _DAY else _HOUR
     slots = times // unit - times[0] // unit
     counts = np.bincount(slots)
@@ -103,7 +105,7 @@ def _scale(axes: Axes, ticks: int) -> None:
 
 
 def _date(place: float, _: int | None) -> str:
-    """Name a moment on an axis: a day, or an hour of one."""
+    """Return the axis label of a moment: the day at midnight, else the time of day."""
     when = num2date(place)  # type: ignore[no-untyped-call]
     return f"{when:%H:%M}" if when.hour or when.minute else f"{when.day} {when:%b}"
 
