@@ -1,4 +1,4 @@
-"""Data to retrieve from."""
+"""Data sets: readers of published sources and of your own files, splits into training and test, and replay."""
 
 from fairsync.data.amazon import read_amazon
 from fairsync.data.catalog_files import read_catalog, read_targets

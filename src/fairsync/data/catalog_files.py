@@ -1,4 +1,4 @@
-"""Your own recommender, as files: its vectors, the group of each item, and what users went on to take."""
+"""Read a catalog and targets from files: vectors of any library, the group of each item, and relevant items."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ if TYPE_CHECKING:
     from polars.datatypes import DataTypeClass
 
 
-_ITEMS = ("item", "item_id", "id", "product_id", "asin")  # names that are recognised; of several, the first
+# Recognised column names. If a table has several of them, the first one is used.
+_ITEMS = ("item", "item_id", "id", "product_id", "asin")
 _GROUPS = ("group", "category", "label", "provider")
 _USERS = ("user", "user_id", "request", "id", "customer_id", "household_id")
 
 
 def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Catalog:
-    r"""Make a catalog of a file of vectors and a table of groups.
+    r"""Make a catalog from a file of vectors and a table of groups.
 
     Parameters
     ----------
     items
-        Vectors, see :func:`fairsync.data.read_vectors`.
+        File of vectors; see :func:`fairsync.data.read_vectors`.
     groups
-        Parquet or CSV with the columns ``item`` and ``group``. Where the vectors have ids, they are matched; where
-        they have none, the rows are in the order of the vectors, and ``item`` gives the ids, or may be left out.
+        Parquet or CSV file with the columns ``item`` and ``group``. If the vectors have ids, rows are matched by id.
+        Otherwise the rows are in the order of the vectors, and ``item`` is optional and gives the ids.
 
     Examples
     --------
@@ -78,16 +79,16 @@ def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Cat
 
 
 def read_targets(path: str | PathLike[str], users: str | PathLike[str]) -> list[list[Any]]:
-    """Read what each request should find: one list of item ids for each row of the file of users.
+    """Read the relevant items of each request: one list of item ids for each row of the file of users.
 
     Parameters
     ----------
     path
-        Parquet or CSV with a row for each target: the columns ``user`` (the id in the file of users, or the row in it
-        if it has no ids) and ``item``. Or parquet whose ``item`` is a list or an array; then ``user`` may be left out,
-        if the rows are those of the users. A request without targets does not count for accuracy.
+        Parquet or CSV file with a row for each target and the columns ``user`` (the id in the file of users, or the row
+        number if it has no ids) and ``item``. Or a parquet file whose ``item`` is a list or an array; then ``user`` is
+        optional if the rows are in the order of the users. Requests without targets do not count for accuracy.
     users
-        The vectors of the requests.
+        File with the vectors of the requests.
     """
     path, users = Path(path), Path(users)
     ids = read_ids(users)
@@ -140,6 +141,6 @@ def _column(table: pl.DataFrame, names: tuple[str, ...], path: Path) -> str:
 
 
 def _check_words(kind: pl.DataType | DataTypeClass, name: str, path: Path) -> None:
-    """Refuse a column of what can be neither an id nor a label."""
+    """Refuse a column whose type can be neither an id nor a label."""
     if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum, pl.Null)):
         raise InvalidInputError(f"{path}: the column {name!r} holds {kind}: give text or whole numbers.")

@@ -1,15 +1,15 @@
-"""One group for every item, where rows of the source may name several."""
+"""Majority vote: one group for every item, if the rows of a source name several."""
 
 from __future__ import annotations
 
 import polars as pl
 
-# Counts that are held before they are added up.
+# Number of counts that are held before they are merged.
 _MANY = 1 << 23
 
 
 class MajorityVote:
-    """Counts which groups the rows of an item name, without keeping the rows.
+    """Counts the groups that the rows of each item name, without keeping the rows.
 
     Examples
     --------
@@ -25,7 +25,7 @@ class MajorityVote:
         self._held, self._limit = 0, _MANY
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Take in rows with an ``item`` and a ``group``; those that lack one have no vote."""
+        """Count rows with an ``item`` and a ``group``. Rows without one of them have no vote."""
         self._tables.append(_add_up(rows.select("item", "group", votes=pl.lit(1, pl.Int64)).drop_nulls()))
         self._held += self._tables[-1].height
         if self._held > self._limit:
@@ -34,11 +34,11 @@ class MajorityVote:
             self._limit = max(_MANY, 2 * self._held)
 
     def winners(self) -> pl.DataFrame:
-        """Return the group that most rows of an item name, and of equals the one that was named first."""
+        """Return the most frequent group of each item. Ties go to the group that was named first."""
         ranked = _add_up(pl.concat(self._tables)).sort("votes", descending=True, maintain_order=True)
         return ranked.unique("item", keep="first", maintain_order=True).select("item", "group")
 
 
 def _add_up(votes: pl.DataFrame) -> pl.DataFrame:
-    """Return one line per item and group, in order of appearance."""
+    """Return one row per item and group, in order of appearance."""
     return votes.group_by("item", "group", maintain_order=True).agg(pl.col("votes").sum())

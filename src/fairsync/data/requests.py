@@ -1,4 +1,4 @@
-"""Requests made from histories: what a model sees of a user, and what the user wanted next."""
+"""Requests: the history of a user as the input of a model, and the items that the user took next as targets."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Requests:
         (n, length) int32: the last items before the request, oldest first, filled up at the end with
         :data:`PADDING`.
     targets : Ragged
-        What the user went on to take, n lists: what a good answer contains.
+        n lists of the items that the user took next.
     users : numpy.ndarray
-        (n,) int32: who asks, as a row of the data set's ``user_ids``.
+        (n,) int32 user of each request, as a row of the data set's ``user_ids``.
     times : numpy.ndarray
-        (n,) int64: when.
+        (n,) int64 time of each request.
     """
 
     histories: NDArray[np.int32]
@@ -55,23 +55,23 @@ def histories_before(
     ends: NDArray[np.integer],
     length: int,
 ) -> NDArray[np.int32]:
-    """Return the last ``length`` items of sequences, each up to a place in it.
+    """Return the last ``length`` items of sequences before given positions.
 
     Parameters
     ----------
     sequences
         Items in order of time.
     rows
-        (n,) which sequence each history is of.
+        (n,) The sequence of each history.
     ends
-        (n,) how many items of that sequence have happened: the history ends before this place.
+        (n,) The position in that sequence before which each history ends.
     length
-        Items kept.
+        Number of items to keep.
 
     Returns
     -------
     numpy.ndarray
-        (n, length), oldest first, padded at the end.
+        (n, length) Items, oldest first, padded at the end.
 
     Examples
     --------

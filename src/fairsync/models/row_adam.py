@@ -1,4 +1,4 @@
-"""Adam on the rows of a table that a step has used: its time does not grow with the table."""
+"""Sparse Adam: update only the rows of a table that a step used, in time independent of the table's size."""
 
 # mypy: disable-error-code="no-untyped-call, no-any-return"
 
@@ -16,17 +16,17 @@ _MEAN, _SQUARE, _TINY = 0.9, 0.999, 1e-8
 
 
 class RowAdam:
-    """Adam whose moments of a row rest while the row is not used.
+    """Adam that updates only the rows with a gradient. The moments of other rows are unchanged.
 
-    A step of plain Adam moves every item of the catalog; with millions of items nearly all of a step
-    would go into items that have no gradient.
+    A step of plain Adam updates every item of the catalog. With millions of items, nearly all of the time would be
+    spent on items without a gradient.
 
     Parameters
     ----------
     table
-        (n, dim), changed in place.
+        (n, dim) Table that is updated in place.
     learning_rate
-        Of a step.
+        Learning rate.
 
     Examples
     --------
@@ -43,11 +43,11 @@ class RowAdam:
 
     def __init__(self, table: torch.Tensor, learning_rate: float) -> None:
         self.table, self.learning_rate, self.steps = table, learning_rate, 0
-        # The running means of the gradient and of its square, side by side: one gather and one scatter a step.
+        # The moments of the gradient and of its square share an array: one gather and one scatter per step.
         self.moments = torch.zeros(len(table), 2, table.shape[1], device=table.device)
 
     def step(self, rows: torch.Tensor, values: torch.Tensor) -> None:
-        """Move ``rows``, each named once; ``values`` is what they hold, with its gradient."""
+        """Update distinct ``rows``. ``values`` are their contents, with a gradient."""
         gradient = values.grad
         if gradient is None:
             return
@@ -63,12 +63,12 @@ class RowAdam:
 
 
 class Distinct:
-    """Finds the distinct among items, and where each went, without sorting and in time of the items only.
+    """Finds distinct items and the inverse mapping without sorting, in time linear in the number of given items.
 
     Parameters
     ----------
     n_items
-        Items of the catalog.
+        Number of items of the catalog.
 
     Examples
     --------
@@ -81,9 +81,9 @@ class Distinct:
         self._place = np.empty(n_items, dtype=np.int64)
 
     def find(self, items: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the distinct items, and for each of ``items`` its place among them."""
+        """Return the distinct items, and for each of ``items`` its index among them."""
         numbers = np.arange(len(items))
-        self._place[items] = numbers  # the last one of equal items stays
+        self._place[items] = numbers  # the last one of equal items is kept
         distinct = items[self._place[items] == numbers].astype(np.int64)
         self._place[distinct] = numbers[: len(distinct)]
         return distinct, self._place[items]
