@@ -41,7 +41,6 @@ def test_it_is_the_whole_retriever() -> None:
         ledger.record([entry])
         found += served.hits.rows.tolist()
         start += batch.requests
-    assert expected.rows is not None
     assert [set(rows) for rows in found] == [set(rows) for rows in expected.rows.tolist()]
     assert ledger.totals().exposures.tolist() == retriever.ledger.totals().exposures.tolist()
     assert len(ledger.past()) == len(retriever.ledger.past()) == 1

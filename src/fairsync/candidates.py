@@ -34,8 +34,8 @@ class Candidates:
         (n, k) relevance, without the price.
     searched : numpy.ndarray
         (n,) share of the catalog that was searched: 1, unless shards were out of reach.
-    rows : numpy.ndarray or None
-        (n, k) rows of the items in the catalog that was searched; None for answers that were loaded from a ledger or
+    rows : numpy.ndarray
+        (n, k) rows of the items in the catalog that was searched; -1 for answers that were loaded from a ledger or
         received from a service.
 
     Examples
@@ -51,7 +51,11 @@ class Candidates:
     groups: NDArray[Any]
     relevance: NDArray[np.float64]
     searched: NDArray[np.float64]
-    rows: NDArray[np.int64] | None = field(default=None, kw_only=True)
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.rows.shape != self.ids.shape:
+            object.__setattr__(self, "rows", np.full(self.ids.shape, -1))
 
     @property
     def degraded(self) -> bool:
@@ -72,22 +76,20 @@ class Candidates:
 
     def take(self, positions: NDArray[np.integer] | slice) -> Candidates:
         """Return the candidates of some of the requests."""
-        rows = None if self.rows is None else self.rows[positions]
         columns = (self.ids, self.groups, self.relevance, self.searched)
-        return Candidates(*(column[positions] for column in columns), rows=rows)
+        return Candidates(*(column[positions] for column in columns), rows=self.rows[positions])
 
     @classmethod
     def join(cls, parts: Sequence[Candidates]) -> Candidates:
-        """Return the candidates of all requests of several parts, in order. Rows are kept if all parts have them."""
+        """Return the candidates of all requests of several parts, in order."""
         if len(parts) == 1:
             return parts[0]
-        rows = [part.rows for part in parts if part.rows is not None]
         return Candidates(
             np.concatenate([part.ids for part in parts]),
             np.concatenate([part.groups for part in parts]),
             np.concatenate([part.relevance for part in parts]),
             np.concatenate([part.searched for part in parts]),
-            rows=np.concatenate(rows) if len(rows) == len(parts) else None,
+            rows=np.concatenate([part.rows for part in parts]),
         )
 
     def to_polars(self) -> pl.DataFrame:

@@ -84,8 +84,8 @@ def test_each_claim_can_be_broken(broken: Row, what: str) -> None:
 
 
 def test_the_loop_claim_is_for_large_catalogs_and_batches() -> None:
-    def figure(items: int, batch: int, share: float) -> loop.Figure:
-        return loop.Figure(items, batch, 100, 1.0, 1.0, share, 1.0, 1.0)
+    def figure(items: int, batch: int, share: float) -> loop.Measurement:
+        return loop.Measurement(items, batch, 100, 1.0, 1.0, share, 1.0, 1.0)
 
     free = [figure(30_000, 64, 0.5), figure(300_000, 1, 0.5)]
     assert loop.check_claims(free) == []

@@ -13,8 +13,8 @@ sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of
 from benchmarks import models, rechub
 
 
-def figure(errors: float, times_faster: float, epochs: float = 5.0) -> models.Figure:
-    return models.Figure("mind", 512, epochs, 0.1, 0.1, errors, 2e4, 1e4, times_faster)
+def figure(errors: float, times_faster: float, epochs: float = 5.0) -> models.Measurement:
+    return models.Measurement("mind", 512, epochs, 0.1, 0.1, errors, 2e4, 1e4, times_faster)
 
 
 def test_recall_is_that_of_the_program() -> None:

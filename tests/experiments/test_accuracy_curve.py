@@ -7,10 +7,10 @@ import pytest
 
 from fairsync import FairRetriever, InfeasibleFloorsError
 from fairsync.experiments.accuracy_curve import EXPERIMENT, floors_above, floors_below
-from fairsync.experiments.averages import COLUMNS
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.setting import Setting
-from fairsync.experiments.shares import floor_of
+from fairsync.experiments.floor_levels import floor_at_share
+from fairsync.experiments.reproduction_setting import Setting
+from fairsync.experiments.seed_means import COLUMNS
 from fairsync.experiments.trials import Trial
 from fairsync.metrics import hit_rate, ndcg, ndcg_of_hits, recall
 
@@ -59,7 +59,7 @@ def test_fairsync_is_tuned_at_each_floor(curve: Lab) -> None:
 def test_floors_go_up_to_what_is_possible_and_no_further(curve: Lab) -> None:
     catalog = curve.trials.bases.get("svd", 0).catalog
     for k in (5, 10):
-        highest = floor_of(curve, k, 1.0)
+        highest = floor_at_share(curve, k, 1.0)
         assert max([0, *floors_above(curve, k)]) <= highest
         FairRetriever(catalog, k=k, floors=highest, horizon=30)
         with pytest.raises(InfeasibleFloorsError):

@@ -8,9 +8,9 @@ import pytest
 
 from fairsync import FairRetriever
 from fairsync.experiments.batch_size import EXPERIMENT, batch_sizes
+from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import make_method
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.trials import Trial
 from fairsync.metrics import recall
 
@@ -49,4 +49,4 @@ def test_every_line_is_what_its_name_says(make_lab: Callable[..., Lab], tmp_path
 
 
 def test_a_floor_is_raised_to_half_of_what_is_possible(lab: Lab) -> None:
-    assert [felt_floor(lab, k) for k in (5, 10)] == [14, round(30 * 10 // 8 / 2)]
+    assert [binding_floor(lab, k) for k in (5, 10)] == [14, round(30 * 10 // 8 / 2)]

@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from fairsync.experiments.claims import CLAIMS, Evidence, judge_all
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.readings import as_fast, as_in_the_extreme_case, correlated, towards_the_needy
-from fairsync.experiments.trials import Outcome, Trial
-from fairsync.experiments.verdicts import (
-    Result,
+from fairsync.experiments.claim_verdicts import (
+    TrialResult,
     Verdict,
     above_at_every_floor,
     as_accurate,
@@ -26,11 +22,15 @@ from fairsync.experiments.verdicts import (
     met_with_more_recall,
     more_accurate,
 )
+from fairsync.experiments.claims import CLAIMS, Evidence, judge_all
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.table_verdicts import as_fast, as_in_the_extreme_case, correlated, towards_the_needy
+from fairsync.experiments.trials import Outcome, Trial
 
 NOISE = np.random.default_rng(0).normal(scale=0.01, size=200)
 
 
-def result(method: str, recall: float = 0.5, esp: float = 1.0, *, cost: float = 1.0, **terms: Any) -> Result:
+def result(method: str, recall: float = 0.5, esp: float = 1.0, *, cost: float = 1.0, **terms: Any) -> TrialResult:
     """Return a result whose three measures all are ``recall``, request by request with some noise."""
     each = (recall + NOISE * (1 + len(method) % 3)).tolist()
     trial = Trial(**{"model": "svd", "seed": 0, "method": method, "k": 20, "floor": 10, **terms})
@@ -48,24 +48,24 @@ def result(method: str, recall: float = 0.5, esp: float = 1.0, *, cost: float = 
         coefficient=trial.coefficient,
         each={"recall": each, "ndcg_of_hits": each, "hit_rate": each},
     )
-    return Result(trial, outcome)
+    return TrialResult(trial, outcome)
 
 
-def at(ks: Iterable[int] = (20, 50), **by_method: float) -> list[Result]:
+def at(ks: Iterable[int] = (20, 50), **by_method: float) -> list[TrialResult]:
     return [result(method.replace("_", "-"), recall, k=k) for k in ks for method, recall in by_method.items()]
 
 
-def along(name: str, points: dict[int, float], method: str = "fairsync", **terms: Any) -> list[Result]:
+def along(name: str, points: dict[int, float], method: str = "fairsync", **terms: Any) -> list[TrialResult]:
     return [result(method, value, **{name: place, **terms}) for place, value in points.items()]
 
 
-def sizes(esps: dict[int, float]) -> list[Result]:
+def sizes(esps: dict[int, float]) -> list[TrialResult]:
     return [result("fairsync", esp=esp, batch_size=size) for size, esp in esps.items()]
 
 
 plain = [result("none", esp=0.4), result("none", esp=0.4, k=50)]
 
-CASES: list[tuple[Callable[[Iterable[Result]], Verdict], list[Result], list[Result]]] = [
+CASES: list[tuple[Callable[[Iterable[TrialResult]], Verdict], list[TrialResult], list[TrialResult]]] = [
     (
         lambda seen: floors_met(seen, "fairsync"),
         [result("fairsync"), result("ipw", esp=0.5)],
@@ -141,28 +141,30 @@ CASES: list[tuple[Callable[[Iterable[Result]], Verdict], list[Result], list[Resu
 
 
 @pytest.mark.parametrize(("judge", "good", "bad"), CASES)
-def test_both_ways(judge: Callable[[Iterable[Result]], Verdict], good: list[Result], bad: list[Result]) -> None:
+def test_both_ways(
+    judge: Callable[[Iterable[TrialResult]], Verdict], good: list[TrialResult], bad: list[TrialResult]
+) -> None:
     assert judge(iter(good)).ruling == "holds"
     assert judge(iter(bad)).ruling == "does not hold"
     assert judge(iter([result("none")])).ruling == "not comparable"
 
 
-def table(columns: str, *rows: list[Any]) -> Table:
-    return Table(columns.split(", "), rows)
+def table(columns: str, *rows: list[Any]) -> ExhibitTable:
+    return ExhibitTable(columns.split(", "), rows)
 
 
-def extreme(recall: float, esp: float) -> Table:
+def extreme(recall: float, esp: float) -> ExhibitTable:
     return table("Method, Recall %, ESP %", ["none", 100.0, 50.0], ["fairsync", recall, esp])
 
 
-def ranks(needy: list[int]) -> Table:
+def ranks(needy: list[int]) -> ExhibitTable:
     """Return two groups at two moments; only that of the first at the end matters."""
     columns = "requests, group, without floors, due, rank, rank in dual space"
     end = [[9, "a", 1, 5, *needy], [9, "b", 8, 5, 1, 2]]
     return table(columns, [3, "a", 1, 2, 100, 150], [3, "b", 1, 2, 1, 1], *end)
 
 
-TABLES: list[tuple[Callable[[Table], Verdict], Table, Table]] = [
+TABLES: list[tuple[Callable[[ExhibitTable], Verdict], ExhibitTable, ExhibitTable]] = [
     (
         lambda seen: correlated(seen, 0.7),
         table("K, correlation", [20, 0.9], [20, 0.9], [50, 0.7]),
@@ -180,7 +182,7 @@ TABLES: list[tuple[Callable[[Table], Verdict], Table, Table]] = [
 
 
 @pytest.mark.parametrize(("judge", "good", "bad"), TABLES)
-def test_tables_both_ways(judge: Callable[[Table], Verdict], good: Table, bad: Table) -> None:
+def test_tables_both_ways(judge: Callable[[ExhibitTable], Verdict], good: ExhibitTable, bad: ExhibitTable) -> None:
     assert judge(good).ruling == "holds"
     assert judge(bad).ruling == "does not hold"
 
@@ -236,7 +238,7 @@ def test_claims_of_what_was_not_run_or_not_possible() -> None:
 def test_a_claim_about_everything_sees_every_experiment_once() -> None:
     shared, bad = result("guaranteed"), result("guaranteed", esp=0.5, k=50)
     seen = {"a": [shared], "b": [shared, bad]}
-    exhibits = {name: Exhibit(name, name, "", Table([], [])) for name in seen}
+    exhibits = {name: Exhibit(name, name, "", ExhibitTable([], [])) for name in seen}
     [one] = [one for one in judge_all(exhibits, seen.__getitem__, {}) if one.claim.experiment is None]
     assert one.verdict == Verdict("does not hold", "all floors met in 1 of 2 trials; lowest ESP 50.0%")
     assert one.claim.ours
@@ -247,4 +249,4 @@ def test_batch_sizes_are_judged_with_one_coefficient() -> None:
     anew = along("batch_size", {1: 0.5, 8: 0.4, 512: 0.6})
     once = along("batch_size", {1: 0.5, 8: 0.6, 512: 0.7}, coefficient=0.1)
     [claim] = [one for one in CLAIMS if one.sentence.startswith("Accuracy falls")]
-    assert claim.judge(Evidence(iter([*anew, *once]), Table([], []))).ruling == "does not hold"
+    assert claim.judge(Evidence(iter([*anew, *once]), ExhibitTable([], []))).ruling == "does not hold"

@@ -9,9 +9,9 @@ import pytest
 
 from fairsync import Catalog, FairRetriever, InvalidInputError
 from fairsync.experiments import embedding_map
+from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.embedding_map import EXPERIMENT, dual_space, mean_ranks
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import make_method
 from fairsync.experiments.trials import Trial
 
 RNG = np.random.default_rng(3)

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairsync.experiments.bases import Base
+from fairsync.experiments.base_models import BaseModel
+from fairsync.experiments.compared_methods import METHODS, QUICK_GRIDS, Scale, make_method
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import METHODS, QUICK_GRIDS, Scale, make_method
 from fairsync.experiments.trials import Trial
 from fairsync.hindsight import hindsight
 from fairsync.retriever import FairRetriever
@@ -20,11 +20,11 @@ def trial(method: str, **changes: object) -> Trial:
     return Trial("svd", 0, method, **{"k": K, "floor": FLOOR, "batch_size": 4, **changes})  # type: ignore[arg-type]
 
 
-def base_of(lab: Lab) -> Base:
+def base_of(lab: Lab) -> BaseModel:
     return lab.trials.base(trial("none"))
 
 
-def plain_candidates(base: Base) -> list[list[int]]:
+def plain_candidates(base: BaseModel) -> list[list[int]]:
     scores = base.test.users @ base.catalog.embeddings.T
     return [found.tolist() for found in np.argsort(-scores, axis=1, kind="stable")[:, :K]]
 

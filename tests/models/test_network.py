@@ -17,7 +17,7 @@ else:
 from fairsync.models.comirec import ComiRecSA
 from fairsync.models.mind import MIND
 from fairsync.models.routing import route, squash
-from fairsync.models.rows import Distinct, RowAdam
+from fairsync.models.row_adam import Distinct, RowAdam
 from fairsync.models.settings import NetworkSettings
 from fairsync.models.softmax import sampled_softmax
 from fairsync.models.youtube_dnn import YoutubeDNN

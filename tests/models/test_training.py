@@ -8,7 +8,7 @@ import pytest
 
 from fairsync.data.splits import Split, split_by_users
 from fairsync.errors import InvalidInputError
-from fairsync.models import Moment, Trained, make_settings, recall_of, train_model
+from fairsync.models import Trained, TrainingProgress, make_settings, recall_of, train_model
 from tastes import tasteful
 
 pytest.importorskip("torch")
@@ -40,7 +40,7 @@ def test_test_requests_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize("epochs_before", [1, 3])
 def test_going_on_after_a_stop_gives_the_same(tmp_path: Path, epochs_before: int) -> None:
-    def stop(now: Moment) -> None:
+    def stop(now: TrainingProgress) -> None:
         if len(now.epochs) == epochs_before and now.done > 100:
             raise StopError
 

@@ -27,9 +27,9 @@ from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
 from fairsync.cli.check import check
 from fairsync.coordination.redis import RedisCoordinator
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.models import train_svd
+from fairsync.ragged import Ragged
 from fairsync.service.client import Client
 from fairsync.service.run import bind, make_promise_service, make_search, serve
 from fairsync.service.settings import HttpSettings, SearchSettings, load_settings
@@ -254,7 +254,7 @@ def test_check_explains_and_changes_nothing(tmp_path: Path) -> None:
     assert impressions.exit_code == 0
     words = re.sub(r"\s+", " ", impressions.output)
     assert "60 items, 3 groups, dimension 8" in words
-    assert "Nothing to mend" in words
+    assert "No problems found" in words
     assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
 
 

@@ -1,4 +1,4 @@
-"""``fairsync serve``: promises kept, day after day."""
+"""``fairsync serve``: run the HTTP service."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import typer
 
 from fairsync.errors import InvalidInputError
 
-ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; docs/service.md has every key, deploy/ has examples.")]
+ConfigFile = Annotated[Path, typer.Argument(help="A TOML file. docs/service.md lists every key, deploy/ has examples.")]
 _NEEDED = ("fastapi", "uvicorn", "msgpack", "orjson", "prometheus_client", "pydantic")
 
 
 def serve(config: ConfigFile) -> None:
-    """Run the service until it is stopped.
+    """Run the HTTP service until it is stopped.
 
     fairsync serve deploy/one-process.toml
 
-    Environment variables go before the file: FAIRSYNC_HTTP_PORT=9000 sets `port` in `[http]`. Look at a configuration
-    first with `fairsync check`.
+    Environment variables override the file: FAIRSYNC_HTTP_PORT=9000 sets `port` in `[http]`. Use `fairsync check` to
+    validate a configuration first.
     """
     need_service()
     from fairsync.service.run import serve as run
@@ -30,7 +30,7 @@ def serve(config: ConfigFile) -> None:
 
 
 def need_service() -> None:
-    """Say what to install where the service is not."""
+    """Raise an error that says what to install, unless the service is installed."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise InvalidInputError(f"the service needs {', '.join(missing)}: pip install 'fairsync[service]'.")

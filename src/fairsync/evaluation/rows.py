@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

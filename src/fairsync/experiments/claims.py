@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairsync.experiments.exhibit import Table
-from fairsync.experiments.readings import as_fast, as_in_the_extreme_case, correlated, towards_the_needy
-from fairsync.experiments.verdicts import (
-    Result,
+from fairsync.experiments.claim_verdicts import (
+    TrialResult,
     Verdict,
     above_at_every_floor,
     as_accurate,
@@ -21,6 +19,8 @@ from fairsync.experiments.verdicts import (
     met_with_more_recall,
     more_accurate,
 )
+from fairsync.experiments.exhibit import ExhibitTable
+from fairsync.experiments.table_verdicts import as_fast, as_in_the_extreme_case, correlated, towards_the_needy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -34,14 +34,14 @@ class Evidence:
 
     Attributes
     ----------
-    results : iterable of Result
+    results : iterable of TrialResult
         The trials of its experiment; can be gone through once.
-    table : Table
+    table : ExhibitTable
         What the experiment shows.
     """
 
-    results: Iterable[Result]
-    table: Table
+    results: Iterable[TrialResult]
+    table: ExhibitTable
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ CLAIMS: tuple[Claim, ...] = (
 
 def judge_all(
     exhibits: Mapping[str, Exhibit],
-    results: Callable[[str], Iterable[Result]],
+    results: Callable[[str], Iterable[TrialResult]],
     impossible: Mapping[str, str],
 ) -> list[Judged]:
     """Return the verdict on every claim.
@@ -199,7 +199,7 @@ def judge_all(
     def verdict(claim: Claim) -> Verdict:
         name = claim.experiment
         if name is None:
-            return claim.judge(Evidence(_without_repeats(results(one) for one in exhibits), Table([], [])))
+            return claim.judge(Evidence(_without_repeats(results(one) for one in exhibits), ExhibitTable([], [])))
         if name in impossible:
             return Verdict("not comparable", f"not possible here: {impossible[name]}")
         if name not in exhibits:
@@ -209,12 +209,12 @@ def judge_all(
     return [Judged(claim, verdict(claim)) for claim in CLAIMS]
 
 
-def _tuned_once(results: Iterable[Result]) -> Iterator[Result]:
+def _tuned_once(results: Iterable[TrialResult]) -> Iterator[TrialResult]:
     """Leave out trials that were tuned for themselves: where one thing is varied, the coefficient stays."""
     return (result for result in results if result.trial.coefficient is not None)
 
 
-def _without_repeats(groups: Iterable[Iterable[Result]]) -> Iterator[Result]:
+def _without_repeats(groups: Iterable[Iterable[TrialResult]]) -> Iterator[TrialResult]:
     """Go through the results of several experiments, each trial once."""
     seen = set()
     for results in groups:

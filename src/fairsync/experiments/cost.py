@@ -13,10 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from fairsync.experiments.colours import COLOURS, MARKERS
+from fairsync.experiments.compared_methods import METHODS
 from fairsync.experiments.comparison import tense_floors, tense_steps, trials_of
-from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab
-from fairsync.experiments.methods import METHODS
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Outcome
 
 _METHODS = tuple(name for name in METHODS if name != "none")  # which pays nothing and promises nothing
@@ -100,7 +100,7 @@ def _show(lab: Lab) -> Exhibit:
         for k in setting.ks
         for name, unit in (("Cost ÷ hindsight", ""), ("Cost", ", % of relevance"), ("ESP", " %"))
     )
-    table = Table(["Base model", "Method", *headings], rows, digits=3)
+    table = ExhibitTable(["Base model", "Method", *headings], rows, digits=3)
     return Exhibit(EXPERIMENT.name, EXPERIMENT.title, _WORDS, table, _draw(costs, setting))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fairsync.experiments.averages import Average
+    from fairsync.experiments.seed_means import SeedMean
 
 NAMES = {"recall": "Recall", "ndcg": "NDCG", "hit_rate": "Hit rate", "esp": "ESP"}
 
@@ -40,7 +40,7 @@ class Curve:
 
     label: str
     method: str
-    points: Mapping[int, Mapping[int, Average]]
+    points: Mapping[int, Mapping[int, SeedMean]]
     dashed: bool = False
 
     @property

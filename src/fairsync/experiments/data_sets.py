@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment
 from fairsync.report.plot import scale_counts, tidy
 
@@ -46,7 +46,7 @@ def show(lab: Lab) -> Exhibit:
         " the paper's 200 exposures claim there, for its number of groups and a tenth of its users. The figure shows"
         " how unlike in size the groups are."
     )
-    return Exhibit(NAME, TITLE, words, Table(columns, rows), _draw(sizes))
+    return Exhibit(NAME, TITLE, words, ExhibitTable(columns, rows), _draw(sizes))
 
 
 def _draw(sizes: NDArray[np.int64]) -> Figure:

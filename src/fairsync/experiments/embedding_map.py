@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import InvalidInputError
+from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.embedding_plot import draw_maps
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.methods import make_method
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.trials import Trial
 from fairsync.retriever import FairRetriever
 
@@ -99,7 +99,9 @@ def dual_space(
 def _trial(lab: Lab) -> Trial:
     """Return what is looked into: FairSync with the longer lists, as in the paper."""
     setting, k = lab.setting, max(lab.setting.ks)
-    return Trial(setting.analysed, setting.seeds[0], "fairsync", k, felt_floor(lab, k), batch_size=setting.batch_size)
+    return Trial(
+        setting.analysed, setting.seeds[0], "fairsync", k, binding_floor(lab, k), batch_size=setting.batch_size
+    )
 
 
 def _found(lab: Lab) -> dict[str, Any]:
@@ -186,7 +188,7 @@ def _show(lab: Lab) -> Exhibit:
     words = _WORDS.format(
         groups=len(found["groups"]), model=trial.model, k=trial.k, floor=trial.floor, users=found["users"]
     )
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows, digits=3), draw_maps(found))
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows, digits=3), draw_maps(found))
 
 
 EXPERIMENT = Experiment(
@@ -194,5 +196,5 @@ EXPERIMENT = Experiment(
     "Figure: embeddings in the original and the dual space",
     lambda setting: (),
     _show,
-    lambda lab: [Step("maps by t-SNE", partial(_found, lab))],
+    lambda lab: [WorkStep("maps by t-SNE", partial(_found, lab))],
 )

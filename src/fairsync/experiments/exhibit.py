@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
+class ExhibitTable:
     """Rows under columns. Cells are texts as people read them; numbers keep their digits in the CSV.
 
     Attributes
@@ -42,7 +42,7 @@ class Table:
 
         Examples
         --------
-        >>> table = Table(["a"], [[1]], digits=2)
+        >>> table = ExhibitTable(["a"], [[1]], digits=2)
         >>> table.text(1234), table.text(0.5), table.text(None), table.text("x")
         ('1,234', '0.50', '–', 'x')
         """
@@ -89,7 +89,7 @@ class Exhibit:
         One line.
     words : str
         What was done and how to read it, in a paragraph.
-    table : Table
+    table : ExhibitTable
         The numbers, also of a figure.
     figure : matplotlib.figure.Figure or None
         A picture of them.
@@ -100,9 +100,9 @@ class Exhibit:
     name: str
     title: str
     words: str
-    table: Table
+    table: ExhibitTable
     figure: Figure | None = field(default=None, compare=False)
-    more: Mapping[str, Table] = field(default_factory=dict)
+    more: Mapping[str, ExhibitTable] = field(default_factory=dict)
 
     def write(self, folder: Path) -> list[Path]:
         """Write CSV and Markdown, and SVG and PNG if there is a figure; return the files."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from fairsync.data.dataset import Dataset
     from fairsync.experiments.exhibit import Exhibit
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Trial, Trials
 
 
@@ -39,7 +39,7 @@ class Lab:
 
 
 @dataclass(frozen=True)
-class Step:
+class WorkStep:
     """A piece of work that is done once and kept, with a label for the progress bar.
 
     Attributes
@@ -76,4 +76,4 @@ class Experiment:
     title: str
     trials: Callable[[Setting], Sequence[Trial]]
     show: Callable[[Lab], Exhibit]
-    steps: Callable[[Lab], Sequence[Step]] | None = None
+    steps: Callable[[Lab], Sequence[WorkStep]] | None = None

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog import Catalog
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.methods import GRIDS, QUICK_GRIDS
+from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
 from fairsync.policies import FairSync, make_policy
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Trial
     from fairsync.policies import Policy
 
@@ -87,8 +87,8 @@ def _trials(setting: Setting) -> list[Trial]:
     return []
 
 
-def _steps(lab: Lab) -> list[Step]:
-    return [Step(f"{method} in the extreme case", partial(_found, lab, method)) for method in _METHODS]
+def _steps(lab: Lab) -> list[WorkStep]:
+    return [WorkStep(f"{method} in the extreme case", partial(_found, lab, method)) for method in _METHODS]
 
 
 def _show(lab: Lab) -> Exhibit:
@@ -99,7 +99,7 @@ def _show(lab: Lab) -> Exhibit:
         rows.append([method, 100 * found["recall"], 100 * found["esp"], *found["exposures"], rate])
     columns = ["Method", "Recall %", "ESP %", "Exposures, liked group", "Exposures, disliked group", "Learning rate"]
     words = _WORDS.format(items=ITEMS, users=USERS, k=K, floor=FLOOR, slots=USERS * K)
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows))
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows))
 
 
 EXPERIMENT = Experiment("extreme-case", "Table: the extreme case, a group that nobody likes", _trials, _show, _steps)

@@ -12,10 +12,10 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from fairsync.experiments.batch_size import batch_sizes
 from fairsync.experiments.colours import COLOURS, MARKERS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.methods import make_method
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.compared_methods import make_method
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
 from fairsync.retriever import FairRetriever
@@ -91,7 +91,7 @@ def time_in_turns(
 
 
 def _measured(lab: Lab, k: int, size: int) -> Seconds:
-    setting, floor = lab.setting, felt_floor(lab, k)
+    setting, floor = lab.setting, binding_floor(lab, k)
     rounds = _QUICK_ROUNDS if setting.quick else _ROUNDS
     terms = {"model": setting.analysed, "seed": setting.seeds[0], "floor": floor, "rounds": rounds}
 
@@ -113,9 +113,9 @@ def _measured(lab: Lab, k: int, size: int) -> Seconds:
     return seconds
 
 
-def _steps(lab: Lab) -> list[Step]:
+def _steps(lab: Lab) -> list[WorkStep]:
     return [
-        Step(f"time per user, K = {k}, B = {size}", partial(_measured, lab, k, size))
+        WorkStep(f"time per user, K = {k}, B = {size}", partial(_measured, lab, k, size))
         for k in lab.setting.ks
         for size in batch_sizes(lab.setting)
     ]
@@ -151,7 +151,7 @@ def _show(lab: Lab) -> Exhibit:
     panels[0, 0].legend(frameon=False, fontsize=9)
     rounds = len(next(iter(measured[lab.setting.ks[0]].values()))["none"])
     words = _WORDS.format(model=lab.setting.analysed, rounds=rounds)
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows, digits=3), figure)
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows, digits=3), figure)
 
 
 def ratio(seconds: Seconds, method: str) -> float:

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fairsync.experiments.colours import COLOURS, MARKERS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Step
-from fairsync.experiments.methods import GRIDS, QUICK_GRIDS
-from fairsync.experiments.multiples import scale_multiples
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
+from fairsync.experiments.ratio_axis import scale_as_ratio
 from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
 
@@ -39,7 +39,7 @@ _WORDS = (
 )
 
 
-class Row(NamedTuple):
+class LearningRateRow(NamedTuple):
     """What came of a learning rate."""
 
     method: str
@@ -58,17 +58,17 @@ def learning_rate(lab: Lab) -> Exhibit:
         got = lab.trials.outcome(trial)
         rate = None if trial.coefficient is None else f"{trial.coefficient:g}"
         figures = 100 * got.esp, got.missing, 100 * got.recall, got.cost_ratio
-        rows.append(Row(trial.method, trial.batch_size, rate, *figures))
+        rows.append(LearningRateRow(trial.method, trial.batch_size, rate, *figures))
     title = f"{EXPERIMENT.title}: {lab.setting.analysed} on {lab.setting.data}"
     words = _WORDS.format(k=trial.k, floor=trial.floor)
-    return Exhibit(EXPERIMENT.name, title, words, Table(_COLUMNS, rows), _plot(rows, trial.k))
+    return Exhibit(EXPERIMENT.name, title, words, ExhibitTable(_COLUMNS, rows), _plot(rows, trial.k))
 
 
 def _trials(lab: Lab) -> list[Trial]:
     setting = lab.setting
     k = setting.ks[0]
     rates = (QUICK_GRIDS if setting.quick else GRIDS)["fairsync"]
-    floor = felt_floor(lab, k)
+    floor = binding_floor(lab, k)
     return [
         Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=size, coefficient=rate)
         for method, tried in (("fairsync", rates), ("guaranteed", (None,)))
@@ -77,15 +77,15 @@ def _trials(lab: Lab) -> list[Trial]:
     ]
 
 
-def _steps(lab: Lab) -> list[Step]:
+def _steps(lab: Lab) -> list[WorkStep]:
     def label(trial: Trial) -> str:
         rate = "" if trial.coefficient is None else f", rate {trial.coefficient:g}"
         return f"{trial.method}, B = {trial.batch_size}{rate}"
 
-    return [Step(label(trial), partial(lab.trials.outcome, trial)) for trial in _trials(lab)]
+    return [WorkStep(label(trial), partial(lab.trials.outcome, trial)) for trial in _trials(lab)]
 
 
-def _plot(rows: Sequence[Row], k: int) -> Figure:
+def _plot(rows: Sequence[LearningRateRow], k: int) -> Figure:
     figure = Figure(figsize=(10.5, 3.9), layout="constrained")
     panels: Sequence[Axes] = figure.subplots(1, 3)
     sizes = list(dict.fromkeys(row.batch_size for row in rows))
@@ -98,7 +98,7 @@ def _plot(rows: Sequence[Row], k: int) -> Figure:
         axes.set_xlabel("learning rate ÷ mean relevance")
     for axes, words in zip(panels, ("ESP (%)", f"Recall@{k} (%)", "cost ÷ hindsight"), strict=True):
         axes.set_ylabel(words)
-    scale_multiples(panels[2], "y")
+    scale_as_ratio(panels[2], "y")
     panels[2].set_ylim(bottom=max(_LEAST_SHOWN, panels[2].get_ylim()[0]))
     names = ("fairsync", "guaranteed")
     handles = [Line2D([], [], color=COLOURS[name], marker=MARKERS[name], label=name) for name in names]
@@ -108,7 +108,7 @@ def _plot(rows: Sequence[Row], k: int) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, rows: Sequence[Row], name: str, style: LineStyleType) -> None:
+def _draw(axes: Axes, rows: Sequence[LearningRateRow], name: str, style: LineStyleType) -> None:
     """Draw one batch size: a curve over the rates, and a level line for the method without."""
     for row in rows:
         colour = COLOURS[row.method]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fairsync import __version__
-from fairsync.experiments.exhibit import Table
+from fairsync.experiments.exhibit import ExhibitTable
 
 if TYPE_CHECKING:
     from fairsync.experiments.reproduction import Reproduction
@@ -27,7 +27,7 @@ def render_markdown(run: Reproduction) -> str:
     if run.impossible:
         rows = "\n".join(f"- {name}: {why}" for name, why in run.impossible.items())
         parts.append(f"## Not possible here\n\n{rows}\n")
-    claims = Table(
+    claims = ExhibitTable(
         ["claim", "here", "figures of this run"],
         [
             [one.claim.sentence + (" (ours)" if one.claim.ours else ""), one.verdict.ruling, one.verdict.figures]

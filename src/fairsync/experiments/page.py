@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from fairsync.experiments.claim_verdicts import Ruling
     from fairsync.experiments.claims import Judged
-    from fairsync.experiments.exhibit import Exhibit, Table
+    from fairsync.experiments.exhibit import Exhibit, ExhibitTable
     from fairsync.experiments.reproduction import Reproduction
-    from fairsync.experiments.verdicts import Ruling
 
 _TALLIES: dict[Ruling, str] = {
     "holds": "hold",
@@ -142,7 +142,7 @@ def _figure(one: Exhibit, folder: Path) -> str:
     return f'<figure role="img" aria-label="{escape(one.title)}">\n{text}</figure>\n'
 
 
-def _table(table: Table) -> str:
+def _table(table: ExhibitTable) -> str:
     numeric = [all(not isinstance(row[at], str) for row in table.rows) for at in range(len(table.columns))]
     marks = [' class="number"' if one else "" for one in numeric]
     head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from fairsync.data.dataset import Facts
     from fairsync.experiments.claims import Judged
     from fairsync.experiments.exhibit import Exhibit
-    from fairsync.experiments.setting import Setting
-    from fairsync.models import Moment
+    from fairsync.experiments.reproduction_setting import Setting
+    from fairsync.models import TrainingProgress
 
 
 @dataclass(frozen=True)
-class Stand:
+class RunProgress:
     """How far a run is, for those who watch.
 
     Attributes
@@ -27,14 +27,14 @@ class Stand:
         Pieces of work. The total grows when an experiment turns out to need more than trials.
     label : str
         The piece under way.
-    training : Moment or None
+    training : TrainingProgress or None
         Where a model's training stands, while that is what takes time.
     """
 
     done: int
     total: int
     label: str
-    training: Moment | None = None
+    training: TrainingProgress | None = None
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,16 @@ from fairsync.experiments import (
     random_floors,
     two_stages,
 )
-from fairsync.experiments.bases import Bases
-from fairsync.experiments.check import check_terms
+from fairsync.experiments.base_models import BaseModels
+from fairsync.experiments.claim_verdicts import TrialResult
 from fairsync.experiments.claims import judge_all
 from fairsync.experiments.experiment import Lab
+from fairsync.experiments.feasibility_check import check_setting
 from fairsync.experiments.markdown import render_markdown
 from fairsync.experiments.page import render_page
-from fairsync.experiments.reproduction import Reproduction, Stand
+from fairsync.experiments.reproduction import Reproduction, RunProgress
 from fairsync.experiments.store import Store
 from fairsync.experiments.trials import Trials
-from fairsync.experiments.verdicts import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from fairsync.data.dataset import Dataset
     from fairsync.experiments.exhibit import Exhibit
     from fairsync.experiments.experiment import Experiment
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Trial
-    from fairsync.models import Moment
+    from fairsync.models import TrainingProgress
 
 # In the order of the paper; then what it leaves out.
 EXPERIMENTS: tuple[Experiment, ...] = (
     data_sets.EXPERIMENT,
     comparison.EXPERIMENT,
-    comparison.TENSE,
+    comparison.BINDING_SHARE,
     two_stages.EXPERIMENT,
     accuracy_curve.EXPERIMENT,
     embedding_map.EXPERIMENT,
@@ -83,7 +83,7 @@ def reproduce(
     dataset: Dataset,
     setting: Setting,
     out: Path,
-    watch: Callable[[Stand], None] | None = None,
+    watch: Callable[[RunProgress], None] | None = None,
 ) -> Reproduction:
     """Run experiments and write what they show.
 
@@ -124,9 +124,9 @@ class _Run:
         dataset: Dataset,
         setting: Setting,
         out: Path,
-        watch: Callable[[Stand], None] | None,
+        watch: Callable[[RunProgress], None] | None,
     ) -> None:
-        bases = Bases(dataset, out / "models", setting.quick, lambda _, __, moment: self._tell(moment))
+        bases = BaseModels(dataset, out / "models", setting.quick, lambda _, __, moment: self._tell(moment))
         self.lab = Lab(setting, dataset, Trials(setting, bases, Store(out / "cells")))
         self.experiments, self.out, self.watch = experiments, out, watch
         self.shown: dict[str, Exhibit] = {}
@@ -135,7 +135,7 @@ class _Run:
         for one in experiments:
             with self._if_possible(one):
                 self.trials[one.name] = tuple(one.trials(setting))
-        check_terms(setting, dataset, bases.split, self._models())
+        check_setting(setting, dataset, bases.split, self._models())
         self.waiting = {name: set(trials) for name, trials in self.trials.items()}
         self.done, self.total, self.label = 0, len(self._queue()) + len(self.trials), ""
 
@@ -159,9 +159,9 @@ class _Run:
         claims = judge_all(exhibits, self._results, self.impossible)
         return Reproduction(self.lab.setting, self.lab.dataset.facts, list(exhibits.values()), self.impossible, claims)
 
-    def _results(self, name: str) -> Iterator[Result]:
+    def _results(self, name: str) -> Iterator[TrialResult]:
         """Read the outcomes of an experiment one by one: all at once, those of a large data set would fill memory."""
-        return (Result(trial, self.lab.trials.outcome(trial)) for trial in self.trials[name])
+        return (TrialResult(trial, self.lab.trials.outcome(trial)) for trial in self.trials[name])
 
     def _show_complete(self) -> None:
         for one in self.experiments:
@@ -214,9 +214,9 @@ class _Run:
         self.label = label
         self._tell()
 
-    def _tell(self, training: Moment | None = None) -> None:
+    def _tell(self, training: TrainingProgress | None = None) -> None:
         if self.watch:
-            self.watch(Stand(self.done, self.total, self.label, training))
+            self.watch(RunProgress(self.done, self.total, self.label, training))
 
 
 def _label(trial: Trial) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.experiments.methods import GRIDS, QUICK_GRIDS, Scale, make_method
-from fairsync.experiments.remembered import RememberedIndex
+from fairsync.experiments.cached_index import CachedIndex
+from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS, Scale, make_method
 from fairsync.floors import group_caps
 from fairsync.hindsight import hindsight
 from fairsync.metrics.accuracy import accuracy_of_each
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Label
-    from fairsync.experiments.bases import Asked, Base, Bases
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.base_models import BaseModel, BaseModels, RequestVectors
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.store import Store
 
 Order = Literal["dealt", "sorted", "time"]
@@ -37,7 +37,7 @@ class Trial:
     model, seed
         The base model.
     method
-        One of :data:`fairsync.experiments.methods.METHODS`.
+        One of :data:`fairsync.experiments.compared_methods.METHODS`.
     k
         Candidates per request.
     floor
@@ -112,7 +112,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Plan:
+class HindsightPlan:
     """The best plan in hindsight for the floors of a trial.
 
     Attributes
@@ -136,10 +136,10 @@ class Trials:
         Keys: the trials whose outcome was asked for, in that order.
     """
 
-    def __init__(self, setting: Setting, bases: Bases, store: Store) -> None:
+    def __init__(self, setting: Setting, bases: BaseModels, store: Store) -> None:
         self.asked: dict[Trial, None] = {}
         self.setting, self.bases, self.store = setting, bases, store
-        self._index: tuple[Base, RememberedIndex] | None = None
+        self._index: tuple[BaseModel, CachedIndex] | None = None
         self._plain: dict[tuple[str, int, Part], tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
 
     def outcome(self, trial: Trial) -> Outcome:
@@ -155,7 +155,7 @@ class Trials:
         """Return whether the outcome is there already."""
         return self.store.find("trial", self._key(trial))[0]
 
-    def base(self, trial: Trial) -> Base:
+    def base(self, trial: Trial) -> BaseModel:
         """Return the base model of a trial."""
         return self.bases.get(trial.model, trial.seed)
 
@@ -252,7 +252,7 @@ class Trials:
             },
         )
 
-    def plan(self, trial: Trial) -> Plan:
+    def plan(self, trial: Trial) -> HindsightPlan:
         """Return the best plan in hindsight; it is the same for all methods, batch sizes and orders."""
         names = ("model", "seed", "k", "floor", "spread")
         key = {name: self._key(trial)[name] for name in ("data", "quick", *names)}
@@ -262,13 +262,13 @@ class Trials:
             best = hindsight(
                 base.catalog, base.test.users, k=trial.k, floors=self.floors(trial), index=self._index_of(base)
             )
-            return asdict(Plan(best.cost, float(accuracy_of_each(best.rows, base.test.targets).recall.mean())))
+            return asdict(HindsightPlan(best.cost, float(accuracy_of_each(best.rows, base.test.targets).recall.mean())))
 
-        return Plan(**self.store.cell("plan", key, solve))
+        return HindsightPlan(**self.store.cell("plan", key, solve))
 
     def _retrieve(
         self,
-        base: Base,
+        base: BaseModel,
         part: Part,
         trial: Trial,
         floors: dict[Label, int],
@@ -276,7 +276,7 @@ class Trials:
         order: NDArray[np.intp] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return candidates (rows of the catalog) and relevance, in order of arrival."""
-        asked: Asked = getattr(base, part)
+        asked: RequestVectors = getattr(base, part)
         users = asked.users if order is None else asked.users[order]
         policy = make_method(trial.method, coefficient, self.scale(trial))
         retriever = FairRetriever(
@@ -289,7 +289,7 @@ class Trials:
             index=self._index_of(base),
         )
         found = retriever.retrieve(users)
-        return base.catalog.rows_of(found.ids), found.relevance
+        return found.rows, found.relevance
 
     def scale(self, trial: Trial) -> Scale:
         """Return what coefficients are multiples of: known before the first test request, from the validation."""
@@ -297,11 +297,11 @@ class Trials:
         relevance = float(self._without_floors(base, "validation")[1][:, : trial.k].mean())
         return Scale(relevance, len(base.test.users) * trial.k / base.catalog.n_groups)
 
-    def _without_floors(self, base: Base, part: Part) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _without_floors(self, base: BaseModel, part: Part) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return candidates and relevance without floors, long enough for every k: shorter lists are their tops."""
         place = (base.model, base.seed, part)
         if place not in self._plain:
-            asked: Asked = getattr(base, part)
+            asked: RequestVectors = getattr(base, part)
             retriever = FairRetriever(
                 base.catalog,
                 k=max(self.setting.ks),
@@ -312,13 +312,13 @@ class Trials:
             )
             found = retriever.retrieve(asked.users)
             self._plain = {key: kept for key, kept in self._plain.items() if key[:2] == place[:2]}
-            self._plain[place] = base.catalog.rows_of(found.ids), found.relevance
+            self._plain[place] = found.rows, found.relevance
         return self._plain[place]
 
-    def _index_of(self, base: Base) -> RememberedIndex:
+    def _index_of(self, base: BaseModel) -> CachedIndex:
         if self._index is None or self._index[0] is not base:
             # Tuning asks the validation requests most often.
             asked = np.concatenate([base.validation.users, base.test.users])
             self._index = None  # before the next: both at once would take twice the memory
-            self._index = base, RememberedIndex(base.catalog, asked)
+            self._index = base, CachedIndex(base.catalog, asked)
         return self._index[1]

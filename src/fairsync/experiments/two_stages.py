@@ -13,9 +13,9 @@ from scipy.stats import pearsonr
 
 from fairsync.errors import InvalidInputError
 from fairsync.experiments.colours import COLOURS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.shares import floor_of
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.floor_levels import floor_at_share
 from fairsync.experiments.trials import Trial
 from fairsync.policies import NoPolicy, Uncalibrated
 from fairsync.report.plot import GREY, tidy
@@ -24,7 +24,7 @@ from fairsync.retriever import FairRetriever
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.policies import Policy, Terms
 
 # Of the equal share that stage 2 can give: up to it stage 1 decides, beyond it the slots of stage 2 do.
@@ -115,7 +115,7 @@ def _targets(lab: Lab, k: int) -> list[int]:
     """Return the exposures that groups are brought to; the first, 0, is retrieval as it is."""
     shares = _QUICK_SHARES if lab.setting.quick else _SHARES
     wanted = {max(1, round(share * _equal_share(lab, k))) for share in shares}
-    return [0, *sorted(target for target in wanted if target <= floor_of(lab, k, 1.0))]
+    return [0, *sorted(target for target in wanted if target <= floor_at_share(lab, k, 1.0))]
 
 
 def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
@@ -154,9 +154,9 @@ def _trials(setting: Setting) -> list[Trial]:
     return [_plain(setting, k) for k in setting.ks]
 
 
-def _steps(lab: Lab) -> list[Step]:
+def _steps(lab: Lab) -> list[WorkStep]:
     return [
-        Step(f"two stages on {_model(lab.setting)}, K = {k}, target {target}", partial(_least, lab, k, target))
+        WorkStep(f"two stages on {_model(lab.setting)}, K = {k}, target {target}", partial(_least, lab, k, target))
         for k in lab.setting.ks
         for target in _targets(lab, k)
     ]
@@ -189,7 +189,7 @@ def _show(lab: Lab) -> Exhibit:
         tidy(axes)
     panels[0].set_ylabel("… and in stage 2, at best")
     panels[0].legend(frameon=False, loc="lower right", fontsize=9)
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows), figure)
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows), figure)
 
 
 def _correlation(pairs: NDArray[np.int64]) -> float | None:

@@ -1,4 +1,4 @@
-"""A model on disk: settings.json, weights.npz and items.parquet. Nothing in it is code."""
+"""A model on disk: settings.json, weights.npz and items.parquet. The files contain no code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import polars as pl
 
 from fairsync.atomic_write import atomic_folder
 from fairsync.errors import InvalidInputError
-from fairsync.models.settings import MODELS, Settings, make_settings
+from fairsync.models.settings import MODELS, TrainingSettings, make_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,35 +22,35 @@ if TYPE_CHECKING:
 
 _FILES = {"settings.json", "weights.npz", "items.parquet"}
 VERSION = 1
-"""Of the format; a folder with another version is refused."""
+"""Version of the format. A folder with another version is refused."""
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What a folder holds.
+class StoredModel:
+    """The contents of a model folder.
 
     Attributes
     ----------
     name : str
-        Of the model.
-    settings : Settings
-        How it was made.
+        Name of the model.
+    settings : TrainingSettings
+        Settings of the training.
     item_ids : numpy.ndarray
-        The catalog that it was made for.
+        Ids of the catalog that the model was trained for.
     weights : dict
-        Arrays by name.
+        {name: array}.
     notes : dict
-        What was kept beside it.
+        Further information that was stored with the model.
     """
 
     name: str
-    settings: Settings
+    settings: TrainingSettings
     item_ids: NDArray[np.str_]
     weights: Mapping[str, NDArray[Any]]
     notes: Mapping[str, object]
 
     def write(self, folder: Path) -> None:
-        """Write it; the folder appears whole or not at all, and replaces a model."""
+        """Write the model atomically. A model that is already in the folder is replaced."""
         folder = Path(folder).resolve()
         check_model_target(folder)
         words = {"version": VERSION, "model": self.name, "settings": asdict(self.settings), "notes": dict(self.notes)}
@@ -60,8 +60,8 @@ class Stored:
             (work / "settings.json").write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
 
 
-def read_model_folder(folder: Path) -> Stored:
-    """Read what :meth:`Stored.write` wrote; raises :exc:`InvalidInputError` if it is not that."""
+def read_model_folder(folder: Path) -> StoredModel:
+    """Read a folder that :meth:`StoredModel.write` wrote. Raises :exc:`InvalidInputError` for any other folder."""
     folder = Path(folder)
     path = folder / "settings.json"
     if not path.exists():
@@ -83,11 +83,11 @@ def read_model_folder(folder: Path) -> Stored:
         raise
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
         raise InvalidInputError(f"The model in {folder} is damaged ({error}): train it again.") from error
-    return Stored(name, settings, item_ids, weights, notes)
+    return StoredModel(name, settings, item_ids, weights, notes)
 
 
 def check_model_target(folder: Path) -> None:
-    """Refuse to write where something other than a model lies."""
+    """Refuse a folder that exists and is not a model."""
     if not folder.exists():
         return
     if not folder.is_dir() or not {path.name for path in folder.iterdir()} <= _FILES:
@@ -95,5 +95,5 @@ def check_model_target(folder: Path) -> None:
 
 
 def read_notes(folder: Path) -> dict[str, object]:
-    """Return what was kept beside a model: for one that ``fairsync train`` made, its data, split and recall."""
+    """Return the notes of a model. ``fairsync train`` stores its data, split and recall."""
     return dict(read_model_folder(folder).notes)

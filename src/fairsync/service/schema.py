@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Window
-from fairsync.schedule.window import edge_of
+from fairsync.schedule.window import boundary_of
 
 Label = Annotated[int, Field(strict=True)] | Annotated[str, Field(strict=True, min_length=1, max_length=500)]
 """Of an item or a group: a number or a word, as in the catalog; "7" is not 7."""
@@ -60,7 +60,7 @@ class WindowRecord(_Record):
                 raise InvalidInputError(_without_offset(name, edges[name], zone))
         named = {name: edge for name, edge in edges.items() if isinstance(edge, date)}
         try:
-            return {**given, **{name: edge_of(edge, name, zone) for name, edge in named.items()}}
+            return {**given, **{name: boundary_of(edge, name, zone) for name, edge in named.items()}}
         except OverflowError:
             raise InvalidInputError("start and end must lie in the years 1900 to 9000") from None
 

@@ -140,7 +140,7 @@ def test_a_restart_forgets_nothing(file: SqliteLedger) -> None:
         (one.group, one.exposures, one.floor) for one in before.promises
     ]
     assert next(one.price for one in after.groups if one.group == "blue") < 0
-    assert world.promise_service.scheduler.notes.forecast.known(START, START + timedelta(hours=15)) == 1
+    assert world.promise_service.scheduler.notes.forecast.coverage(START, START + timedelta(hours=15)) == 1
     assert after.promises[1].id == made.id
     world.pass_hours(5)
     world.promise_service.close()

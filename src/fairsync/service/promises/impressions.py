@@ -105,9 +105,9 @@ class ReportedInTime:
         """Return the requests expected between two moments, of which will be heard by the second."""
         return self.traffic.expected(start, self._last(start, end), now)
 
-    def cautious(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
+    def lower_bound(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
         """Return the requests that can be counted on between two moments, of which will be heard by the second."""
-        return self.traffic.cautious(start, self._last(start, end), now)
+        return self.traffic.lower_bound(start, self._last(start, end), now)
 
     def _last(self, start: datetime, end: datetime) -> datetime:
         return max(start, end - timedelta(seconds=self.within))

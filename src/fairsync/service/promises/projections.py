@@ -102,7 +102,7 @@ class Projections:
         if end not in self._requests:
             traffic, until = self.scheduler.traffic(), max(end, self.now)
             expected = traffic.expected(self.now, until, self.now)
-            self._requests[end] = expected, min(traffic.cautious(self.now, until, self.now), expected)
+            self._requests[end] = expected, min(traffic.lower_bound(self.now, until, self.now), expected)
         return self._requests[end]
 
     def _ended(self, name: str, promise: Promise) -> PromiseView:

@@ -196,7 +196,7 @@ class PromiseService:
         return Preview(
             feasible=verdict.accepted,
             largest=verdict.largest,
-            safe=verdict.largest_cautious,
+            safe=verdict.largest_safe,
             cost=None if estimate is None else estimate.cost,
             cost_share=None if estimate is None else estimate.share,
             message=verdict.message,
@@ -219,8 +219,8 @@ class PromiseService:
                 raise InfeasibleFloorsError(
                     promise.group, promise.floor, verdict.reason, verdict.largest, verdict.remedy
                 )
-            assert verdict.holds_from is not None, "it was accepted"
-            parts = split_at(before, promise, verdict.holds_from, self.scheduler.now())
+            assert verdict.effective_from is not None, "it was accepted"
+            parts = split_at(before, promise, verdict.effective_from, self.scheduler.now())
             return {**promises, **dict(zip([made, uuid.uuid4().hex[:12]], parts, strict=False))}
 
         with self.scheduler.lock:

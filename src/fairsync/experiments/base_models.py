@@ -1,0 +1,134 @@
+"""Base models: trained once for each seed, kept, and asked the same requests by every experiment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fairsync.catalog import Catalog
+from fairsync.data.splits import split_by_users
+from fairsync.models import load_model, make_settings, train_model
+from fairsync.models.folder import read_model_folder
+from fairsync.models.settings import NetworkSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fairsync.data.dataset import Dataset
+    from fairsync.data.requests import Requests
+    from fairsync.models import TrainingProgress
+    from fairsync.ragged import Ragged
+
+# Quick: enough to be far better than chance. Training takes most of the time.
+_QUICK_EPOCHS, _QUICK_SAMPLES = 2, 20_000
+
+
+@dataclass(frozen=True)
+class RequestVectors:
+    """Some requests as vectors, with what they should find.
+
+    Attributes
+    ----------
+    users : numpy.ndarray
+        (n, d) or (n, interests, d), in order of arrival.
+    targets : Ragged
+        Rows of the catalog.
+    times : numpy.ndarray
+        (n,) when each came; places in a sequence where the data have no clock.
+    """
+
+    users: NDArray[np.floating[Any]]
+    targets: Ragged
+    times: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BaseModel:
+    """A trained model, its items, and the requests of two parts of the data.
+
+    Attributes
+    ----------
+    model : str
+        Its name.
+    seed : int
+        What it was trained with.
+    catalog : Catalog
+        Items with its vectors.
+    validation : RequestVectors
+        What coefficients are tuned on.
+    test : RequestVectors
+        What is reported.
+    """
+
+    model: str
+    seed: int
+    catalog: Catalog
+    validation: RequestVectors
+    test: RequestVectors
+
+
+class BaseModels:
+    """The base models of a data set, split by users as in the paper's program.
+
+    Parameters
+    ----------
+    dataset
+        What to learn from.
+    folder
+        Trained models are kept here, and found again.
+    quick
+        Train briefly.
+    watch
+        Called with the name of the model, its seed, and after each step the moment of its training.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        folder: Path,
+        quick: bool = False,
+        watch: Callable[[str, int, TrainingProgress], None] | None = None,
+    ) -> None:
+        self.dataset, self.folder, self.quick, self.watch = dataset, folder, quick, watch
+        self.split = split_by_users(dataset)
+        self.fingerprint = dataset.fingerprint()
+        self._made: dict[tuple[str, int], BaseModel] = {}
+
+    def get(self, name: str, seed: int) -> BaseModel:
+        """Return a base model; train it if it is not there."""
+        if (name, seed) not in self._made:
+            self._made = {(name, seed): self._make(name, seed)}  # one at a time: vectors of a large set fill memory
+        return self._made[name, seed]
+
+    def _make(self, name: str, seed: int) -> BaseModel:
+        settings = make_settings(name, seed=seed, history=self.dataset.facts.history)
+        if self.quick and isinstance(settings, NetworkSettings):
+            settings = replace(settings, epochs=_QUICK_EPOCHS, most_samples=_QUICK_SAMPLES)
+        folder = self.folder / f"{name}-{seed}{'-quick' if self.quick else ''}"
+        if not self._is_there(folder, settings):
+            unfinished = folder.with_name(folder.name + ".unfinished")
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            watch = self.watch
+            step = None if watch is None else lambda moment: watch(name, seed, moment)
+            trained = train_model(name, self.split, self.dataset.item_ids, settings, unfinished, step)
+            notes = {"data": self.dataset.facts.name, "split": "users", "split_seed": 0}
+            trained.model.save(folder, notes | {"fingerprint": self.fingerprint})
+            unfinished.unlink(missing_ok=True)
+        # Also a model just trained is read from disk: what was kept is what is measured, the first time and later.
+        model = load_model(folder)
+
+        def ask(requests: Requests) -> RequestVectors:
+            return RequestVectors(model.user_vectors(requests.histories), requests.targets, requests.times)
+
+        catalog = Catalog(model.item_vectors(), self.dataset.item_groups, self.dataset.item_ids)
+        return BaseModel(name, seed, catalog, ask(self.split.validation), ask(self.split.test))
+
+    def _is_there(self, folder: Path, settings: object) -> bool:
+        if not folder.is_dir():
+            return False
+        stored = read_model_folder(folder)
+        return stored.settings == settings and stored.notes.get("fingerprint") == self.fingerprint
