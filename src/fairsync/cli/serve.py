@@ -11,7 +11,7 @@ import typer
 from fairsync.errors import InvalidInputError
 
 ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; docs/service.md has every key, deploy/ has examples.")]
-_NEEDED = ("fastapi", "uvicorn", "msgpack", "orjson", "prometheus_client", "pydantic")
+_NEEDED = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client", "pydantic")
 
 
 def serve(config: ConfigFile) -> None:
