@@ -10,8 +10,8 @@ import typer
 
 from fairsync.errors import InvalidInputError
 
-ConfigFile = Annotated[Path, typer.Argument(help="A TOML file. docs/service.md lists every key, deploy/ has examples.")]
-_NEEDED = ("fastapi", "uvicorn", "msgpack", "orjson", "prometheus_client", "pydantic")
+ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; docs/service.md has every key, deploy/ has examples.")]
+_NEEDED = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client", "pydantic")
 
 
 def serve(config: ConfigFile) -> None:

@@ -7,9 +7,9 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.responses import Response
+from starlette.routing import Route
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
     from starlette.requests import Request
 
 _TYPES = {
@@ -36,21 +36,13 @@ class _Asset(NamedTuple):
     etag: str
 
 
-def mount(app: FastAPI) -> None:
-    """Serve the dashboard at ``/`` and its files under ``/dashboard/``, without a token: the page asks for it.
-
-    Parameters
-    ----------
-    app
-        The service, with its API under ``/v1``.
+def routes() -> list[Route]:
+    """Return the routes of the dashboard: ``/``, and its files under ``/dashboard/``. The page asks for the token.
 
     Examples
     --------
-    >>> from fastapi import FastAPI
-    >>> app = FastAPI()
-    >>> mount(app)
-    >>> [str(app.url_path_for("dashboard")), str(app.url_path_for("dashboard_file", name="app.js"))]
-    ['/', '/dashboard/app.js']
+    >>> [route.path for route in routes()]
+    ['/', '/dashboard/{name}']
     """
     assets = _read()
 
@@ -61,8 +53,7 @@ def mount(app: FastAPI) -> None:
         asset = assets.get(request.path_params["name"])
         return Response(status_code=404) if asset is None else _answer(asset, request)
 
-    app.add_route("/", page, methods=["GET"], name="dashboard", include_in_schema=False)
-    app.add_route("/dashboard/{name}", file, methods=["GET"], name="dashboard_file", include_in_schema=False)
+    return [Route("/", page, name="dashboard"), Route("/dashboard/{name}", file, name="dashboard_file")]
 
 
 def _read() -> dict[str, _Asset]:
