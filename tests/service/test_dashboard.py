@@ -17,9 +17,9 @@ from service.browser import Served, open_browser
 from service.shop import LossyShards, Shop, at
 
 MARKUP = "<img src=x onerror=document.title='run'>"
-LABELS = ["Toys", "LoopState", "Garden", "Kitchen", "Music", MARKUP]
+LABELS = ["Toys", "Books", "Garden", "Kitchen", "Music", MARKUP]
 DAY = Window.day("UTC")
-FLOORS = {"Toys": 1500, "LoopState": 400, "Garden": 600, MARKUP: 300}
+FLOORS = {"Toys": 1500, "Books": 400, "Garden": 600, MARKUP: 300}
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def test_shows_where_every_promise_stands(page: Page, shop: Shop) -> None:
     states = [view.state for view in seen.promises]
     headline = page.tab.locator("h1#headline").inner_text()
     bad = sum(state in ("impossible", "at risk") for state in states)
-    assert (f"All {len(states)} promises are on course." in headline) == (bad == 0)
+    assert (f"All {len(states)} promises are on track." in headline) == (bad == 0)
     for view in seen.promises:
         assert page.figure(str(view.group), "soFar").inner_text() == f"{view.exposures:,}"
         assert page.figure(str(view.group), "atEnd").inner_text() == f"{round(view.projected):,}"
@@ -134,12 +134,12 @@ def test_tells_what_fairness_costs_next_to_the_least_possible(page: Page, shop: 
     assert "about" in page.tab.locator("#least-of").inner_text()
     assert "about" in page.tab.locator("#lead").inner_text()
     page.tab.get_by_text("What the cost means").click()
-    page.wait_for(page.tab.locator("#cost-known"), f"Both are estimates, from {least.sample} requests")
+    page.wait_for(page.tab.locator("#cost-known"), f"Both are estimates from a random sample of {least.sample} requests")
     assert "replica" not in page.tab.locator("#cost-known").inner_text(), "there is but one"
     page.tab.get_by_label("Sort by").select_option("cost")
     costs = {str(group.group): group.cost_share or 0.0 for group in overview.groups}
-    impressions = page.tab.locator("li.row h3").all_inner_texts()
-    assert [costs[label] for label in impressions] == sorted((costs[label] for label in impressions), reverse=True)
+    labels = page.tab.locator("li.row h3").all_inner_texts()
+    assert [costs[label] for label in labels] == sorted((costs[label] for label in labels), reverse=True)
 
 
 def test_a_clock_that_is_not_the_readers_is_named(browser: Any, served: Served, shop: Shop) -> None:
@@ -198,26 +198,26 @@ def test_the_band_ends_where_the_service_says(page: Page, shop: Shop) -> None:
     dotted = re.findall(r"[ML]([\d.]+) ([\d.]+)", chart.locator("path.expected").get_attribute("d"))
     drawn = [value(float(y)) for _, y in dotted]
     assert drawn == pytest.approx([due for _, due in pace.expected], abs=0.004 * pace.floor)
-    page.row("Toys").get_by_text("with little or much traffic").wait_for()
+    page.row("Toys").get_by_text("with low or high traffic").wait_for()
 
 
 def test_follows_the_traffic(page: Page, shop: Shop) -> None:
-    page.row("LoopState").locator("dl").wait_for()
-    before = shop.view("LoopState").exposures
+    page.row("Books").locator("dl").wait_for()
+    before = shop.view("Books").exposures
     shop.serve(40)
-    after = shop.view("LoopState").exposures
+    after = shop.view("Books").exposures
     assert after > before
-    page.wait_for(page.figure("LoopState", "soFar"), f"^{after:,}$")
+    page.wait_for(page.figure("Books", "soFar"), f"^{after:,}$")
 
 
 def test_a_floor_is_changed_after_a_preview(page: Page, shop: Shop) -> None:
-    page.edit("LoopState", 420)
+    page.edit("Books", 420)
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
     page.wait_for(page.tab.locator("#verdict"), "would then cost|would cost")
-    assert shop.view("LoopState").floor == 400, "nothing is changed by looking"
+    assert shop.view("Books").floor == 400, "nothing is changed by looking"
     page.tab.get_by_role("button", name="Save").click()
-    page.wait_for(page.figure("LoopState", "promise"), "^420 a day$")
-    assert shop.view("LoopState").floor == 420
+    page.wait_for(page.figure("Books", "promise"), "^420 a day$")
+    assert shop.view("Books").floor == 420
 
 
 def test_an_impossible_floor_is_refused_and_a_possible_one_offered(page: Page, shop: Shop) -> None:
@@ -332,7 +332,7 @@ def test_fits_every_width_between_phone_and_desk(page: Page) -> None:
 # Every text that is seen, with its colour and the one behind it; and every control without a name; and ids given twice.
 _LOOK = """() => {
   const seen = (element) => element.checkVisibility({opacityProperty: true, visibilityProperty: true})
-    && !element.closest('.unseen, :disabled, .line dt');
+    && !element.closest('.visually-hidden, :disabled, .line dt');
   const behind = (element) => {
     for (let at = element; at; at = at.parentElement) {
       const colour = getComputedStyle(at).backgroundColor;
@@ -359,13 +359,13 @@ _LOOK = """() => {
 
 
 def _check_readable(page: Page) -> None:
-    refresh = page.tab.evaluate(_LOOK)
-    assert len(refresh["texts"]) > 10
-    for text, colour, ground in refresh["texts"]:
+    found = page.tab.evaluate(_LOOK)
+    assert len(found["texts"]) > 10
+    for text, colour, ground in found["texts"]:
         low, high = sorted([_light(colour), _light(ground)])
         assert (high + 0.05) / (low + 0.05) >= 4.5, f"{text}: {colour} on {ground}"
-    assert refresh["unnamed"] == []
-    assert refresh["twice"] == []
+    assert found["unnamed"] == []
+    assert found["twice"] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -432,14 +432,14 @@ def test_by_keyboard_alone(page: Page) -> None:
 def test_says_when_the_service_is_gone_and_when_it_is_back(browser: Any, shop: Shop) -> None:
     own = Served(shop.promise_service)
     page = Page(browser, own.url)
-    link = page.tab.locator("#link")
+    link = page.tab.locator("#connection")
     page.wait_for(link, "^Live$")
     own.stop()
     page.wait_for(link, r"No answer\. Last update \d+ sec ago")
     assert page.row("Toys").is_visible(), "what was known stays"
-    banner = page.tab.locator("#lost")
-    page.wait_for(banner, "The service does not answer. What is shown is how it stood at 14:00")
-    assert page.tab.evaluate("getComputedStyle(document.querySelector('#lost')).position") == "sticky"
+    banner = page.tab.locator("#offline")
+    page.wait_for(banner, "The service does not answer. This page shows the state at 14:00")
+    assert page.tab.evaluate("getComputedStyle(document.querySelector('#offline')).position") == "sticky"
     page.wait_for(page.tab.locator("#announcer"), "does not answer")
     own.start()
     page.tab.get_by_role("button", name="Try now").click()
@@ -497,7 +497,7 @@ def test_a_ray_cluster_that_loses_a_node(browser: Any) -> None:
         page.wait_for(page.tab.locator("#health"), "2 of 2 shards up")
         cluster.kill_node(cluster.nodes[0])
         page.wait_for(page.tab.locator("#alerts"), "shards? does not answer")
-        page.wait_for(page.tab.locator("#link"), "^Live$")
+        page.wait_for(page.tab.locator("#connection"), "^Live$")
         assert page.tab.locator("#health li.down").count() >= 1
         page.context.close()
         own.stop()
@@ -505,7 +505,7 @@ def test_a_ray_cluster_that_loses_a_node(browser: Any) -> None:
 
 
 def test_without_promises_it_says_what_to_do(browser: Any) -> None:
-    empty = Shop(["Toys", "LoopState"], [], at("2026-03-03T00:00"))
+    empty = Shop(["Toys", "Books"], [], at("2026-03-03T00:00"))
     own = Served(empty.promise_service)
     page = Page(browser, own.url)
     page.wait_for(page.tab.locator("#headline"), "Nothing is promised yet")
@@ -514,7 +514,7 @@ def test_without_promises_it_says_what_to_do(browser: Any) -> None:
     page.tab.get_by_text("What the cost means").click()
     page.wait_for(page.tab.locator("#cost-known"), "No request was answered yet")
     empty.promise_service.coordinator.replica = "shop-3:8000"  # as one that shares its promise has
-    page.wait_for(page.tab.locator("#cost-known"), "that it has answered itself. This is shop-3:8000.")
+    page.wait_for(page.tab.locator("#cost-known"), "that it answered itself. This is shop-3:8000.")
     page.tab.locator("label", has_text="No promise").click()
     page.row("Toys").get_by_role("button", name="Promise exposures to Toys").click()
     page.tab.get_by_label("Exposures, at least").fill("20")
@@ -529,14 +529,14 @@ def test_asks_nothing_while_nobody_looks(page: Page) -> None:
     hide = "hidden => { Object.defineProperty(document, 'hidden', {get: () => hidden, configurable: true});"
     hide += " document.dispatchEvent(new Event('visibilitychange')); }"
     page.tab.evaluate(hide, True)
-    page.wait_for(page.tab.locator("#link"), "Paused")
+    page.wait_for(page.tab.locator("#connection"), "Paused")
     page.tab.wait_for_timeout(500)  # what was under way comes in
     asked: list[str] = []
     page.tab.on("request", lambda request: asked.append(request.url))
     page.tab.wait_for_timeout(3500)
     assert asked == []
     page.tab.evaluate(hide, False)
-    page.wait_for(page.tab.locator("#link"), "Live")
+    page.wait_for(page.tab.locator("#connection"), "Live")
     assert asked
 
 
@@ -544,22 +544,22 @@ def test_signs_in_with_a_token_and_says_what_it_may_not_do(browser: Any, shop: S
     own = Served(shop.promise_service, reader=["report"], boss=["report", "admin"])
     page = Page(browser, own.url)
     page.sign_in("wrong")
-    page.wait_for(page.tab.locator("#login-problem"), "Check it, or ask whoever runs the service")
-    page.wait_for(page.tab.locator("#link"), "Not signed in")
+    page.wait_for(page.tab.locator("#login-problem"), "Check the token, or ask the operator")
+    page.wait_for(page.tab.locator("#connection"), "Not signed in")
     page.sign_in("reader")
-    page.row("LoopState").locator("dl").wait_for()
+    page.row("Books").locator("dl").wait_for()
     assert page.tab.evaluate("[sessionStorage.length, localStorage.length]") == [1, 0]
-    floor = shop.view("LoopState").floor
-    page.edit("LoopState", floor - 10)
+    floor = shop.view("Books").floor
+    page.edit("Books", floor - 10)
     page.tab.locator("#save:enabled").click()
-    page.wait_for(page.tab.locator("#editor-problem"), "may look but not change")
-    assert shop.view("LoopState").floor == floor
+    page.wait_for(page.tab.locator("#editor-problem"), "may read promises but not change them")
+    assert shop.view("Books").floor == floor
     page.tab.keyboard.press("Escape")
     page.tab.get_by_role("button", name="Sign out").click()
     page.sign_in("boss")
-    page.edit("LoopState", floor - 10)
+    page.edit("Books", floor - 10)
     page.tab.locator("#save:enabled").click()
-    page.wait_for(page.figure("LoopState", "promise"), f"^{floor - 10:,} a day$")
+    page.wait_for(page.figure("Books", "promise"), f"^{floor - 10:,} a day$")
     page.context.close()
     own.stop()
     assert page.complaints == []
@@ -600,6 +600,6 @@ def test_files_are_served_safely(served: Served) -> None:
     for name in re.findall(r'"(dashboard/[^"]+)"', first.text):
         assert client.get(f"/{name}").status_code == 200
         assert "http" not in re.sub(r"http://www\.w3\.org/2000/svg", "", client.get(f"/{name}").text)
-    for name in ("__init__.py", "..%2Frecords.py", "nothing.js"):
+    for name in ("__init__.py", "..%2F__init__.py", "nothing.js"):
         assert client.get(f"/dashboard/{name}").status_code == 404
     client.close()

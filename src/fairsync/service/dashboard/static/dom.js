@@ -1,4 +1,4 @@
-// Making and changing elements. Text always goes in as text: labels are other people's.
+// Create and change elements. Text is always inserted as text, never as markup: labels are untrusted input.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,12 +12,12 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** Make an HTML element: make("p", {class: "dim"}, "text", child). */
+/** Create an HTML element: make("p", {class: "dim"}, "text", child). */
 export function make(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** Make an SVG element. */
+/** Create an SVG element. */
 export function draw(tag, attributes = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), attributes, children);
 }
@@ -26,29 +26,29 @@ export function byId(id) {
   return document.getElementById(id);
 }
 
-/** Set a text if it is another one: a selection, and what a screen reader is saying, survive updates. */
-export function say(element, text) {
+/** Set the text of an element if it differs. An unchanged element keeps the user's selection, and is not announced again. */
+export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Set or remove an attribute if it is another one. */
-export function mark(element, name, value) {
+/** Set or remove an attribute if it differs. */
+export function setAttribute(element, name, value) {
   const text = value === null || value === undefined || value === false ? null : value === true ? "" : String(value);
   if (element.getAttribute(name) === text) return;
   if (text === null) element.removeAttribute(name);
   else element.setAttribute(name, text);
 }
 
-/** A text that only screen readers say. */
-export function aside(text) {
-  return make("span", { class: "unseen" }, text);
+/** A text for screen readers only. */
+export function hiddenText(text) {
+  return make("span", { class: "visually-hidden" }, text);
 }
 
 let announced = 0;
 
-/** Tell it to screen readers. Two places take turns, so that the same words are said again. */
+/** Announce a text to screen readers. Two live regions alternate, so that a repeated text is announced again. */
 export function announce(text) {
-  const places = document.querySelectorAll("#announcer > span");
-  announced = (announced + 1) % places.length;
-  places.forEach((place, index) => say(place, index === announced ? text : ""));
+  const regions = document.querySelectorAll("#announcer > span");
+  announced = (announced + 1) % regions.length;
+  regions.forEach((region, index) => setText(region, index === announced ? text : ""));
 }

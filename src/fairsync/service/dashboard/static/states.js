@@ -1,8 +1,8 @@
-// How a promise stands, as a shape and a word: colour is never the only sign.
+// The state of a promise as a shape and a word, because colour alone is not accessible.
 
 import { draw, make } from "./dom.js";
 
-/** From the most urgent on. */
+/** All states, the most urgent first. */
 export const STATES = ["impossible", "at risk", "on track", "kept", "no promise"];
 
 const SHAPES = {
@@ -14,7 +14,7 @@ const SHAPES = {
   notice: ["M8 .8L15.2 8 8 15.2.8 8z", "M8 4.8v3.6M8 10.6v.6"],
 };
 
-/** The sign of a state; its word stands beside it. */
+/** The icon of a state. It is hidden from screen readers, because the word is next to it. */
 export function sign(state) {
   const [outline, mark] = SHAPES[state] ?? SHAPES.notice;
   return draw(
@@ -25,7 +25,7 @@ export function sign(state) {
   );
 }
 
-/** Sign and word. */
+/** The icon and the word of a state. */
 export function badge(state) {
   return make("span", { class: "state", "data-state": state }, sign(state), state);
 }

@@ -1,21 +1,21 @@
-// Numbers, shares and moments as the reader's language writes them.
+// Format numbers, percentages and times in the reader's locale.
 
 const whole = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat(undefined, { notation: "compact", maximumSignificantDigits: 3 });
-const small = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 2 });
+const twoDigits = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 2 });
 const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 2 });
 const exactPercent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 3 });
 
 export const count = (value) => whole.format(value);
 export const compact = (value) => (Math.abs(value) < 100_000 ? whole.format(value) : short.format(value));
-export const figure = (value) => small.format(value);
-/** Of something small, such as a cost; what is next to nothing is not shown with many zeros. */
-export const share = (value) =>
+export const figure = (value) => twoDigits.format(value);
+/** A small percentage, such as a cost. Values below 0.01 % are shown as such, not with many zeros. */
+export const smallPercent = (value) =>
   value > 0 && value < 0.0001 ? `< ${percent.format(0.0001)}` : percent.format(value);
-/** The same where two of them are compared. */
-export const finely = (value) => (value > 0 && value < 0.0001 ? share(value) : exactPercent.format(value));
-/** Of a whole: 99.7 % must not be shown as 100 %. */
-export const portion = (value) => exactPercent.format(value < 1 ? Math.min(Math.floor(value * 1000) / 1000, 0.999) : value);
+/** The same with one more digit, for two values that are compared. */
+export const precisePercent = (value) => (value > 0 && value < 0.0001 ? smallPercent(value) : exactPercent.format(value));
+/** A share of a whole, rounded down: 99.97 % must not be shown as 100 %. */
+export const percentRoundedDown = (value) => exactPercent.format(value < 1 ? Math.min(Math.floor(value * 1000) / 1000, 0.999) : value);
 
 const SECOND = 1000, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
 
@@ -23,11 +23,11 @@ const units = (unitDisplay) => ["second", "minute", "hour", "day"].map((unit) =>
   const format = new Intl.NumberFormat(undefined, { style: "unit", unit, unitDisplay });
   return (value) => format.format(value);
 });
-const [words, letters] = [units("short"), units("narrow")];
+const [shortUnits, narrowUnits] = [units("short"), units("narrow")];
 
-/** How long something takes, in the two units that matter: 3 h 12 min; for a narrow place, 3h 12m. */
+/** A duration in its two largest units: 3 hr 12 min; for a narrow column, 3h 12m. */
 export function duration(milliseconds, narrow = false) {
-  const [seconds, minutes, hours, days] = narrow ? letters : words;
+  const [seconds, minutes, hours, days] = narrow ? narrowUnits : shortUnits;
   const ms = Math.max(milliseconds, 0);
   if (ms < MINUTE) return seconds(Math.floor(ms / SECOND));
   if (ms < HOUR) return minutes(Math.floor(ms / MINUTE));
@@ -49,7 +49,7 @@ export const day = (moment, zone) => dated(zone, { day: "numeric", month: "short
 export const full = (moment, zone) =>
   dated(zone, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }).format(moment);
 
-/** The clock alone for a moment of the same day, else with the day; with the zone, where the reader's clock shows another time. */
+/** The time of day, with the date unless it is today, and with the time zone if the reader's clock differs. */
 export function when(moment, zone, now) {
   const text = day(moment, zone) === day(now, zone) ? clock(moment, zone) : full(moment, zone);
   if (full(moment, zone) === full(moment)) return text;
@@ -57,7 +57,7 @@ export function when(moment, zone, now) {
   return `${text} ${name.value}`;
 }
 
-/** A past window by name: its hour, its day, or both its days. */
+/** The name of a past window: its hour, its day, or its first and last day. */
 export function span(start, end, zone) {
   const length = end - start;
   if (length <= 2 * HOUR) return `${day(start, zone)}, ${clock(start, zone)}`;
@@ -65,7 +65,7 @@ export function span(start, end, zone) {
   return dated(zone, { day: "numeric", month: "short" }).formatRange(start, new Date(end - 1));
 }
 
-/** What a clock in a zone shows, as an input of type datetime-local wants it. */
+/** The local time in a zone, as an input of type datetime-local expects it. */
 export function toLocal(moment, zone) {
   const parts = new Intl.DateTimeFormat("sv-SE", {
     timeZone: zone, year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit",
@@ -73,11 +73,11 @@ export function toLocal(moment, zone) {
   return parts.format(moment).replace(" ", "T");
 }
 
-/** The moment at which a zone's clock shows a local time. */
+/** The instant at which a zone has a local time. */
 export function fromLocal(local, zone) {
   const asIfUtc = Date.parse(`${local}Z`);
   const offset = (instant) => Date.parse(`${toLocal(instant, zone)}Z`) - instant;
-  // Twice: the offset at the first guess may be that of the other side of a clock change.
+  // Twice: the first guess may lie on the other side of a daylight-saving change and have the other offset.
   let instant = asIfUtc - offset(asIfUtc);
   instant = asIfUtc - offset(instant);
   return new Date(instant);

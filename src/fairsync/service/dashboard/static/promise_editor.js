@@ -1,38 +1,38 @@
-// Making, changing and deleting a promise, with a preview of what would come of it.
+// The dialog that creates, changes or deletes a promise, with a preview of its feasibility and cost.
 
 import * as api from "./api.js";
-import { announce, byId, draw, make, mark, say } from "./dom.js";
-import { compact, count, fromLocal, share, toLocal } from "./format.js";
+import { announce, byId, draw, make, setAttribute, setText } from "./dom.js";
+import { compact, count, fromLocal, smallPercent, toLocal } from "./format.js";
 import { sign } from "./states.js";
-import { keyOf, promiseWords } from "./words.js";
+import { labelKey, promiseText } from "./messages.js";
 
-const WAIT = 250;
+const DEBOUNCE_MS = 250, MESSAGE_MS = 6000;
 const dialog = byId("editor"), form = byId("editor-form"), fields = form.elements;
 const verdict = byId("verdict"), save = byId("save"), problem = byId("editor-problem");
 
-let subject = null; // {promise or null, done}
+let target = null; // {promise or null, onSaved}
 let groups = new Map();
-let asked = 0;
+let previews = 0; // an answer to any but the latest preview is ignored
 let timer = null;
 
 const DAY = 86_400_000;
 
-function options() {
+function fillTimeZones() {
   const zones = byId("zones");
   if (!zones.children.length) zones.append(...["UTC", ...Intl.supportedValuesOf("timeZone")].map((zone) => make("option", { value: zone })));
 }
 
-/** Open it: for a promise to change, or for a new one, perhaps for a known group. */
-export function edit({ promise = null, group = null, labels, now, zone, done }) {
-  subject = { promise, done };
-  // A label that is a number and one that is the same digits as text are two groups.
+/** Open the dialog for an existing promise, or for a new one, optionally of a given group. */
+export function openPromiseEditor({ promise = null, group = null, labels, now, zone, onSaved }) {
+  target = { promise, onSaved };
+  // The number 7 and the text "7" are two groups.
   const twice = new Set(labels.map(String).filter((text, place, all) => all.indexOf(text) !== place));
   const nameOf = (label) => (twice.has(String(label)) && typeof label === "string" ? `${label} (text)` : String(label));
   groups = new Map(labels.map((label) => [nameOf(label), label]));
-  options();
+  fillTimeZones();
   byId("labels").replaceChildren(...[...groups.keys()].map((name) => make("option", { value: name })));
-  say(byId("editor-title"), promise ? `Promise for ${promise.group}` : "New promise");
-  say(save, promise ? "Save" : "Promise it");
+  setText(byId("editor-title"), promise ? `Promise for ${promise.group}` : "New promise");
+  setText(save, promise ? "Save" : "Promise it");
   form.reset();
   const known = promise?.group ?? group;
   fields.group.value = known === null ? "" : nameOf(known);
@@ -47,15 +47,15 @@ export function edit({ promise = null, group = null, labels, now, zone, done }) 
   const end = promise?.window.end ? new Date(promise.window.end) : new Date(+now + 14 * DAY);
   fields.start.value = toLocal(start, fields.zone.value);
   fields.end.value = toLocal(end, fields.zone.value);
-  arrange();
-  forget();
+  showCampaignFields();
+  clearVerdict();
   dialog.showModal();
   (promise || group !== null ? fields.floor : fields.group).focus();
   if (promise || group !== null) fields.floor.select();
-  ask();
+  requestPreview();
 }
 
-function arrange() {
+function showCampaignFields() {
   const campaign = fields.every.value === "campaign";
   for (const name of ["start", "end"]) {
     fields[name].closest("label").hidden = !campaign;
@@ -63,80 +63,80 @@ function arrange() {
   }
 }
 
-function forget() {
+function clearVerdict() {
   verdict.replaceChildren();
   verdict.dataset.kind = "none";
-  say(problem, "");
-  mark(save, "disabled", true);
+  setText(problem, "");
+  setAttribute(save, "disabled", true);
 }
 
-/** What is written in the form; null as long as something is missing or wrong. */
-function written() {
-  fields.group.setCustomValidity(groups.has(fields.group.value) ? "" : "There is no such group: choose one of the list.");
+/** The promise in the form, or null while a field is missing or invalid. */
+function readForm() {
+  fields.group.setCustomValidity(groups.has(fields.group.value) ? "" : "There is no such group: choose one from the list.");
   let zoned = true;
   try {
     Intl.DateTimeFormat(undefined, { timeZone: fields.zone.value });
   } catch {
     zoned = false;
   }
-  fields.zone.setCustomValidity(zoned && fields.zone.value ? "" : "There is no such time zone: choose one of the list.");
+  fields.zone.setCustomValidity(zoned && fields.zone.value ? "" : "There is no such time zone: choose one from the list.");
   const campaign = fields.every.value === "campaign";
   fields.end.setCustomValidity(campaign && fields.end.value <= fields.start.value ? "It must end after it starts." : "");
   if (!form.checkValidity()) return null;
   const zone = fields.zone.value;
   const window = { every: fields.every.value, zone };
-  const before = subject.promise?.window;
+  const before = target.promise?.window;
   for (const name of ["start", "end"]) {
     if (campaign) window[name] = fromLocal(fields[name].value, zone).toISOString();
-    else if (before?.every === window.every && before[name]) window[name] = before[name]; // they are not in the form
+    else if (before?.every === window.every && before[name]) window[name] = before[name]; // kept: the form does not show them
   }
   return { group: groups.get(fields.group.value), floor: Number(fields.floor.value), window };
 }
 
-/** Ask for a preview, once typing pauses. Saving waits for it. */
-function ask() {
+/** Request a preview when typing pauses. Saving is disabled until it arrives. */
+function requestPreview() {
   clearTimeout(timer);
-  asked += 1;
-  mark(save, "disabled", true);
-  say(problem, "");
-  const promise = written();
+  previews += 1;
+  setAttribute(save, "disabled", true);
+  setText(problem, "");
+  const promise = readForm();
   if (!promise) {
     verdict.replaceChildren();
     verdict.dataset.kind = "none";
     const wrong = [...fields].find((field) => field.value && field.willValidate && !field.validity.valid);
-    if (wrong) say(problem, wrong.validationMessage);
+    if (wrong) setText(problem, wrong.validationMessage);
     return;
   }
   verdict.dataset.waiting = "";
-  const number = asked;
+  const number = previews;
   timer = setTimeout(async () => {
     try {
-      const found = await api.preview(promise, subject.promise?.id);
-      if (number === asked) show(found, promise);
+      const found = await api.preview(promise, target.promise?.id);
+      if (number === previews) showVerdict(found, promise);
     } catch (error) {
-      if (number !== asked) return;
+      if (number !== previews) return;
       verdict.replaceChildren();
       verdict.dataset.kind = "none";
-      say(problem, error.words ?? String(error));
+      setText(problem, error.explanation ?? String(error));
     } finally {
-      if (number === asked) delete verdict.dataset.waiting;
+      if (number === previews) delete verdict.dataset.waiting;
     }
-  }, WAIT);
+  }, DEBOUNCE_MS);
 }
 
-function show(found, promise) {
+function showVerdict(found, promise) {
   const safe = found.feasible && promise.floor <= found.safe;
   const state = !found.feasible ? "impossible" : safe ? "kept" : "at risk";
-  const title = !found.feasible ? "This cannot be kept." : safe ? "This can be kept, also if traffic is low." : "This can be kept if traffic comes as expected.";
+  const title = !found.feasible ? "This cannot be kept." : safe ? "This can be kept, even if traffic is low." : "This can be kept if traffic comes as expected.";
   const cost = found.cost_share === null
-    ? "What it would cost is not known yet."
-    : found.cost_share <= 0 ? "It would cost no relevance." : `In the long run, all promises together would then cost about ${share(found.cost_share)} of relevance.`;
+    ? "Its cost is not known yet."
+    : found.cost_share <= 0 ? "It would cost no relevance." : `In the long run, all promises together would then cost about ${smallPercent(found.cost_share)} of relevance.`;
   const limits = found.safe < found.largest
-    ? `The traffic expected can carry ${count(found.largest)} beside all other promises, and ${count(found.safe)} if it is low.`
-    : `The traffic expected can carry ${count(found.largest)} beside all other promises.`;
+    ? `The expected traffic can carry ${count(found.largest)} beside all other promises, and ${count(found.safe)} if it is low.`
+    : `The expected traffic can carry ${count(found.largest)} beside all other promises.`;
   const use = (value, text) =>
     value > 0 && value < promise.floor
-      ? make("button", { type: "button", class: "quiet", onclick: () => take(value) }, `Use ${count(value)}`, make("span", { class: "dim" }, ` ${text}`))
+      ? make("button", { type: "button", class: "quiet", onclick: () => useFloor(value) }, `Use ${count(value)}`, make("span", { class: "dim" }, ` ${text}`))
       : null;
   verdict.dataset.kind = state;
   verdict.replaceChildren(
@@ -146,16 +146,16 @@ function show(found, promise) {
     make("p", { class: "uses" }, use(found.safe, "safe"), found.largest !== found.safe ? use(found.largest, "largest") : null),
     found.feasible ? make("p", {}, cost) : make("details", {}, make("summary", {}, "In full"), make("p", { class: "dim" }, found.message)),
   );
-  mark(save, "disabled", !found.feasible);
+  setAttribute(save, "disabled", !found.feasible);
 }
 
-function take(value) {
+function useFloor(value) {
   fields.floor.value = value;
   fields.floor.focus();
-  ask();
+  requestPreview();
 }
 
-/** Where the floor lies: safe, as expected, or beyond. */
+/** A scale that shows whether the floor is safe, possible or impossible. */
 function scale(found, floor) {
   const most = Math.max(found.largest * 1.25, floor * 1.08, 1);
   const at = (value) => `${((100 * value) / most).toFixed(2)}%`;
@@ -171,50 +171,51 @@ function scale(found, floor) {
   );
 }
 
-async function send(action, told) {
+async function send(action, message) {
   const buttons = dialog.querySelectorAll("button");
-  buttons.forEach((button) => mark(button, "disabled", true));
+  buttons.forEach((button) => setAttribute(button, "disabled", true));
   try {
     await action();
     dialog.close();
-    announce(told);
-    say(byId("told"), told);
-    setTimeout(() => say(byId("told"), ""), 6000);
-    subject.done();
+    announce(message);
+    setText(byId("saved"), message);
+    setTimeout(() => setText(byId("saved"), ""), MESSAGE_MS);
+    target.onSaved();
   } catch (error) {
-    say(problem, error.status === 403 ? "This token may look but not change promises. Sign in with one that may." : (error.words ?? String(error)));
+    setText(problem, error.status === 403 ? "This token may read promises but not change them. Sign in with one that has the role admin." : (error.explanation ?? String(error)));
   } finally {
-    buttons.forEach((button) => mark(button, "disabled", false));
+    buttons.forEach((button) => setAttribute(button, "disabled", false));
   }
 }
 
 form.addEventListener("input", () => {
-  arrange();
-  ask();
+  showCampaignFields();
+  requestPreview();
 });
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  const promise = written();
+  const promise = readForm();
   if (!promise || save.disabled) return;
-  const { promise: old } = subject;
-  const words = `Promised: ${promiseWords(promise)} for ${promise.group}.`;
-  send(() => (old ? api.change(old.id, promise) : api.add(promise)), words);
+  const { promise: old } = target;
+  const message = `Promised: ${promiseText(promise)} for ${promise.group}.`;
+  send(() => (old ? api.updatePromise(old.id, promise) : api.createPromise(promise)), message);
 });
 byId("cancel").addEventListener("click", () => dialog.close());
 byId("delete").addEventListener("click", () => {
-  const { promise } = subject;
-  say(byId("confirm-text"), `${promiseWords(promise)} for ${promise.group} would no longer be promised. The group is then found only as often as its relevance brings it up.`);
+  const { promise } = target;
+  setText(byId("confirm-text"), `${promiseText(promise)} for ${promise.group} would no longer be promised. Its items are then retrieved by relevance alone.`);
   byId("confirm").showModal();
 });
 byId("confirm-no").addEventListener("click", () => byId("confirm").close());
 byId("confirm-yes").addEventListener("click", () => {
   byId("confirm").close();
-  const { promise } = subject;
-  send(() => api.remove(promise.id), `The promise for ${promise.group} is deleted.`);
+  const { promise } = target;
+  send(() => api.deletePromise(promise.id), `The promise for ${promise.group} is deleted.`);
 });
 dialog.addEventListener("close", () => {
   clearTimeout(timer);
-  asked += 1;
+  previews += 1;
 });
 
-export const labelsOf = (overview) => [...new Map(overview.groups.map((one) => [keyOf(one.group), one.group])).values()];
+/** The distinct group labels of the catalog. */
+export const groupLabels = (overview) => [...new Map(overview.groups.map((one) => [labelKey(one.group), one.group])).values()];

@@ -1,10 +1,10 @@
-// The list of promises: searched, filtered, sorted; hundreds of rows, of which only those near the screen are drawn.
+// The list of promises. It may have hundreds of rows; only those near the viewport are rendered in full.
 
-import { byId, mark, say } from "./dom.js";
+import { byId, setAttribute, setText } from "./dom.js";
+import { countByState, filterAndSort, rowsOf } from "./filter_sort.js";
 import { count } from "./format.js";
-import { Row } from "./row.js";
-import { rowsOf, select, tally } from "./selection.js";
-import { usualRelevance } from "./words.js";
+import { typicalRelevance } from "./messages.js";
+import { PromiseRow } from "./promise_row.js";
 
 const NEAR = "600px 0px";
 
@@ -18,51 +18,51 @@ export class PromiseList {
       (seen) => seen.forEach((one) => one.target.row.setNear(one.isIntersecting)), { rootMargin: NEAR });
     this.form.addEventListener("input", () => this.show(true));
     this.form.addEventListener("submit", (event) => event.preventDefault());
-    new ResizeObserver(() => this.opened().forEach((row) => row.drawDetail())).observe(this.root);
+    new ResizeObserver(() => this.openRows().forEach((row) => row.drawDetail())).observe(this.root);
   }
 
   update(overview, past, now) {
     this.entries = rowsOf(overview);
-    this.usual = usualRelevance(overview) || this.usual || 0; // a tick that has just begun knows none yet
-    this.view = { past, now, usual: this.usual, overview };
-    for (const [state, number] of Object.entries(tally(this.entries))) {
-      const place = this.form.querySelector(`[data-count="${state}"]`);
-      say(place, count(number));
-      // A choice that would show nothing is not offered, unless it is the present one.
-      const input = place.closest("label").querySelector("input");
-      place.closest("label").hidden = number === 0 && state !== "all" && !input.checked;
+    this.typical = typicalRelevance(overview) || this.typical || 0; // at the start of a period: that of the period before
+    this.view = { past, now, typical: this.typical, overview };
+    for (const [state, number] of Object.entries(countByState(this.entries))) {
+      const counter = this.form.querySelector(`[data-count="${state}"]`);
+      setText(counter, count(number));
+      // Hide a filter that would match nothing, unless it is selected.
+      const input = counter.closest("label").querySelector("input");
+      counter.closest("label").hidden = number === 0 && state !== "all" && !input.checked;
     }
     this.show(false);
   }
 
-  /** Put the rows in order. While somebody is at one of them, they stay where they are. */
-  show(asked) {
+  /** Filter and sort the rows. An update does not reorder rows while the pointer or the focus is on one of them. */
+  show(byUser) {
     if (!this.entries) return;
     const choice = Object.fromEntries(new FormData(this.form));
-    let chosen = select(this.entries, choice);
-    const busy = !asked && (this.root.matches(":hover") || this.root.contains(document.activeElement));
+    let chosen = filterAndSort(this.entries, choice);
+    const busy = !byUser && (this.root.matches(":hover") || this.root.contains(document.activeElement));
     if (busy) {
       const places = new Map([...this.root.children].map((element, place) => [element.row.id, place]));
       const place = (entry) => places.get(entry.id) ?? Infinity;
       chosen = chosen.map((entry, i) => [entry, i]).sort((a, b) => place(a[0]) - place(b[0]) || a[1] - b[1]).map(([entry]) => entry);
     }
     const wanted = new Set(chosen.map((entry) => entry.id));
-    for (const [id, row] of this.rows) if (!wanted.has(id)) this.drop(id, row);
+    for (const [id, row] of this.rows) if (!wanted.has(id)) this.remove(id, row);
     for (const entry of chosen) {
-      if (!this.rows.has(entry.id)) this.rows.set(entry.id, new Row(entry.id, this.actions));
+      if (!this.rows.has(entry.id)) this.rows.set(entry.id, new PromiseRow(entry.id, this.actions));
       this.rows.get(entry.id).update(entry, this.view);
     }
-    this.arrange(chosen.map((entry) => this.rows.get(entry.id).element));
-    mark(byId("columns"), "hidden", chosen.length === 0);
+    this.reorder(chosen.map((entry) => this.rows.get(entry.id).element));
+    setAttribute(byId("columns"), "hidden", chosen.length === 0);
     const promised = this.entries.some((entry) => entry.promise);
     const nothing = promised || choice.text || choice.state !== "all"
-      ? "No group matches." : "Nothing is promised yet: make a new promise, or look through the groups without one.";
-    say(byId("matches"), chosen.length ? "" : nothing);
+      ? "No group matches." : "Nothing is promised yet: make a new promise, or list the groups without one.";
+    setText(byId("matches"), chosen.length ? "" : nothing);
     byId("columns").classList.toggle("groups", choice.state === "no promise");
   }
 
-  arrange(elements) {
-    const held = this.root.contains(document.activeElement) ? document.activeElement : null;
+  reorder(elements) {
+    const focused = this.root.contains(document.activeElement) ? document.activeElement : null;
     elements.forEach((element, place) => {
       const here = this.root.children[place];
       if (here === element) return;
@@ -70,20 +70,20 @@ export class PromiseList {
       this.root.insertBefore(element, here ?? null);
       if (isNew) this.observer.observe(element);
     });
-    if (held && held !== document.activeElement) held.focus({ preventScroll: true });
+    if (focused && focused !== document.activeElement) focused.focus({ preventScroll: true });
   }
 
-  drop(id, row) {
+  remove(id, row) {
     this.observer.unobserve(row.element);
     row.element.remove();
     this.rows.delete(id);
   }
 
-  opened() {
+  openRows() {
     return [...this.rows.values()].filter((row) => row.open && row.detail);
   }
 
-  /** Bring one promise before the reader, whatever was chosen before. */
+  /** Scroll to a promise and open it. Resets the filter if it hides the promise. */
   reveal(id) {
     if (!this.rows.has(id)) {
       this.form.reset();

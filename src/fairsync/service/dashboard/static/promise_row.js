@@ -1,16 +1,16 @@
-// One promise: a line of figures, and below it, when opened, its pace.
+// One row of the promise list: a line of figures, and below it, when opened, the pace chart.
 
-import { draw, make, mark, say } from "./dom.js";
+import { draw, make, setAttribute, setText } from "./dom.js";
 import { compact, count, duration, full } from "./format.js";
-import { legend, paceChart, paceTable } from "./pace.js";
-import { strip } from "./past.js";
+import { groupBoost, groupCost, perWindow, promiseText, statusSentence } from "./messages.js";
+import { legend, paceChart, paceTable } from "./pace_chart.js";
+import { windowBars } from "./past_windows.js";
 import { badge } from "./states.js";
-import { costOf, each, helpOf, outlookWords, promiseWords } from "./words.js";
 
 const term = (name, text) => make("div", { class: name }, make("dt", {}, text), make("dd", {}));
 
-export class Row {
-  /** Only its name and state at first: the rest is drawn while it is near the screen. */
+export class PromiseRow {
+  /** Creates the name and the state only. The figures are rendered while the row is near the viewport. */
   constructor(id, actions) {
     this.id = id;
     this.actions = actions;
@@ -28,21 +28,21 @@ export class Row {
   update(entry, view) {
     this.entry = entry;
     this.view = view;
-    say(this.label, entry.label);
-    mark(this.label, "title", entry.label.length > 24 ? entry.label : null);
+    setText(this.label, entry.label);
+    setAttribute(this.label, "title", entry.label.length > 24 ? entry.label : null);
     if (this.badge.dataset.state !== entry.state) {
       this.badge.replaceChildren(badge(entry.state));
       this.badge.dataset.state = entry.state;
       this.element.dataset.state = entry.state;
     }
     if (!entry.promise) {
-      mark(this.name, "aria-expanded", null);
-      mark(this.name, "disabled", true);
+      setAttribute(this.name, "aria-expanded", null);
+      setAttribute(this.name, "disabled", true);
     }
     if (this.near) this.draw();
   }
 
-  /** Called as it comes near the screen or leaves it. */
+  /** Called when the row comes near the viewport or leaves it. */
   setNear(near) {
     this.near = near || this.element.contains(document.activeElement);
     if (this.near) this.draw();
@@ -54,32 +54,32 @@ export class Row {
 
   draw() {
     this.parts ??= this.build();
-    const { promise, group } = this.entry, { usual, now, overview } = this.view, parts = this.parts;
-    const help = helpOf(group?.price ?? 0, usual, promise?.state), cost = costOf(group, overview);
-    say(parts.help, help.text);
-    mark(parts.help, "title", help.words);
-    say(parts.cost, cost.text);
-    mark(parts.cost, "title", cost.words);
+    const { promise, group } = this.entry, { typical, now, overview } = this.view, parts = this.parts;
+    const boost = groupBoost(group?.price ?? 0, typical, promise?.state), cost = groupCost(group, overview);
+    setText(parts.boost, boost.text);
+    setAttribute(parts.boost, "title", boost.explanation);
+    setText(parts.cost, cost.text);
+    setAttribute(parts.cost, "title", cost.explanation);
     if (!promise) {
-      say(parts.promise, `${count(group.items)} items`);
-      say(parts.soFar, compact(group[overview.count]));
+      setText(parts.promise, `${count(group.items)} items`);
+      setText(parts.soFar, compact(group[overview.count]));
       return;
     }
     const [start, end] = [promise.start, promise.end].map((moment) => new Date(moment));
     const later = start > now ? `in ${duration(start - now, true)}` : "";
-    say(parts.promise, `${compact(promise.floor)} ${each(promise.window)}${later && `, ${later}`}`);
-    mark(parts.promise, "title", `${promise.window.zone}, ${later ? `from ${full(start, promise.window.zone)} ` : ""}until ${full(end, promise.window.zone)}`);
-    say(parts.soFar, compact(promise.exposures));
-    say(parts.atEnd, compact(Math.round(promise.projected)));
-    say(parts.missing, promise.shortfall > 0 ? compact(Math.ceil(promise.shortfall)) : "0");
+    setText(parts.promise, `${compact(promise.floor)} ${perWindow(promise.window)}${later && `, ${later}`}`);
+    setAttribute(parts.promise, "title", `${promise.window.zone}, ${later ? `from ${full(start, promise.window.zone)} ` : ""}until ${full(end, promise.window.zone)}`);
+    setText(parts.soFar, compact(promise.exposures));
+    setText(parts.atEnd, compact(Math.round(promise.projected)));
+    setText(parts.missing, promise.shortfall > 0 ? compact(Math.ceil(promise.shortfall)) : "0");
     parts.missing.classList.toggle("some", promise.shortfall > 0);
-    say(parts.left, later || duration(end - now, true));
+    setText(parts.left, later || duration(end - now, true));
     this.drawBar(parts.bar, promise);
     const windows = this.view.past.get(promise.id) ?? [];
     const latest = `${windows.length} ${windows.at(-1)?.end}`;
     if (parts.past.dataset.latest !== latest) {
       parts.past.dataset.latest = latest;
-      parts.past.replaceChildren(strip(windows, promise.window.zone));
+      parts.past.replaceChildren(windowBars(windows, promise.window.zone));
     }
     if (this.open) this.drawDetail();
   }
@@ -88,8 +88,8 @@ export class Row {
     const { promise, label } = this.entry;
     const names = promise
       ? { promise: "Promised", bar: "Progress", soFar: "So far", atEnd: "At the end", missing: "Will miss", left: "Time left",
-          help: "Help", cost: "Cost", past: "Past windows" }
-      : { promise: "Group", soFar: "So far", help: "Help", cost: "Cost" };
+          boost: "Boost", cost: "Cost", past: "Past windows" }
+      : { promise: "Group", soFar: "So far", boost: "Boost", cost: "Cost" };
     const list = make("dl", {});
     const parts = {};
     for (const [key, text] of Object.entries(names)) {
@@ -102,30 +102,30 @@ export class Row {
         ...["rail", "ahead", "done"].map((kind) => draw("rect", { class: kind, y: 3, height: 8, rx: 1.5 })),
         draw("rect", { class: "floor", y: 0, width: 2, height: 14 })));
     }
-    const act = promise
+    const button = promise
       ? make("button", { type: "button", class: "quiet", "aria-label": `Edit the promise for ${label}`, onclick: () => this.actions.edit(this.entry.promise) }, "Edit")
       : make("button", { type: "button", class: "quiet", "aria-label": `Promise exposures to ${label}`, onclick: () => this.actions.add(this.entry.group.group) }, "Promise");
-    this.figures.replaceChildren(list, make("div", { class: "act" }, act));
+    this.figures.replaceChildren(list, make("div", { class: "act" }, button));
     return parts;
   }
 
-  /** So far, expected at the end, and the floor as a notch. */
+  /** The progress bar: exposures so far, those expected at the end, and the floor as a notch. */
   drawBar(cell, promise) {
     const most = Math.max(promise.floor, promise.projected, promise.exposures, 1) * 1.02;
     const at = (value) => `${((100 * value) / most).toFixed(2)}%`;
     const [rail, ahead, done, floor] = cell.firstChild.children;
-    mark(rail, "width", "100%");
-    mark(ahead, "width", at(Math.max(promise.projected, promise.exposures)));
-    mark(done, "width", at(promise.exposures));
-    mark(floor, "x", at(promise.floor));
-    mark(cell.firstChild, "aria-label",
+    setAttribute(rail, "width", "100%");
+    setAttribute(ahead, "width", at(Math.max(promise.projected, promise.exposures)));
+    setAttribute(done, "width", at(promise.exposures));
+    setAttribute(floor, "x", at(promise.floor));
+    setAttribute(cell.firstChild, "aria-label",
       `${count(promise.exposures)} of ${count(promise.floor)}, about ${count(Math.round(promise.projected))} at the end`);
   }
 
   toggle(open = !this.open) {
     this.open = open;
-    mark(this.name, "aria-expanded", String(open));
-    mark(this.name, "aria-controls", open ? this.detailId : null);
+    setAttribute(this.name, "aria-expanded", String(open));
+    setAttribute(this.name, "aria-controls", open ? this.detailId : null);
     this.element.classList.toggle("open", open);
     if (!open) {
       this.detail?.remove();
@@ -133,7 +133,7 @@ export class Row {
       return;
     }
     this.detail = make("div", { class: "detail", id: this.detailId, role: "region", "aria-label": `Pace of ${this.entry.label}` },
-      make("p", { class: "outlook" }), make("div", { class: "chart" }), make("dl", { class: "facts" }),
+      make("p", { class: "status" }), make("div", { class: "chart" }), make("dl", { class: "facts" }),
       make("details", {}, make("summary", {}, "As a table"), make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Pace as a table" })));
     this.element.append(this.detail);
     this.drawDetail();
@@ -146,21 +146,21 @@ export class Row {
   }
 
   drawDetail() {
-    const { promise, group } = this.entry, { now, usual, overview } = this.view;
-    const [outlook, chart, facts, table] = this.detail.children;
-    say(outlook, outlookWords(promise, now));
+    const { promise, group } = this.entry, { now, typical, overview } = this.view;
+    const [status, chart, facts, table] = this.detail.children;
+    setText(status, statusSentence(promise, now));
     if (!this.pace) {
-      if (!chart.firstChild) chart.append(make("p", { class: "dim" }, "Fetching its pace"));
+      if (!chart.firstChild) chart.append(make("p", { class: "dim" }, "Loading the pace"));
       return;
     }
     chart.replaceChildren(paceChart(this.pace, promise, now, Math.max(chart.clientWidth, 240)), legend(this.pace));
-    const help = helpOf(group?.price ?? 0, usual, promise.state);
-    const known = { Promise: promiseWords(promise), Help: help.words, Cost: costOf(group, overview).words };
+    const boost = groupBoost(group?.price ?? 0, typical, promise.state);
+    const known = { Promise: promiseText(promise), Boost: boost.explanation, Cost: groupCost(group, overview).explanation };
     known.Window = `${promise.window.zone}, ${full(new Date(promise.start), promise.window.zone)} to ${full(new Date(promise.end), promise.window.zone)}`;
     if (facts.children.length !== Object.keys(known).length) {
       facts.replaceChildren(...Object.keys(known).map((name) => make("div", {}, make("dt", {}, name), make("dd", {}))));
     }
-    Object.values(known).forEach((text, place) => say(facts.children[place].lastChild, text));
+    Object.values(known).forEach((text, place) => setText(facts.children[place].lastChild, text));
     if (table.open) table.lastChild.replaceChildren(paceTable(this.pace, promise, now));
     else table.ontoggle ??= () => this.drawDetail();
   }
