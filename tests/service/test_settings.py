@@ -51,8 +51,8 @@ def test_the_environment_goes_before_the_file(tmp_path: Path) -> None:
         (PLAIN + "[[tokens]]\nname = 'a'\nroles = ['boss']\nenv = 'A'\n", r"tokens\[0\].roles\[0\]"),
         (PLAIN + "[[tokens]]\nname = 'a'\nroles = ['admin']\n", r"tokens\[0\]: give either 'sha256' or 'env'"),
         (PLAIN + "[[tokens]]\nname = 'a'\nroles = ['admin']\nsha256 = 'secret'\n", r"tokens\[0\].sha256"),
-        (PLAIN + "[[promises]]\ngroup = 'a'\nfloor = 1\n", r"promises\[0\].window: is missing"),
-        (PLAIN + "[[promises]]\ngroup = 'a'\nfloor = 1\nwindow = {evry = 'day'}\n", "did you mean 'every'"),
+        (PLAIN + "[[promises]]\ngroup = 'a'\nfloor = 1\n", r"promises\[0\]: .* missing required field `window`"),
+        (PLAIN + "[[promises]]\ngroup = 'a'\nfloor = 1\nwindow = {evry = 'day'}\n", "unknown field `evry`"),
         ("not toml", "is not TOML"),
     ],
 )
@@ -66,8 +66,8 @@ def test_a_campaign_by_its_days(tmp_path: Path) -> None:
     path = tmp_path / "service.toml"
     path.write_text(PLAIN + f"[[promises]]\ngroup = 'a'\nfloor = 1\n{window}\n")
     (promise,) = load_settings(path, {}).promises
-    assert str(promise.window.start) == "2026-02-28 23:00:00+00:00"
-    assert str(promise.window.end) == "2026-03-14 23:00:00+00:00"
+    assert str(promise.window.start) == "2026-03-01"
+    assert str(promise.window.end) == "2026-03-14"
 
 
 def test_what_was_given_is_not_repeated(tmp_path: Path) -> None:

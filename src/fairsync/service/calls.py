@@ -5,34 +5,40 @@ from __future__ import annotations
 import random
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote
 
-import msgpack
+import msgspec
 import numpy as np
-import orjson
-from pydantic import BaseModel, TypeAdapter
 
 from fairsync.candidates import Candidates
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.service.schema import (
+    JSON,
+    MSGPACK,
     CatalogSize,
     GroupView,
+    HealthStatus,
     ImpressionReport,
     ImpressionReports,
     ImpressionResult,
+    ItemIds,
+    NumberArray,
     Overview,
     Pace,
     PastWindow,
     Preview,
+    ProblemRecord,
     PromiseRecord,
     PromiseView,
     ReportView,
+    RetrieveColumns,
+    RetrieveRequest,
+    UpsertItems,
 )
-from fairsync.service.server.codec import JSON, MSGPACK, read_found, write_array
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -121,7 +127,7 @@ def retrieve(
     Examples
     --------
     >>> call = retrieve(np.ones((2, 4)), k=10, request_ids=None)
-    >>> call.method, call.path, len(msgpack.unpackb(call.body)["request_ids"])
+    >>> call.method, call.path, len(msgspec.msgpack.decode(call.body)["request_ids"])
     ('POST', '/v1/retrieve', 2)
     """
     vectors = None if users is None else np.asarray(users)
@@ -130,13 +136,13 @@ def retrieve(
             f"users must be (n, d) or (n, interests, d) numbers, got {vectors.dtype} {vectors.shape}."
         )
     n = len(vectors) if vectors is not None else len(histories or ())
-    named = [uuid.uuid4().hex for _ in range(n)] if request_ids is None else list(request_ids)
-    asked: dict[str, Any] = {"request_ids": named} | ({} if k is None else {"k": k})
+    named: list[str | None] = [uuid.uuid4().hex for _ in range(n)] if request_ids is None else list(request_ids)
     if vectors is not None:
-        asked["vectors"] = write_array(vectors if vectors.dtype.kind == "f" else vectors.astype(np.float64))
+        floats = NumberArray.of(vectors if vectors.dtype.kind == "f" else vectors.astype(np.float64))
+        asked = RetrieveRequest(vectors=floats, k=k, request_ids=named)
     else:
-        asked["histories"] = [list(one) for one in histories or ()]
-    return Call("POST", "/v1/retrieve", _read_retrieved, msgpack.packb(asked), MSGPACK)
+        asked = RetrieveRequest(histories=[list(one) for one in histories or ()], k=k, request_ids=named)
+    return Call("POST", "/v1/retrieve", _read_retrieved, msgspec.msgpack.encode(asked), MSGPACK)
 
 
 def impressions(reports: Sequence[ImpressionReport]) -> Call[ImpressionResult]:
@@ -144,25 +150,25 @@ def impressions(reports: Sequence[ImpressionReport]) -> Call[ImpressionResult]:
     return Call(
         "POST",
         "/v1/impressions",
-        ImpressionResult.model_validate_json,
+        _reads(ImpressionResult),
         _dumped(ImpressionReports(reports=list(reports))),
     )
 
 
 def promises() -> Call[list[PromiseView]]:
     """List promises."""
-    return Call("GET", "/v1/promises", TypeAdapter(list[PromiseView]).validate_json)
+    return Call("GET", "/v1/promises", _reads(list[PromiseView]))
 
 
 def make_promise(promise: PromiseRecord) -> Call[PromiseView]:
     """Make a promise."""
-    read = PromiseView.model_validate_json
+    read = _reads(PromiseView)
     return Call("POST", "/v1/promises", read, _dumped(promise), repeatable=False)
 
 
 def change_promise(promise_id: str, promise: PromiseRecord) -> Call[PromiseView]:
     """Change a promise."""
-    return Call("PUT", _promise(promise_id), PromiseView.model_validate_json, _dumped(promise))
+    return Call("PUT", _promise(promise_id), _reads(PromiseView), _dumped(promise))
 
 
 def delete_promise(promise_id: str) -> Call[None]:
@@ -173,32 +179,32 @@ def delete_promise(promise_id: str) -> Call[None]:
 def preview(promise: PromiseRecord, replacing: str | None) -> Call[Preview]:
     """Ask what would come of a promise."""
     query = "" if replacing is None else f"?replacing={quote(replacing, safe='')}"
-    return Call("POST", f"/v1/promises/preview{query}", Preview.model_validate_json, _dumped(promise))
+    return Call("POST", f"/v1/promises/preview{query}", _reads(Preview), _dumped(promise))
 
 
 def pace(promise_id: str) -> Call[Pace]:
     """Ask how a promise fared."""
-    return Call("GET", f"{_promise(promise_id)}/pace", Pace.model_validate_json)
+    return Call("GET", f"{_promise(promise_id)}/pace", _reads(Pace))
 
 
 def overview() -> Call[Overview]:
     """Ask where everything stands."""
-    return Call("GET", "/v1/overview", Overview.model_validate_json)
+    return Call("GET", "/v1/overview", _reads(Overview))
 
 
 def groups() -> Call[list[GroupView]]:
     """List groups."""
-    return Call("GET", "/v1/groups", TypeAdapter(list[GroupView]).validate_json)
+    return Call("GET", "/v1/groups", _reads(list[GroupView]))
 
 
 def past(limit: int) -> Call[list[PastWindow]]:
     """List windows that are over."""
-    return Call("GET", f"/v1/past?limit={int(limit)}", TypeAdapter(list[PastWindow]).validate_json)
+    return Call("GET", f"/v1/past?limit={int(limit)}", _reads(list[PastWindow]))
 
 
 def report() -> Call[ReportView]:
     """Ask for the few numbers that matter."""
-    return Call("GET", "/v1/report", ReportView.model_validate_json)
+    return Call("GET", "/v1/report", _reads(ReportView))
 
 
 def upsert_items(embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> Call[int]:
@@ -206,20 +212,20 @@ def upsert_items(embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[L
     array = np.asarray(embeddings)
     if array.dtype.kind not in "iuf":
         raise InvalidInputError(f"embeddings must be numbers, got {array.dtype}.")
-    vectors = write_array(array if array.dtype.kind == "f" else array.astype(np.float64))
-    body = {"embeddings": vectors, "groups": np.asarray(groups).tolist(), "ids": np.asarray(ids).tolist()}
-    return Call("PUT", "/v1/items", _read_size, msgpack.packb(body), MSGPACK)
+    vectors = NumberArray.of(array if array.dtype.kind == "f" else array.astype(np.float64))
+    body = UpsertItems(embeddings=vectors, groups=np.asarray(groups).tolist(), ids=np.asarray(ids).tolist())
+    return Call("PUT", "/v1/items", _read_size, msgspec.msgpack.encode(body), MSGPACK)
 
 
 def remove_items(ids: Sequence[Label]) -> Call[int]:
     """Take items out; read the size of the catalog."""
-    body = orjson.dumps({"ids": np.asarray(ids).tolist()})
+    body = _dumped(ItemIds(ids=np.asarray(ids).tolist()))
     return Call("DELETE", "/v1/items", _read_size, body, repeatable=False)
 
 
 def ready() -> Call[bool]:
     """Ask whether requests can be answered."""
-    return Call("GET", "/ready", lambda body: bool(orjson.loads(body)["ok"]), refusals=(503,))
+    return Call("GET", "/ready", lambda body: msgspec.json.decode(body, type=HealthStatus).ok, refusals=(503,))
 
 
 def error_of(status: int, body: bytes) -> FairSyncError:
@@ -231,9 +237,9 @@ def error_of(status: int, body: bytes) -> FairSyncError:
     k is 0. Choose more.
     """
     try:
-        told: Mapping[str, Any] = orjson.loads(body)
-        error, message = str(told["error"]), f"{told['message']} {told['hint']}"
-    except (ValueError, KeyError, TypeError):  # somebody else answered, such as a proxy
+        told = msgspec.json.decode(body, type=ProblemRecord)
+        error, message = told.error, f"{told.message} {told.hint}"
+    except ValueError:  # somebody else answered, such as a proxy
         error, message = "unknown", f"The service answered with HTTP {status}."
     if status in (401, 403):
         return AccessError(message)
@@ -262,14 +268,22 @@ def _promise(promise_id: str) -> str:
     return f"/v1/promises/{quote(promise_id, safe='')}"
 
 
-def _dumped(record: BaseModel) -> bytes:
-    return record.model_dump_json().encode()
+def _dumped(record: msgspec.Struct) -> bytes:
+    return msgspec.json.encode(record)
+
+
+def _reads(kind: type[T]) -> Callable[[bytes], T]:
+    return msgspec.json.Decoder(kind).decode
 
 
 def _read_retrieved(body: bytes) -> Retrieved:
-    found, request_ids = read_found(body)
-    return Retrieved(found.ids, found.groups, found.relevance, found.searched, [str(one) for one in request_ids])
+    found = msgspec.msgpack.decode(body, type=RetrieveColumns)
+    ids, groups = (
+        one.to_numpy() if isinstance(one, NumberArray) else np.asarray(one) for one in (found.ids, found.groups)
+    )
+    relevance, searched = found.relevance.to_numpy(), found.searched.to_numpy()
+    return Retrieved(ids, groups, relevance, searched, [str(one) for one in found.request_ids])
 
 
 def _read_size(body: bytes) -> int:
-    return CatalogSize.model_validate_json(body).items
+    return msgspec.json.decode(body, type=CatalogSize).items

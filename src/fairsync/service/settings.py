@@ -10,11 +10,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+import msgspec
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import WORST_CASE_TRAFFIC
-from fairsync.service.schema import PromiseRecord  # noqa: TC001 - pydantic reads the annotations
+from fairsync.service.schema import PromiseRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -147,6 +148,11 @@ class TokenSettings(_Section):
         return self
 
 
+def _promise_record(given: Any) -> PromiseRecord:
+    """Return a promise of the file as the API has it: dates and times as text."""
+    return msgspec.convert(msgspec.to_builtins(given), PromiseRecord)
+
+
 class Settings(_Section):
     """Everything that ``fairsync serve`` needs to know. `load_settings` reads it.
 
@@ -161,7 +167,7 @@ class Settings(_Section):
     model: ModelSettings = ModelSettings()
     search: SearchSettings = SearchSettings()
     promise: PromiseSettings = PromiseSettings()
-    promises: list[PromiseRecord] = []
+    promises: list[Annotated[InstanceOf[PromiseRecord], BeforeValidator(_promise_record)]] = []
     traffic: TrafficSettings = TrafficSettings()
     ledger: LedgerSettings = LedgerSettings(path=Path("fairsync.db"))
     http: HttpSettings = HttpSettings()

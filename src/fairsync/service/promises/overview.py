@@ -86,8 +86,7 @@ def least_cost(service: PromiseService) -> LeastCost:
     """Return what promises cost next to the least possible, as it was last measured."""
     last, why, replica = service.cost_monitor.last, service.cost_monitor.why, service.coordinator.replica
     if last is None:
-        nothing = dict.fromkeys(("at", "cost_share", "least_share", "ratio", "ratio_low", "ratio_high"))
-        return LeastCost.model_validate({"sample": 0, "reason": why, "replica": replica, **nothing})
+        return LeastCost(sample=0, reason=why, replica=replica)
     costs = last.costs
     ratio, low, high = costs.ratio or (None, None, None)
     return LeastCost(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import msgspec
+
 from fairsync.service.schema import PromiseView, WindowRecord
 
 if TYPE_CHECKING:
@@ -127,9 +129,8 @@ class Projections:
 
 def window_record(window: Window) -> WindowRecord:
     """Return a window as the API has it."""
-    return WindowRecord.model_validate(
-        {"every": window.kind, "zone": window.zone, "start": window.start, "end": window.end}
-    )
+    fields = {"every": window.kind, "zone": window.zone, "start": window.start, "end": window.end}
+    return msgspec.convert(msgspec.to_builtins(fields), WindowRecord)
 
 
 def _natural_rates(service: PromiseService) -> dict[Label, float]:

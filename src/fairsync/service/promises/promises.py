@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Promise, Window
+from fairsync.schedule.window import check_zone, edge_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from fairsync.catalog.groups import Grouped
-    from fairsync.service.schema import PromiseRecord
+    from fairsync.service.schema import PromiseRecord, WindowRecord
 
 # A plan looks at every hour of it.
 _LONGEST_CAMPAIGN = timedelta(days=400)
@@ -39,13 +41,48 @@ def promises_of(records: Sequence[PromiseRecord], groups: Grouped) -> list[Promi
 def promise_of(record: PromiseRecord, groups: Grouped) -> Promise:
     """Return what is promised, to a group that there is and in a window that makes sense."""
     groups.code_of(record.group)
-    given = record.window
-    if given.every == "campaign" and (given.start is None or given.end is None):
-        raise InvalidInputError("a campaign needs a start and an end.")
-    window = Window(given.every, given.zone, given.start, given.end)
+    window = window_of(record.window)
     if not window.recurs and window.end - window.start > _LONGEST_CAMPAIGN:  # type: ignore[operator]
         raise InvalidInputError(f"a campaign lasts {_LONGEST_CAMPAIGN.days} days at most: make several.")
     return Promise(record.group, record.floor, window)
+
+
+def window_of(record: WindowRecord) -> Window:
+    """Return the window of a record. A day starts at its first moment in the zone and ends with its last.
+
+    Examples
+    --------
+    >>> from fairsync.service.schema import WindowRecord
+    >>> record = WindowRecord(every="campaign", zone="Europe/Berlin", start="2026-03-01", end="2026-03-14")
+    >>> window = window_of(record)
+    >>> window.start.isoformat(), window.end.isoformat()
+    ('2026-02-28T23:00:00+00:00', '2026-03-14T23:00:00+00:00')
+    """
+    if record.every == "campaign" and (record.start is None or record.end is None):
+        raise InvalidInputError("a campaign needs a start and an end.")
+    start, end = (_edge(name, getattr(record, name), record.zone) for name in ("start", "end"))
+    return Window(record.every, record.zone, start, end)
+
+
+def _edge(name: str, text: str | None, zone: str) -> datetime | None:
+    """Return the moment that a text means as a start or an end: a day of the zone, or a moment with its offset."""
+    if text is None:
+        return None
+    check_zone(zone)
+    try:
+        is_day = re.fullmatch(r"\d{4}-\d\d-\d\d", text)
+        moment = date.fromisoformat(text) if is_day else datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInputError(
+            f"{name} is {text!r:.50}: write a day, such as 2026-03-01, or a moment, such as 2026-03-01T08:00:00+01:00."
+        ) from None
+    if isinstance(moment, datetime) and moment.utcoffset() is None:
+        meant, day = moment.replace(tzinfo=ZoneInfo(zone)).isoformat(), moment.date().isoformat()
+        raise InvalidInputError(f"{name} is {text} without its offset from UTC: write {meant}, or the day alone, {day}")
+    try:
+        return edge_of(moment, name, zone)
+    except OverflowError:
+        raise InvalidInputError("start and end must lie in the years 1900 to 9000") from None
 
 
 def check_alone(promise: Promise, others: Mapping[str, Promise]) -> None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from fairsync.errors import InvalidInputError
@@ -83,7 +84,7 @@ class SavedState:
             "promises": {name: promise.to_dict() for name, promise in self.promises.items()},
             "forecast": self.forecast.to_dict(),
             "plan": None if self.plan is None else self.plan.to_dict(),
-            "past": [window.model_dump(mode="json") for window in self.past],
+            "past": msgspec.to_builtins(self.past),
             "requests": self.requests,
         }
         ledger.save(_NAME, json.dumps(document).encode())
@@ -104,6 +105,6 @@ class SavedState:
             {name: Promise.from_dict(promise) for name, promise in document["promises"].items()},
             Forecast.from_dict(document["forecast"]),
             None if document["plan"] is None else Plan.from_dict(document["plan"]),
-            tuple(PastWindow.model_validate(window) for window in document["past"]),
+            msgspec.convert(document["past"], tuple[PastWindow, ...]),
             document["requests"],
         )

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from fairsync.schedule import Span
 
 if TYPE_CHECKING:
@@ -160,8 +162,8 @@ def count_again(
         if one.end.timestamp() > since and one.promise in promises:
             exposures, requests = count(Span(one.start, one.end), promises[one.promise])
             kept = exposures >= one.floor
-            news = {"exposures": exposures, "requests": requests, "kept": kept, "note": "" if kept else one.note}
-            counted.append(one.model_copy(update=news))
+            note = "" if kept else one.note
+            counted.append(structs.replace(one, exposures=exposures, requests=requests, kept=kept, note=note))
         else:
             counted.append(one)
     return tuple(counted)
