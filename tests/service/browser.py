@@ -15,7 +15,7 @@ import uvicorn
 
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.server.app import make_app
-from fairsync.service.settings import Settings
+from fairsync.service.settings import parse_settings
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -45,7 +45,7 @@ class Served:
 
     def __init__(self, promise_service: PromiseService, **tokens: list[str]) -> None:
         self._keeper = promise_service
-        self._settings = Settings.model_validate(
+        self._settings = parse_settings(
             {
                 "catalog": {"path": "unused"},
                 "ledger": {"kind": "memory"},

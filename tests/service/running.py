@@ -17,7 +17,7 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.schedule import Forecast
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.server.app import make_app
-from fairsync.service.settings import Settings
+from fairsync.service.settings import Settings, parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ def make_settings(http: dict[str, Any] | None = None, *, tokens: bool = False, *
     """Return settings; with tokens, there is one for each role, in the environment variable of its name."""
     given = [{"name": role, "roles": [role], "env": f"TEST_{role.upper()}"} for role in TOKENS] if tokens else []
     sections = {"catalog": {"path": "unused"}, "ledger": {"kind": "memory"}, **sections}
-    return Settings.model_validate({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
+    return parse_settings({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
 
 
 def small_catalog() -> Catalog:

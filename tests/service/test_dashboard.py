@@ -134,7 +134,9 @@ def test_tells_what_fairness_costs_next_to_the_least_possible(page: Page, shop: 
     assert "about" in page.tab.locator("#least-of").inner_text()
     assert "about" in page.tab.locator("#lead").inner_text()
     page.tab.get_by_text("What the cost means").click()
-    page.wait_for(page.tab.locator("#cost-known"), f"Both are estimates from a random sample of {least.sample} requests")
+    page.wait_for(
+        page.tab.locator("#cost-known"), f"Both are estimates from a random sample of {least.sample} requests"
+    )
     assert "replica" not in page.tab.locator("#cost-known").inner_text(), "there is but one"
     page.tab.get_by_label("Sort by").select_option("cost")
     costs = {str(group.group): group.cost_share or 0.0 for group in overview.groups}
