@@ -1,4 +1,4 @@
-"""A real Chromium for tests, and a real service for it to look at."""
+"""A real Chromium, and a real service on a port for it to load."""
 
 import hashlib
 import os
@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import uvicorn
 
-from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.server.app import make_app
 from fairsync.service.settings import parse_settings
+from service.dashboard.simulated_shop import SimulatedShop
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 def find_chromium() -> str:
-    """Return the path of the browser; skip the test where there is none."""
+    """Return the path of the browser. Skip the test if there is none."""
     named = os.environ.get("FAIRSYNC_CHROMIUM")
     found = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
     if found is None:
@@ -31,7 +31,7 @@ def find_chromium() -> str:
 
 @contextmanager
 def open_browser() -> Iterator[Any]:
-    """Run the browser without a window; yields Playwright's Browser."""
+    """Run a headless browser; yields Playwright's Browser."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = find_chromium()
     with playwright.sync_playwright() as driver:
@@ -40,11 +40,11 @@ def open_browser() -> Iterator[Any]:
         browser.close()
 
 
-class Served:
-    """The service on a port of its own; it can be stopped, and started again."""
+class ServedShop:
+    """The service of a shop on a port of its own. It can be stopped and started again."""
 
-    def __init__(self, promise_service: PromiseService, **tokens: list[str]) -> None:
-        self._keeper = promise_service
+    def __init__(self, shop: SimulatedShop, **tokens: list[str]) -> None:
+        self._shop = shop
         self._settings = parse_settings(
             {
                 "catalog": {"path": "unused"},
@@ -63,7 +63,7 @@ class Served:
         self.start()
 
     def start(self) -> None:
-        app = make_app(self._keeper, self._settings)
+        app = make_app(self._shop.promise_service, self._settings)
         self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="error", lifespan="off"))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

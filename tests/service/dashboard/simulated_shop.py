@@ -1,4 +1,4 @@
-"""A shop whose promises a dashboard can look at: a real keeper, and a clock that tests turn."""
+"""A simulated shop for the dashboard: a real promise service, with a clock and traffic that tests control."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,12 +20,12 @@ from fairsync.service.schema import PromiseView
 
 K, DIM = 10, 16
 RATE = 0.01
-# Requests over the hours of a day, next to the mean: few at night, most in the evening.
+# Traffic by hour of the day, relative to the mean: low at night, high in the evening.
 _HOURS = np.array([3, 2, 1, 1, 1, 2, 4, 7, 9, 10, 11, 12, 13, 12, 11, 11, 12, 14, 17, 19, 18, 14, 9, 5]) / 9.08
 
 
-class Shop:
-    """Keeps promises while a test turns the clock: each turn brings requests."""
+class SimulatedShop:
+    """A promise service under simulated traffic. Each test advances its clock."""
 
     def __init__(
         self,
@@ -44,29 +44,29 @@ class Shop:
         self.promise_service = PromiseService(front, coordinator, promises, forecast, clock=lambda: self._seconds)
         self.promise_service.cost_monitor.every = math.inf
 
-    def turn(self, hours: int, busy: float = 1.0) -> None:
-        """Let hours pass, with so much of the usual traffic."""
+    def advance(self, hours: int, traffic: float = 1.0) -> None:
+        """Advance the clock hour by hour. ``traffic`` is relative to the usual traffic."""
         for _ in range(hours):
-            mean = 3600 * RATE * busy * _HOURS[int(self._seconds) // 3600 % 24]
+            mean = 3600 * RATE * traffic * _HOURS[int(self._seconds) // 3600 % 24]
             self.serve(int(self._rng.poisson(mean)))
             self._seconds += 3600
             self.promise_service.refresh()
 
     def serve(self, requests: int) -> None:
-        """Answer so many requests at once."""
+        """Answer a batch of random requests."""
         if requests:
             self.promise_service.retrieve(self._rng.normal(size=(requests, DIM)))
 
-    def measure(self) -> None:
-        """Find out what fairness costs, now."""
+    def estimate_cost(self) -> None:
+        """Estimate the cost of the promises now."""
         self.promise_service.cost_monitor.measure(self.promise_service)
 
     def view(self, label: Label) -> PromiseView:
-        """Return the first promise for a group, and where it stands."""
+        """Return the first promise of a group with its status."""
         return next(view for view in self.promise_service.promises() if view.group == label)
 
     def _make_catalog(self, labels: Sequence[Label]) -> Catalog:
-        """Return groups of all sizes around centres of their own."""
+        """Return a catalog whose groups are clusters of different sizes."""
         codes = np.repeat(np.arange(len(labels)), self._rng.integers(20, 90, size=len(labels)))
         centres = self._rng.normal(size=(len(labels), DIM))
         vectors = centres[codes] + 1.4 * self._rng.normal(size=(len(codes), DIM))
@@ -80,8 +80,8 @@ class Shop:
 
 
 @dataclass(frozen=True)
-class Part:
-    """How a part of the catalog is."""
+class ShardHealth:
+    """The health of a shard, as a Ray index reports it."""
 
     shard: int
     replica: int
@@ -90,28 +90,30 @@ class Part:
     error: str
 
 
-class LossyShards(ShardedIndex):
-    """Shards in this process that can be lost, and are then missing in answers as those of a cluster would be."""
+class FailingShards(ShardedIndex):
+    """A sharded index whose shards can fail, as those of a cluster: answers then lack their items."""
 
-    lost: frozenset[int] = frozenset()
+    failed: frozenset[int] = frozenset()
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
-        there = [shard for number, shard in enumerate(self.shards) if number not in self.lost]
-        answers = [shard.search(users, prices, k) for shard in there]
+        alive = [shard for number, shard in enumerate(self.shards) if number not in self.failed]
+        answers = [shard.search(users, prices, k) for shard in alive]
         merged = merge(answers, self.catalog.group_of, self.catalog.rank, prices, k)
-        if not self.lost:
+        if not self.failed:
             return merged
-        rows = np.concatenate([shard.rows for shard in there])
+        rows = np.concatenate([shard.rows for shard in alive])
         reached = np.bincount(self.catalog.group_of[rows], minlength=self.catalog.n_groups).astype(np.int64)
         return replace(merged, reached=reached)
 
-    def health(self) -> list[Part]:
+    def health(self) -> list[ShardHealth]:
         return [
-            Part(number, 0, len(shard.rows), number not in self.lost, "no answer" if number in self.lost else "")
+            ShardHealth(
+                number, 0, len(shard.rows), number not in self.failed, "no answer" if number in self.failed else ""
+            )
             for number, shard in enumerate(self.shards)
         ]
 
 
-def at(text: str) -> datetime:
-    """Read a moment of UTC."""
+def utc(text: str) -> datetime:
+    """Return a datetime in UTC from ISO text."""
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
