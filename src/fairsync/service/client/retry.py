@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import httpx
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fairsync.service.client.request import Outcome, Request
 
 _FIRST_BACKOFF = 0.1
@@ -25,16 +27,18 @@ class Retry:
         Number of attempts, the first included.
     timeout
         Seconds until the deadline of all attempts together.
+    clock
+        Monotonic clock, in seconds.
     """
 
-    def __init__(self, attempts: int, timeout: float) -> None:
+    def __init__(self, attempts: int, timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._attempts, self._made = attempts, 0
-        self._deadline = time.monotonic() + timeout
+        self._clock, self._deadline = clock, clock() + timeout
 
     @property
     def remaining(self) -> float:
         """Seconds until the deadline; positive, as HTTPX requires it of a timeout."""
-        return max(self._deadline - time.monotonic(), 0.001)
+        return max(self._deadline - self._clock(), 0.001)
 
     def delay_after(self, request: Request[Any], outcome: Outcome) -> float | None:
         """Return the seconds to wait before the next attempt; None if the outcome is final."""
@@ -47,7 +51,7 @@ class Retry:
 
     def _delay(self, retry_after: str | None) -> float | None:
         delay = backoff(self._made, retry_after)
-        return delay if self._made < self._attempts and delay < self._deadline - time.monotonic() else None
+        return delay if self._made < self._attempts and delay < self._deadline - self._clock() else None
 
 
 def backoff(attempt: int, retry_after: str | None) -> float:
