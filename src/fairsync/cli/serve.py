@@ -13,7 +13,7 @@ from fairsync.errors import InvalidInputError
 ConfigFile = Annotated[
     Path, typer.Argument(help="A TOML file. docs/service.md explains every key; deploy/ has examples.")
 ]
-_NEEDED = ("fastapi", "uvicorn", "msgspec", "prometheus_client")
+_NEEDED = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
 def serve(config: ConfigFile) -> None:

@@ -18,7 +18,7 @@ from fairsync.schedule import check_promise
 from fairsync.service import sharing
 from fairsync.service.promises.promises import promise_of
 from fairsync.service.run import make_forecast
-from fairsync.service.server.auth import Tokens
+from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.histories import load_histories
 
 if TYPE_CHECKING:

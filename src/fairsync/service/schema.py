@@ -9,6 +9,7 @@ import math
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
@@ -30,7 +31,17 @@ class Record(Struct, frozen=True, forbid_unknown_fields=True):
     """Base of all structs: immutable, without unknown fields."""
 
 
-class NumberArray(Record, kw_only=True):
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):  # such as a float64 out of a computation
+        return value.item()
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+encode_json = msgspec.json.Encoder(enc_hook=_plain).encode
+"""Encodes a struct, or a list of them; numpy scalars as plain numbers."""
+
+
+class NumberArray(Record, frozen=True, kw_only=True):
     """An array of numbers as bytes in C order, little-endian. In JSON the bytes are base64.
 
     Examples
@@ -57,7 +68,7 @@ class NumberArray(Record, kw_only=True):
         return np.frombuffer(self.data, dtype).reshape(self.shape)
 
 
-class RetrieveRequest(Record, kw_only=True):
+class RetrieveRequest(Record, frozen=True, kw_only=True):
     """The users of one call: either their vectors or their histories."""
 
     vectors: Annotated[
@@ -75,7 +86,7 @@ class RetrieveRequest(Record, kw_only=True):
     ] = None
 
 
-class RetrieveAnswer(Record, kw_only=True):
+class RetrieveAnswer(Record, frozen=True, kw_only=True):
     """The candidates of one user, best relevance first."""
 
     request_id: str | None
@@ -86,13 +97,13 @@ class RetrieveAnswer(Record, kw_only=True):
     degraded: bool
 
 
-class RetrieveAnswers(Record, kw_only=True):
+class RetrieveAnswers(Record, frozen=True, kw_only=True):
     """The answer to a call in JSON, in the order of its users."""
 
     answers: list[RetrieveAnswer]
 
 
-class RetrieveColumns(Record, kw_only=True):
+class RetrieveColumns(Record, frozen=True, kw_only=True):
     """The answer to a call in MessagePack: one row per user, strings as plain lists."""
 
     request_ids: list[str | None]
@@ -102,7 +113,7 @@ class RetrieveColumns(Record, kw_only=True):
     searched: NumberArray
 
 
-class UpsertItems(Record, kw_only=True):
+class UpsertItems(Record, frozen=True, kw_only=True):
     """Items to add, or to replace where their ids are known."""
 
     ids: Annotated[list[Label], Meta(min_length=1, description="All strings or all integers, as in the catalog.")]
@@ -110,19 +121,19 @@ class UpsertItems(Record, kw_only=True):
     embeddings: Annotated[list[list[float]] | NumberArray, Meta(description="One vector per item.")]
 
 
-class ItemIds(Record, kw_only=True):
+class ItemIds(Record, frozen=True, kw_only=True):
     """Items to remove."""
 
     ids: Annotated[list[Label], Meta(min_length=1, max_length=10_000)]
 
 
-class CatalogSize(Record, kw_only=True):
+class CatalogSize(Record, frozen=True, kw_only=True):
     """The result of a change of the catalog."""
 
     items: Annotated[int, Meta(description="Items in the catalog after the change.")]
 
 
-class ImpressionReport(Record, kw_only=True):
+class ImpressionReport(Record, frozen=True, kw_only=True):
     """The candidates of one request that were really shown."""
 
     request_id: RequestId
@@ -133,13 +144,13 @@ class ImpressionReport(Record, kw_only=True):
     ] = None
 
 
-class ImpressionReports(Record, kw_only=True):
+class ImpressionReports(Record, frozen=True, kw_only=True):
     """Reports on several requests."""
 
     reports: Annotated[list[ImpressionReport], Meta(min_length=1, max_length=1_000)]
 
 
-class ImpressionResult(Record, kw_only=True):
+class ImpressionResult(Record, frozen=True, kw_only=True):
     """The result of a call that reports impressions."""
 
     counted: Annotated[int, Meta(description="Exposures that were counted now.")]
@@ -147,12 +158,11 @@ class ImpressionResult(Record, kw_only=True):
     unknown: Annotated[int, Meta(description="Items that are not in the catalog, or were not candidates.")]
 
 
-class WindowRecord(Record, kw_only=True):
+class WindowRecord(Record, frozen=True, kw_only=True):
     """The time within which a floor holds.
 
     Examples
     --------
-    >>> import msgspec
     >>> msgspec.json.decode(b'{"every": "campaign", "start": "2026-03-01", "end": "2026-03-14"}', type=WindowRecord)
     WindowRecord(every='campaign', zone='UTC', start='2026-03-01', end='2026-03-14')
     """
@@ -180,7 +190,7 @@ class WindowRecord(Record, kw_only=True):
     ] = None
 
 
-class PromiseRecord(Record, kw_only=True):
+class PromiseRecord(Record, frozen=True, kw_only=True):
     """A minimum number of exposures for a group, in every window."""
 
     group: Label
@@ -188,7 +198,7 @@ class PromiseRecord(Record, kw_only=True):
     window: WindowRecord
 
 
-class PromiseView(PromiseRecord, kw_only=True):
+class PromiseView(PromiseRecord, frozen=True, kw_only=True):
     """A promise and its status in the current window."""
 
     id: Annotated[str, Meta(description="Id of the promise, for changing and deleting it.")]
@@ -206,7 +216,7 @@ class PromiseView(PromiseRecord, kw_only=True):
     state: Literal["kept", "on track", "at risk", "impossible"]
 
 
-class PastWindow(Record, kw_only=True):
+class PastWindow(Record, frozen=True, kw_only=True):
     """A window that is over."""
 
     promise: str
@@ -225,7 +235,7 @@ class PastWindow(Record, kw_only=True):
     note: Annotated[str, Meta(description="Further reasons why the floor was missed.")] = ""
 
 
-class PacePoint(Record, kw_only=True):
+class PacePoint(Record, frozen=True, kw_only=True):
     """The state of a promise at one moment."""
 
     at: Moment
@@ -234,7 +244,7 @@ class PacePoint(Record, kw_only=True):
     price: float
 
 
-class Pace(Record, kw_only=True):
+class Pace(Record, frozen=True, kw_only=True):
     """A promise over its current window: past points, the expected pace, and the projection."""
 
     promise: str
@@ -251,7 +261,7 @@ class Pace(Record, kw_only=True):
     high: Annotated[float, Meta(description="Exposures at the end at the pace so far, or as projected if higher.")]
 
 
-class Preview(Record, kw_only=True):
+class Preview(Record, frozen=True, kw_only=True):
     """The consequences of a promise, before it is made."""
 
     feasible: bool
@@ -264,7 +274,7 @@ class Preview(Record, kw_only=True):
     message: str
 
 
-class GroupView(Record, kw_only=True):
+class GroupView(Record, frozen=True, kw_only=True):
     """A group and its counts in the current period, which ends with the next window."""
 
     group: Label
@@ -282,7 +292,7 @@ class GroupView(Record, kw_only=True):
     ]
 
 
-class Alert(Record, kw_only=True):
+class Alert(Record, frozen=True, kw_only=True):
     """A condition that needs attention."""
 
     kind: Literal["at risk", "impossible", "degraded", "shard", "ledger"]
@@ -292,7 +302,7 @@ class Alert(Record, kw_only=True):
     since: Moment
 
 
-class ShardView(Record, kw_only=True):
+class ShardView(Record, frozen=True, kw_only=True):
     """A replica of a shard and its health."""
 
     shard: int
@@ -302,7 +312,7 @@ class ShardView(Record, kw_only=True):
     error: str = ""
 
 
-class LeastCost(Record, kw_only=True):
+class LeastCost(Record, frozen=True, kw_only=True):
     """The cost of the promises beside the least possible cost, estimated on a sample of the requests of a period.
 
     The least possible cost is that of the best plan for the same exposures in hindsight, when all requests are known.
@@ -330,7 +340,7 @@ class LeastCost(Record, kw_only=True):
     ] = ""
 
 
-class Overview(Record, kw_only=True):
+class Overview(Record, frozen=True, kw_only=True):
     """The state of all promises, groups and shards."""
 
     now: Moment
@@ -356,7 +366,7 @@ class Overview(Record, kw_only=True):
     shards: list[ShardView]
 
 
-class ReportView(Record, kw_only=True):
+class ReportView(Record, frozen=True, kw_only=True):
     """The promises in a few numbers."""
 
     now: Moment
@@ -374,14 +384,14 @@ class ReportView(Record, kw_only=True):
     alerts: int
 
 
-class HealthStatus(Record, kw_only=True):
+class HealthStatus(Record, frozen=True, kw_only=True):
     """Liveness or readiness."""
 
     ok: bool
     message: str
 
 
-class ProblemRecord(Record, kw_only=True):
+class ProblemRecord(Record, frozen=True, kw_only=True):
     """The reason why a call failed."""
 
     error: Annotated[str, Meta(description="A stable word for programs.")]

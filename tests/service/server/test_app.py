@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import msgpack
+import msgspec
 import numpy as np
 import pytest
 
-from fairsync.service.server.codec import read_found, write_array
-from fairsync.service.server.json_logging import JsonLines
+from fairsync.service.schema import NumberArray
+from fairsync.service.server.json_logging import JsonFormatter
 from service.running import make_settings, running, small_catalog, small_keeper
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_json_gets_the_best_items(http: httpx.Client) -> None:
 @pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8"])
 def test_msgpack_gets_the_same(http: httpx.Client, dtype: str) -> None:
     users = RNG.normal(size=(4, 2, 8)).astype(dtype)
-    body = msgpack.packb({"vectors": write_array(users), "k": 2})
+    body = msgspec.msgpack.encode(RetrieveRequest(vectors=NumberArray.of(users), k=2))
     answer = http.post("/v1/retrieve", content=body, headers={"content-type": "application/msgpack"})
     found, request_ids = read_found(answer.content)
     assert answer.headers["content-type"] == "application/msgpack"
@@ -286,7 +286,7 @@ def test_nothing_can_be_put_into_headers_or_logs(http: httpx.Client, caplog: pyt
         time.sleep(0.1)
     assert b" 404 " in answer
     assert b"set-cookie" not in answer.lower().partition(b"\r\n\r\n")[0]
-    lines = [JsonLines().format(record) for record in caplog.records if record.name == "fairsync.service"]
+    lines = [JsonFormatter().format(record) for record in caplog.records if record.name == "fairsync.service"]
     assert len(lines) == 1
     assert "\n" not in lines[0]
 

@@ -16,7 +16,7 @@ import orjson
 import pytest
 
 from fairsync.errors import BackendUnavailableError, FairSyncError
-from fairsync.service.server.json_logging import JsonLines
+from fairsync.service.server.json_logging import JsonFormatter
 from fairsync.service.settings import parse_settings
 from service.running import Running, make_settings, running, small_keeper
 
@@ -176,7 +176,7 @@ def test_what_fails_inside_is_told_without_secrets(
     assert word in answer.text
     assert "secret" not in answer.text
     (record,) = [one for one in caplog.records if one.name == "fairsync.service" and one.levelno == logging.ERROR]
-    line = orjson.loads(JsonLines().format(record))
+    line = orjson.loads(JsonFormatter().format(record))
     assert (line["request_id"], line["status"]) == ("r-7", status)
     assert str(error) in line["trace"]
 

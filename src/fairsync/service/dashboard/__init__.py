@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
 
 if TYPE_CHECKING:
-    from starlette.applications import Starlette
     from starlette.requests import Request
-    from starlette.responses import Response
 
 # Group labels are untrusted input: even if one were inserted as markup, the policy would not let its scripts run.
 _HEADERS = {
@@ -23,34 +24,22 @@ _HEADERS = {
 }
 
 
-def mount(app: Starlette) -> None:
-    """Serve the dashboard at ``/`` and its files under ``/dashboard/``. No token is needed: the page asks for one.
-
-    Parameters
-    ----------
-    app
-        The application that has the API under ``/v1``.
+def routes() -> list[Route]:
+    """Return the routes of the dashboard: ``/``, and its files under ``/dashboard/``. The page asks for the token.
 
     Examples
     --------
-    >>> from starlette.applications import Starlette
-    >>> app = Starlette()
-    >>> mount(app)
-    >>> [str(app.url_path_for("dashboard")), str(app.url_path_for("dashboard_file", name="app.js"))]
-    ['/', '/dashboard/app.js']
+    >>> [route.path for route in routes()]
+    ['/', '/dashboard/{name}']
     """
     files = StaticFiles(packages=[("fairsync.service.dashboard", "static")])
 
-    async def answer(name: str, request: Request) -> Response:
-        response = await files.get_response(name, request.scope)
+    async def page(request: Request) -> Response:
+        try:
+            response = await files.get_response(request.path_params.get("name", "index.html"), request.scope)
+        except HTTPException as error:
+            response = Response(status_code=error.status_code)
         response.headers.update(_HEADERS)
         return response
 
-    async def page(request: Request) -> Response:
-        return await answer("index.html", request)
-
-    async def file(request: Request) -> Response:
-        return await answer(request.path_params["name"], request)
-
-    app.add_route("/", page, methods=["GET"], name="dashboard", include_in_schema=False)
-    app.add_route("/dashboard/{name}", file, methods=["GET"], name="dashboard_file", include_in_schema=False)
+    return [Route("/", page, name="dashboard"), Route("/dashboard/{name}", page, name="dashboard_file")]
