@@ -5,8 +5,8 @@ import { count } from "./format.js";
 import { sinceText } from "./messages.js";
 import { sign } from "./states.js";
 
-const SEVERITY = ["impossible", "ledger", "shard", "degraded", "at risk"];
-const TITLES = { shard: "Shards" };
+const SEVERITY = ["impossible", "ledger", "shard", "clock", "degraded", "at risk"];
+const TITLES = { shard: "Shards", clock: "Clock skew" };
 const VISIBLE = 3;
 let known = null;
 

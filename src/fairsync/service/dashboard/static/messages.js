@@ -106,7 +106,7 @@ export function statusSentence(promise, now) {
   if (new Date(promise.start) > now) {
     return `It begins ${when(new Date(promise.start), promise.window.zone, now)}, and the expected traffic can carry it.`;
   }
-  const last = promise.window.every !== "campaign" && promise.window.end === promise.end ? " It is the last window." : "";
+  const last = promise.window.every !== "campaign" && Date.parse(promise.window.end) === Date.parse(promise.end) ? " It is the last window." : "";
   if (promise.state === "kept") return `The floor is reached. The window ends at ${end}.${last}`;
   if (promise.state === "impossible") {
     const since = promise.impossible_since ? sinceText(promise.impossible_since, promise.window.zone, now) : "";

@@ -87,7 +87,7 @@ export class PromiseRow {
   build() {
     const { promise, label } = this.entry;
     const names = promise
-      ? { promise: "Promised", bar: "Progress", soFar: "So far", atEnd: "At the end", missing: "Will miss", left: "Time left",
+      ? { promise: "Promised", bar: "Progress", soFar: "So far", atEnd: "At the end", missing: "Shortfall", left: "Time left",
           boost: "Boost", cost: "Cost", past: "Past windows" }
       : { promise: "Group", soFar: "So far", boost: "Boost", cost: "Cost" };
     const list = make("dl", {});
