@@ -140,7 +140,7 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
 def _check_ledger(settings: Settings, catalog: Catalog | None, facts: dict[str, str], warnings: list[str]) -> None:
     ledger = settings.ledger
     if ledger.kind == "redis":
-        facts["ledger"], doubts = sharing.refresh(settings)
+        facts["ledger"], doubts = sharing.describe_server(settings)
         warnings.extend(doubts)
         if catalog is not None:
             sharing.check_agrees(settings, catalog)
