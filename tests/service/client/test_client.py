@@ -129,8 +129,9 @@ def test_a_busy_service_is_retried_and_counts_each_request_once(monkeypatch: pyt
         async def work() -> Any:
             async with AsyncClient(service.url, timeout=60, attempts=99) as client, httpx.AsyncClient() as http:
                 calls = asyncio.gather(*(client.retrieve(USERS[i : i + 1]) for i in range(6)))
-                while 'path="/v1/retrieve",status="503"' not in (await http.get(f"{service.url}/metrics")).text:
-                    await asyncio.sleep(0.01)
+                async with asyncio.timeout(60):
+                    while 'path="/v1/retrieve",status="503"' not in (await http.get(f"{service.url}/metrics")).text:
+                        await asyncio.sleep(0.01)
                 released.set()
                 return await calls
 
