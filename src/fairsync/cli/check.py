@@ -60,4 +60,4 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
     for problem in found.problems:
         screen.print(problem, style="red", markup=False)
     if not found.problems:
-        screen.print("No problems." if not found.warnings else "The service can start.", style="green")
+        screen.print("No problems found." if not found.warnings else "The service can start.", style="green")
