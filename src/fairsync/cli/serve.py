@@ -10,17 +10,19 @@ import typer
 
 from fairsync.errors import InvalidInputError
 
-ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; docs/service.md has every key, deploy/ has examples.")]
-_NEEDED = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client", "pydantic")
+ConfigFile = Annotated[
+    Path, typer.Argument(help="A TOML file. docs/service.md explains every key; deploy/ has examples.")
+]
+_NEEDED = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
 def serve(config: ConfigFile) -> None:
-    """Run the HTTP service until it is stopped.
+    """Run the service until SIGTERM or SIGINT.
 
     fairsync serve deploy/one-process.toml
 
-    Environment variables override the file: FAIRSYNC_HTTP_PORT=9000 sets `port` in `[http]`. Use `fairsync check` to
-    validate a configuration first.
+    Environment variables override the file: FAIRSYNC_HTTP_PORT=9000 replaces `port` in `[http]`. Check a configuration
+    first with `fairsync check`.
     """
     need_service()
     from fairsync.service.run import serve as run
@@ -30,7 +32,7 @@ def serve(config: ConfigFile) -> None:
 
 
 def need_service() -> None:
-    """Raise an error that says what to install, unless the service is installed."""
+    """Raise an error that says what to install if a package of the service is missing."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise InvalidInputError(f"the service needs {', '.join(missing)}: pip install 'fairsync[service]'.")
