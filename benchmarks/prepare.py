@@ -1,13 +1,12 @@
-"""How fast a log is prepared, and in how much memory: a generated file in the format of Taobao's UserBehavior.csv.
+"""Time and memory of preparing a generated log in the format of Taobao's UserBehavior.csv.
 
     python -m benchmarks.prepare                     # 20 million rows: a minute, and 1 GB in a temporary folder
     python -m benchmarks.prepare --rows 100000000    # as many as the published log: 4 minutes and 5 GB
-    python -m benchmarks.prepare --quick             # small, to see that it runs
+    python -m benchmarks.prepare --quick             # small: a smoke test
 
 The published log has 100 million rows of 1 million users and 4 million items. Users and items here are in proportion,
-and popularity is skewed so that a good part of the items are too rare to stay. Rows are in no order, which is the
-hardest to sort.
-`fairsync prepare taobao` runs in a process of its own, whose peak is what the system tells of it.
+and popularity is skewed, so that many items are too rare to be kept. Rows are in random order, which is the hardest to
+sort. `fairsync prepare taobao` runs in a process of its own, whose peak memory is reported by the system.
 """
 
 import argparse
@@ -26,7 +25,7 @@ import polars as pl
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 from rich.console import Console
 
-CLAIMED_GIGABYTES = {20_000_000: 4.0, 100_000_000: 8.0}  # at most, up to so many rows
+CLAIMED_GIGABYTES = {20_000_000: 4.0, 100_000_000: 8.0}  # {maximum number of rows: limit}
 CATEGORIES = 9_400
 ROWS_PER_USER, ROWS_PER_ITEM = 100, 24
 BLOCK = 1_000_000
@@ -49,10 +48,10 @@ class Figure:
 
 
 def generate(rows: int, seed: int) -> Iterator[pl.DataFrame]:
-    """Make a log in pieces."""
+    """Generate a log in parts."""
     rng = np.random.default_rng(seed)
     n_users, n_items = max(rows // ROWS_PER_USER, 20), max(rows // ROWS_PER_ITEM, 20)
-    # A number of an item says nothing about how popular it is; its category does, a little.
+    # The id of an item is independent of its popularity; its category is correlated with it.
     item_ids = rng.permutation(n_items) + 1
     item_categories = (CATEGORIES * rng.random(n_items) ** 2).astype(np.int32) + 1
     names = pl.Series(list(BEHAVIOURS))

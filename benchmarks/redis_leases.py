@@ -2,7 +2,7 @@
 
     python -m benchmarks.redis_leases                              # a server of its own, in a temporary folder
     python -m benchmarks.redis_leases --url redis://host:6379/0    # a server that runs
-    python -m benchmarks.redis_leases --quick                      # small, to see that it runs
+    python -m benchmarks.redis_leases --quick                      # small: a smoke test
 
 Each replica is a process with a coordinator, that leases and settles as fast as it can: no search, so that all of the
 time is the coordinator's and the server's. Its own server keeps what it acknowledges (`appendfsync always`). Replicas
