@@ -45,7 +45,7 @@ Search = Callable[[Floats, Prices | None], npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table.
 
     Ratios are to `exact` under the same prices, to faiss flat, which takes none, and to the same search without any.
@@ -166,7 +166,7 @@ def caller(search: Search, users: Floats, prices: Prices | None, size: int) -> C
     return call
 
 
-def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Figure]:
+def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Measurement]:
     """Measure all searches under all kinds of prices, in turns."""
 
     def timed(size: int, calls: int) -> dict[tuple[str, str], float]:
@@ -176,7 +176,7 @@ def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Figu
         return {pair: seconds[str(i)] for i, pair in enumerate(pairs)}
 
     batch, single = timed(BATCH, calls=2), timed(1, calls=8)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     for kind, prices in world.prices.items():
         truth = searches[EXACT](world.users, prices)
         cheap = np.zeros(GROUPS, dtype=bool) if prices is None else prices < 0
@@ -187,7 +187,7 @@ def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Figu
             here, bare = (name, kind), (name, BARE)
             added = max(each[here] / each[bare] for each in (batch, single))
             figures.append(
-                Figure(
+                Measurement(
                     len(world.catalog),
                     name,
                     kind,
@@ -205,7 +205,7 @@ def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Figu
     return figures
 
 
-def check_claims(figures: Sequence[Figure]) -> list[Claim]:
+def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
     """Compare `ivf` on the large catalog with its claims."""
     large = [one for one in figures if one.search == IVF and one.items >= CLAIMED_ITEMS]
     if not large:
@@ -225,7 +225,7 @@ def check_claims(figures: Sequence[Figure]) -> list[Claim]:
     ]
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     def text(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
@@ -267,7 +267,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     given, screen = parser.parse_args(argv), screen or make_screen()
     items, graph_items = (20_000, 5_000) if given.quick else (given.items, given.graph_items)
     requests = max(BATCH, 128 if given.quick else given.requests)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     with progress(screen) as bar:
         task = bar.add_task("", total=2)
         graph_rounds = min(GRAPH_ROUNDS, given.rounds)

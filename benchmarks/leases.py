@@ -34,7 +34,7 @@ CALLS = (1, 16)
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """Microseconds of a coordinator to grant and settle one lease, including price steps."""
 
     groups: int
@@ -81,7 +81,7 @@ class TimedCoordinator(Coordinator):
             self.settling.append(time.thread_time() - started)
 
 
-def measure(groups: int, batch: int, call: int, out: int, leases: int, seed: int) -> Figure:
+def measure(groups: int, batch: int, call: int, out: int, leases: int, seed: int) -> Measurement:
     """Time leases early in a horizon that is long enough that no lease has to wait."""
     requests = (leases + out) * call
     data = synthetic(3 * groups + 10_000, groups, requests, DIM, seed, n_past=0, smallest_share=1e-9)
@@ -91,10 +91,10 @@ def measure(groups: int, batch: int, call: int, out: int, leases: int, seed: int
     for start in range(0, requests, call):
         front_end.retrieve(data.users[start : start + call])
     lease, settle = (1e6 * float(np.mean(seconds)) for seconds in (coordinator.leasing, coordinator.settling))
-    return Figure(groups, batch, call, out, lease, settle)
+    return Measurement(groups, batch, call, out, lease, settle)
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"One coordinator in one process, K = {K}",
         ["groups", "B", "requests each", "leases out", "lease µs", "settle µs", "leases a second", "requests a second"],
@@ -128,7 +128,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     if given.quick:
         given.groups, given.batch_sizes, given.leases = [165], [16], 256
     cells = [(groups, batch, call) for groups in given.groups for batch in given.batch_sizes for call in given.calls]
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     with progress(screen) as bar:
         task = bar.add_task("", total=len(cells))
         for groups, batch, call in cells:

@@ -45,7 +45,7 @@ class TimedIndex:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table."""
 
     items: int
@@ -58,7 +58,7 @@ class Figure:
     esp: float
 
 
-def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batch: int) -> Figure:
+def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batch: int) -> Measurement:
     """Serve a horizon with and without a policy, in turns."""
     timed, requests = TimedIndex(index), len(users)
     fair = FairRetriever(catalog, K, requests // REQUESTS_PER_FLOOR, requests, batch_size=batch, index=timed)
@@ -71,7 +71,7 @@ def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batc
             retriever.retrieve(users[start : start + batch])
             seconds[retriever] += time.perf_counter() - started
     whole, outside = seconds[fair], seconds[fair] - timed.seconds
-    return Figure(
+    return Measurement(
         len(catalog),
         batch,
         requests,
@@ -83,15 +83,15 @@ def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batc
     )
 
 
-def median(figures: Sequence[Figure]) -> Figure:
+def median(figures: Sequence[Measurement]) -> Measurement:
     """Return the medians over rounds, and the lowest ESP."""
     first = figures[0]
     names = ("ms_per_request", "outside_us", "outside_share", "times_none")
     middle = {name: float(np.median([getattr(figure, name) for figure in figures])) for name in names}
-    return Figure(first.items, first.batch, first.requests, **middle, esp=min(figure.esp for figure in figures))
+    return Measurement(first.items, first.batch, first.requests, **middle, esp=min(figure.esp for figure in figures))
 
 
-def check_claims(figures: Sequence[Figure]) -> list[Claim]:
+def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
     claimed = [one for one in figures if one.items >= CLAIMED_ITEMS and one.batch >= CLAIMED_BATCH]
     if not claimed:
         return []
@@ -99,7 +99,7 @@ def check_claims(figures: Sequence[Figure]) -> list[Claim]:
     return [Claim(what, max(one.outside_share for one in claimed), 0.05)]
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"The loop around the search: {GROUPS} groups, d = {DIM}, K = {K}, policy guaranteed",
         ["items", "B", "requests", "ms/request", "outside the search", "share", "time ÷ none", "ESP"],
@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     given, screen = parser.parse_args(argv), screen or make_screen()
     if given.quick:
         given.items, given.requests, given.rounds = [10_000], 1_536, 1
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     with progress(screen) as bar:
         task = bar.add_task("", total=len(given.items) * given.rounds * len(given.batch_sizes))
         for n in given.items:
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
             data: Synthetic = synthetic(n, GROUPS, given.requests, DIM, given.seed, n_past=0)
             catalog = Catalog(data.embeddings, data.groups)
             index = ExactIndex(catalog)
-            rounds: dict[int, list[Figure]] = {batch: [] for batch in given.batch_sizes}
+            rounds: dict[int, list[Measurement]] = {batch: [] for batch in given.batch_sizes}
             for turn in range(given.rounds):
                 for batch, found in rounds.items():
                     bar.update(task, description=f"{n:,} items, round {turn + 1}, B {batch}")

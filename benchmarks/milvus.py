@@ -36,7 +36,7 @@ Prices = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table."""
 
     items: int
@@ -90,7 +90,7 @@ def update(index: MilvusIndex, user: npt.NDArray[np.float32], seed: int) -> floa
 
 def compare(
     uri: str, items: int, dim: int, groups: int, requests: int, rounds: int, calls: int, seed: int
-) -> list[Figure]:
+) -> list[Measurement]:
     """Upload one catalog in both ways, and compare both with exact search in this process."""
     data = synthetic(items, groups, requests, dim, seed, n_past=PAST)
     catalog = Catalog(data.embeddings, data.groups)
@@ -124,7 +124,7 @@ def compare(
             measured.append((way, prices is not None, single[way], batch[way] / BATCH, share, wrong))
     updates = {way: update(index, users[:1], seed) for way, index in uploads.items()}
     return [
-        Figure(
+        Measurement(
             items,
             dim,
             groups,
@@ -142,7 +142,7 @@ def compare(
     ]
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"Milvus under prices, K = {K}, batches of {BATCH}",
         [
@@ -191,7 +191,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     items, counts = (2_000, [5]) if given.quick else (given.items, given.groups)
-    requests, figures = max(BATCH, given.requests), list[Figure]()
+    requests, figures = max(BATCH, given.requests), list[Measurement]()
     with progress(screen) as bar, threadpool_limits(1, user_api="blas"):
         task = bar.add_task("", total=len(counts))
         for groups in counts:

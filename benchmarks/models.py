@@ -38,7 +38,7 @@ K = 20
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table; speeds are samples per second, medians over turns."""
 
     model: str
@@ -79,7 +79,7 @@ class Best:
 
 def measure(
     name: str, dataset: Dataset, split: Split, epochs: int, seconds: float, most: int, seed: int, bar: Progress
-) -> Figure:
+) -> Measurement:
     """Train both models in turns."""
     from fairsync.models.network import Network
     from fairsync.models.training import Trainer
@@ -120,7 +120,7 @@ def measure(
     bar.remove_task(task)
     difference = ours.test - theirs.test
     middle = np.median(np.array(speeds), axis=0)
-    return Figure(
+    return Measurement(
         name,
         settings.batch,
         done / size,
@@ -133,7 +133,7 @@ def measure(
     )
 
 
-def check_claims(figures: Sequence[Figure]) -> list[Claim]:
+def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
     speed = [Claim(f"{one.model}: samples/s ÷ torch-rechub's", one.times_faster, 2.0, at_most=False) for one in figures]
     recall = [
         Claim(f"{one.model}: recall above torch-rechub's, in standard errors", one.errors, -2.0, at_most=False)
@@ -143,7 +143,7 @@ def check_claims(figures: Sequence[Figure]) -> list[Claim]:
     return speed + recall
 
 
-def table(figures: Sequence[Figure], threads: int) -> Table:
+def table(figures: Sequence[Measurement], threads: int) -> Table:
     return Table(
         f"Amazon Beauty, d = 64, threads: {threads}; torch-rechub with {NEGATIVES} negatives a sample",
         [

@@ -34,7 +34,7 @@ FIRST_SECOND, SECONDS = 1_511_539_200, 9 * 86_400
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One run."""
 
     rows: int
@@ -76,7 +76,7 @@ def write(path: Path, rows: int, seed: int) -> None:
             block.write_csv(file, include_header=False)
 
 
-def measure(rows: int, seed: int, folder: Path) -> Figure:
+def measure(rows: int, seed: int, folder: Path) -> Measurement:
     """Prepare a generated log in a process of its own."""
     log = folder / "UserBehavior.csv"
     write(log, rows, seed)
@@ -93,10 +93,10 @@ def measure(rows: int, seed: int, folder: Path) -> Figure:
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     sizes = {name: facts[name] for name in ("users", "items", "groups", "interactions")}
-    return Figure(rows, log.stat().st_size / 1e9, seconds, peak / 1e9, **sizes)
+    return Measurement(rows, log.stat().st_size / 1e9, seconds, peak / 1e9, **sizes)
 
 
-def check_claims(figures: Sequence[Figure]) -> list[Claim]:
+def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
     claims, before = [], 0
     for rows, limit in CLAIMED_GIGABYTES.items():
         peaks = [one.peak_gigabytes for one in figures if before < one.rows <= rows]
@@ -106,7 +106,7 @@ def check_claims(figures: Sequence[Figure]) -> list[Claim]:
     return claims
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         "fairsync prepare taobao",
         ["rows", "file", "time", "rows/s", "peak memory", "users", "items", "groups", "interactions"],

@@ -39,7 +39,7 @@ EXACT, SHARDED, RAY = "exact", "sharded", "ray"
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table: milliseconds per call."""
 
     items: int
@@ -55,7 +55,9 @@ class Figure:
         return self.ray / self.exact
 
 
-def compare(catalog: Catalog, index: RayIndex, users: npt.NDArray[np.float32], rounds: int, calls: int) -> list[Figure]:
+def compare(
+    catalog: Catalog, index: RayIndex, users: npt.NDArray[np.float32], rounds: int, calls: int
+) -> list[Measurement]:
     """Measure each search at each batch size."""
     prices = np.random.default_rng(1).normal(scale=0.1, size=catalog.n_groups)
     ways: dict[str, Index] = {EXACT: ExactIndex(catalog), SHARDED: ShardedIndex(catalog, SHARDS), RAY: index}
@@ -69,11 +71,11 @@ def compare(catalog: Catalog, index: RayIndex, users: npt.NDArray[np.float32], r
         truth, found = (ways[name].search(users[:size], prices, K) for name in (EXACT, RAY))
         wrong = int(((found.rows != truth.rows) | (found.relevance != truth.relevance)).any(axis=1).sum())
         exact, sharded, on_ray = (took[name] * 1e3 for name in (EXACT, SHARDED, RAY))
-        figures.append(Figure(len(catalog), size, exact, sharded, on_ray, wrong))
+        figures.append(Measurement(len(catalog), size, exact, sharded, on_ray, wrong))
     return figures
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"Milliseconds per call, d = {DIM}, K = {K}, {GROUPS} groups, {SHARDS} shards",
         ["items", "batch", "exact", "sharded", "ray", "ray / exact", "ray / sharded"],
@@ -100,7 +102,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     if mine:
         cpus = SHARDS if given.address == "local" else None
         ray.init(given.address, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     try:
         with progress(screen) as bar, threadpool_limits(1, user_api="blas"):
             task = bar.add_task("", total=len(sizes))

@@ -72,7 +72,7 @@ class Peer:
         from torch_rechub.utils.data import TorchDataset
 
         samples = {
-            **self._users(histories),
+            **self.user_features(histories),
             "item": targets.astype(np.int64) + 1,
             "negatives": rng.integers(1, self.n_items + 1, (len(targets), NEGATIVES)),
         }
@@ -95,7 +95,7 @@ class Peer:
         with torch.no_grad():
             self.model.mode = "user"
             for start in range(0, len(histories), _BLOCK):
-                part = self._users(histories[start : start + _BLOCK])
+                part = self.user_features(histories[start : start + _BLOCK])
                 found = self.model({key: torch.as_tensor(value) for key, value in part.items()})
                 users.append(found.reshape(len(found), -1, self.settings.dim).numpy())
             self.model.mode = "item"
@@ -105,7 +105,7 @@ class Peer:
             self.model.mode = None
         return np.concatenate(users), np.concatenate(items)
 
-    def _users(self, histories: Rows) -> dict[str, npt.NDArray[np.int64]]:
+    def user_features(self, histories: Rows) -> dict[str, npt.NDArray[np.int64]]:
         """Return its features: items are counted from 1, and padded with 0 at the front, as is its default."""
         past = np.zeros((len(histories), self.settings.history), dtype=np.int64)
         counts = (histories >= 0).sum(axis=1)

@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table."""
 
     items: int
@@ -131,14 +131,14 @@ class Contest:
             named[ONE_HOT] = lambda call: one_hot.search(users(call)[:, None], prices(call), K)
         return named
 
-    def figures(self, threads: int, batch: int, rounds: int) -> list[Figure]:
+    def figures(self, threads: int, batch: int, rounds: int) -> list[Measurement]:
         """Measure all contenders, with the same number of threads for each."""
         faiss.omp_set_num_threads(threads)
         self.exact.threads = threads
         with threadpool_limits(threads):
             seconds = measure(self.contenders(batch), rounds, calls=32 if batch == 1 else 1)
         return [
-            Figure(
+            Measurement(
                 self.n,
                 self.groups,
                 threads,
@@ -152,7 +152,7 @@ class Contest:
         ]
 
 
-def check_claims(figures: Sequence[Figure], memory: dict[int, float]) -> list[Claim]:
+def check_claims(figures: Sequence[Measurement], memory: dict[int, float]) -> list[Claim]:
     """Compare the slowest measurement of each kind with its limit. Small catalogs are ignored."""
     figures = [one for one in figures if one.items >= CLAIMED_ITEMS]
     priced = [one for one in figures if one.contender == PRICED]
@@ -173,7 +173,7 @@ def check_claims(figures: Sequence[Figure], memory: dict[int, float]) -> list[Cl
     return claims
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"Exact search, d = {DIM}, K = {K}",
         ["items", "groups", "threads", "batch", "search", "ms/request", "× faiss", "÷ without prices"],
@@ -207,7 +207,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     sizes: tuple[tuple[int, int], ...] = QUICK if given.quick else FULL
     if given.sizes:
         sizes = tuple(FULL[["300k", "1.7m"].index(size)] for size in given.sizes)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     memory: dict[int, float] = {}
     with progress(screen) as bar:
         task = bar.add_task("", total=len(sizes) * len(given.threads) * len(given.batches))

@@ -59,7 +59,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """The result of a simulation.
 
     ``cost_ratio`` is in multiples of hindsight; ``held_up`` the share of calls that had to wait, and ``forced`` the
@@ -123,14 +123,12 @@ class LateCoordinator(Coordinator):
         settle()
 
 
-def simulate(world: World, setting: Setting) -> Figure:
+def simulate(world: World, setting: Setting) -> Measurement:
     """Serve all requests."""
     coordinator = LateCoordinator(world, setting.batch, setting.in_flight)
     if setting.calibrated:
         coordinator.calibrate(world.past, world.catalog, world.index)
-    front_end = FrontEnd(
-        world.catalog, coordinator, world.index
-    )  # stateless, so one stands for all
+    front_end = FrontEnd(world.catalog, coordinator, world.index)  # stateless, so one stands for all
     for start in range(0, len(world.users), setting.call):
         front_end.retrieve(world.users[start : start + setting.call])
     while coordinator.out:
@@ -138,10 +136,10 @@ def simulate(world: World, setting: Setting) -> Figure:
     report = coordinator.report()
     cost = (world.plain - report.relevance) / world.least
     slots = len(world.users) * K
-    return Figure(setting, report.esp, cost, coordinator.held_up / coordinator.calls, report.forced / slots)
+    return Measurement(setting, report.esp, cost, coordinator.held_up / coordinator.calls, report.forced / slots)
 
 
-def table(figures: Sequence[Figure], world: World) -> Table:
+def table(figures: Sequence[Measurement], world: World) -> Table:
     title = (
         f"Requests in flight: {len(world.catalog):,} items, {GROUPS} groups, {len(world.users):,} requests, K = {K},"
         f" floor {world.floor}"
@@ -168,8 +166,8 @@ def table(figures: Sequence[Figure], world: World) -> Table:
     )
 
 
-def plot(figures: Sequence[Figure], world: World) -> Picture:
-    """Plot the cost by the requests in flight, a line for each B, without calibration on the left and with on the right."""
+def plot(figures: Sequence[Measurement], world: World) -> Picture:
+    """Plot the cost by the requests in flight, a line for each B: uncalibrated left, calibrated right."""
     picture = Picture(figsize=(9.6, 4.2), layout="constrained", dpi=150)
     panels = picture.subplots(1, 2, sharey=True)
     for axes, calibrated in zip(panels, (False, True), strict=True):
@@ -217,7 +215,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
         for delay in given.delays
         for front_ends in given.front_ends
     ]
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     with progress(screen) as bar:
         task = bar.add_task("generating, and hindsight", total=len(settings))
         world = World(given.items, given.requests, given.seed)

@@ -101,10 +101,11 @@ class BaseModels:
     def get(self, name: str, seed: int) -> BaseModel:
         """Return a base model. It is trained if it has not been saved before."""
         if (name, seed) not in self._made:
-            self._made = {(name, seed): self._make(name, seed)}  # only one model is kept in memory
+            self._made = {(name, seed): self.make(name, seed)}  # only one model is kept in memory
         return self._made[name, seed]
 
-    def _make(self, name: str, seed: int) -> BaseModel:
+    def make(self, name: str, seed: int) -> BaseModel:
+        """Load a base model, or train and save it if it is not there."""
         settings = make_settings(name, seed=seed, history=self.dataset.facts.history)
         if self.quick and isinstance(settings, NetworkSettings):
             settings = replace(settings, epochs=_QUICK_EPOCHS, most_samples=_QUICK_SAMPLES)

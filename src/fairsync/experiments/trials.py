@@ -150,7 +150,7 @@ class Trials:
             raise InvalidInputError(
                 f"K = {trial.k} is above those of the setting ({max(self.setting.ks)}): add it there."
             )
-        return Outcome(**self.store.cell("trial", self._key(trial), lambda: asdict(self._run(trial))))
+        return Outcome(**self.store.cell("trial", self._key(trial), lambda: asdict(self.compute(trial))))
 
     def is_done(self, trial: Trial) -> bool:
         """Return whether the outcome is stored."""
@@ -218,7 +218,8 @@ class Trials:
     def _key(self, trial: Trial) -> dict[str, Any]:
         return {"data": self.setting.fingerprint, "quick": self.setting.quick, **asdict(trial)}
 
-    def _run(self, trial: Trial) -> Outcome:
+    def compute(self, trial: Trial) -> Outcome:
+        """Run a trial and return its outcome, without the store."""
         base, floors = self.base(trial), self.floors(trial)
         coefficient = self.tuned(trial) if trial.coefficient is None else trial.coefficient
         order = self.order(trial)
