@@ -2,7 +2,7 @@
 
     python -m benchmarks.redis_leases                              # a server of its own, in a temporary folder
     python -m benchmarks.redis_leases --url redis://host:6379/0    # a server that runs
-    python -m benchmarks.redis_leases --quick                      # small, to see that it runs
+    python -m benchmarks.redis_leases --quick                      # small: a smoke test
 
 Each replica is a process with a coordinator, that leases and settles as fast as it can: no search, so that all of the
 time is the coordinator's and the server's. Its own server keeps what it acknowledges (`appendfsync always`). Replicas
@@ -46,7 +46,7 @@ MOST_ASKED = 2.5
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """What so many replicas did together, the milliseconds that one lease and its settling took, and the questions.
 
     ``miscounted`` are requests that the ledger has and nobody leased, or the other way round.
@@ -91,7 +91,7 @@ def count_questions(coordinator: RedisCoordinator) -> Iterator[int]:
     return asked
 
 
-def measure(url: str, groups: int, replicas: int, seconds: float) -> Figure:
+def measure(url: str, groups: int, replicas: int, seconds: float) -> Measurement:
     """Let replicas work side by side."""
     context, name = multiprocessing.get_context("spawn"), f"benchmark {secrets.token_hex(4)}"
     begin = time.time() + 3.0 + replicas  # when all have started
@@ -102,7 +102,7 @@ def measure(url: str, groups: int, replicas: int, seconds: float) -> Figure:
     asked = sum(number for _, number in done) / len(turns)
     with RedisLedger(url, groups, name) as ledger:
         miscounted = abs(ledger.totals().requests - CALL * len(turns))
-    return Figure(groups, replicas, len(turns) / seconds, float(median), float(p99), asked, miscounted)
+    return Measurement(groups, replicas, len(turns) / seconds, float(median), float(p99), asked, miscounted)
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def own_server(folder: Path) -> Iterator[str]:
         yield f"redis://{server.host}:{server.port}/0"
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"Replicas over one server, leases of {CALL} requests",
         ["groups", "replicas", "leases a second", "requests a second", "lease and settle ms", "p99 ms", "asked"],
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     return finish("redis_leases", [table(figures)], claims, document, given.out, screen)
 
 
-def measure_all(url: str, given: argparse.Namespace, screen: Console) -> list[Figure]:
+def measure_all(url: str, given: argparse.Namespace, screen: Console) -> list[Measurement]:
     cells = [(groups, replicas) for groups in given.groups for replicas in given.replicas]
     figures = []
     with progress(screen) as bar:

@@ -54,4 +54,4 @@ def test_the_peer_pads_before() -> None:
     settings = make_settings("youtube-dnn", dim=8, history=4)
     assert isinstance(settings, NetworkSettings)
     peer = rechub.Peer("youtube-dnn", settings, n_items=30)
-    assert peer._users(np.array([[5, 6, -1], [7, -1, -1]]))["past"].tolist() == [[0, 0, 6, 7], [0, 0, 0, 8]]
+    assert peer.user_features(np.array([[5, 6, -1], [7, -1, -1]]))["past"].tolist() == [[0, 0, 6, 7], [0, 0, 0, 8]]

@@ -1,4 +1,4 @@
-"""What kind of times a column holds is told by its first piece."""
+"""The first block of a column decides the kind of its times."""
 
 from fractions import Fraction
 
@@ -31,10 +31,10 @@ def test_later_pieces_are_read_like_the_first() -> None:
 
 def test_what_is_given_holds() -> None:
     places = pl.Series([0, 1, 2])
-    for told in (True, False, None):
-        clock = TimeReader(told)
+    for clock_times in (True, False, None):
+        clock = TimeReader(clock_times)
         clock.read(places)
-        assert clock.has_clock is (told is True)
+        assert clock.has_clock is (clock_times is True)
         assert clock.units_per_second == 1
 
 

@@ -44,7 +44,7 @@ def test_every_line_is_what_its_name_says(make_lab: Callable[..., Lab], tmp_path
             assert row[4] == pytest.approx(100 * recall(found.ids, targets))
             assert row[8] == pytest.approx(100 * retriever.report().esp)
     lines = [{tuple(rows[size, name][4:]) for size in batch_sizes(lab.setting)} for name in policies]
-    assert len(lines[0]) == 1 < len(lines[2]) < len(lines[1])  # tuned once and tuned anew are not the same
+    assert len(lines[0]) == 1 < len(lines[2]) < len(lines[1])  # tuned once and tuned for each B differ
     assert all(rows[size, "guaranteed"][8] == 100 for size in batch_sizes(lab.setting))
 
 

@@ -63,7 +63,7 @@ def test_all_of_it_where_there_is_time(make_lab: Callable[..., Lab], tmp_path: P
 def test_it_is_shown_again_without_work(
     lab: Lab, points: list[FrontierPoint], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Trials, "base", None)  # whoever computes needs it
+    monkeypatch.setattr(Trials, "base", None)  # computing needs it
     exhibit = EXPERIMENT.show(lab)
     assert [FrontierPoint(*row) for row in exhibit.table.rows] == points  # type: ignore[arg-type]
     assert {path.suffix for path in exhibit.write(tmp_path)} == {".csv", ".md", ".svg", ".png"}

@@ -58,7 +58,7 @@ class Spy:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.run: Counter[Trial] = Counter()
         self.loaded: list[tuple[str, int]] = []
-        run, make = Trials._run, BaseModels._make
+        run, make = Trials.compute, BaseModels.make
 
         def counting_run(trials: Trials, trial: Trial) -> object:
             self.run[trial] += 1
@@ -68,8 +68,8 @@ class Spy:
             self.loaded.append((name, seed))
             return make(bases, name, seed)
 
-        monkeypatch.setattr(Trials, "_run", counting_run)
-        monkeypatch.setattr(BaseModels, "_make", counting_make)
+        monkeypatch.setattr(Trials, "compute", counting_run)
+        monkeypatch.setattr(BaseModels, "make", counting_make)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The paper's accuracy curve: what higher floors cost."""
+"""The paper's accuracy curve: accuracy by floor."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _RAISES, _QUICK_RAISES = tuple(2**power for power in range(1, 12)), (4, 16)
 _WORDS = (
     "Accuracy of the base model {model} when the floor of every group is raised. The paper's floors, 10 to 200, are"
     " scaled to these data (up to {floor}); then they are raised further as long as they can be met at all, because"
-    " only there do groups compete for slots. FairSync is tuned anew at each floor. Hollow markers: some group"
+    " only there do groups compete for slots. FairSync is tuned again at each floor. Hollow markers: some group"
     " missed its floor. The dashed line is retrieval without floors."
 )
 
 
 def floors_below(setting: Setting) -> list[int]:
-    """Return the paper's floors for these data, the highest of which is the setting's.
+    """Return the paper's floors, scaled so that the highest is that of the setting.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def floors_below(setting: Setting) -> list[int]:
 
 
 def floors_above(lab: Lab, k: int) -> list[int]:
-    """Return higher floors, as long as they can be met."""
+    """Return higher floors, as long as they are feasible."""
     raises = _QUICK_RAISES if lab.setting.quick else _RAISES
     limit = floor_at_share(lab, k, 1.0)
     return list(takewhile(lambda floor: floor <= limit, (factor * lab.setting.floor for factor in raises)))

@@ -1,4 +1,4 @@
-"""Whether it matters in which order requests arrive: at random, sorted by taste, or as the clock had it."""
+"""The effect of the order of arrival: at random, sorted by taste, or in order of time."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _COLUMNS = ("order", "method", "ESP %", "missing exposures", "Recall %", "cost ร
 _WORDS = (
     "The same test requests arrive in other orders: at random, as in every other experiment; sorted by the group each"
     " likes best, so that one taste is over before the next begins; and{time} K = {k}; every group is promised {floor}"
-    " exposures, so much that it is felt. Coefficients were tuned on validation requests in random order, since nobody"
-    " knows the order to come. The best plan in hindsight does not depend on the order."
+    " exposures, a floor that is binding. Coefficients were tuned on validation requests in random order, since the"
+    " order of arrival is unknown in advance. The best plan in hindsight does not depend on the order."
     " Hollow marks: floors were missed, so that the cost is not the price of the promise. The paper tries one order."
 )
 _TIME = " in order of time, with its days and seasons."
@@ -40,7 +40,7 @@ _NO_TIME = " that is all, since these data have no clock."
 
 
 class ArrivalOrderRow(NamedTuple):
-    """What came of a method in an order."""
+    """The result of a method in an order."""
 
     order: str
     method: str
@@ -90,14 +90,14 @@ def _plot(rows: dict[tuple[Order, str], ArrivalOrderRow], k: int) -> Figure:
         own = {order: rows[order, method] for order in orders}
         for axes, name in zip(panels, ("esp", "recall", "cost_ratio"), strict=True):
             values = {order: getattr(row, name) for order, row in own.items()}
-            if name == "cost_ratio":  # nothing was given up, or nothing had to be: no place on a log scale
+            if name == "cost_ratio":  # a ratio of 0 or without a value has no place on a log scale
                 values = {order: value for order, value in values.items() if value is not None and value > 0}
             if not values:
                 continue
             axes.hlines(place, min(values.values()), max(values.values()), color=COLOURS[method], linewidth=1.2)
             for at, (order, value) in enumerate(values.items()):
                 face = COLOURS[method] if own[order].esp == 100 else "white"
-                # A little apart, or equal outcomes would hide each other.
+                # Equal outcomes are drawn slightly apart, so that all are visible.
                 height = place + 0.18 * (at - (len(values) - 1) / 2)
                 axes.plot(value, height, _MARKERS[order], color=COLOURS[method], markerfacecolor=face, markersize=7)
     for axes, words in zip(panels, ("ESP (%)", f"Recall@{k} (%)", "cost รท hindsight"), strict=True):

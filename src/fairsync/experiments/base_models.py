@@ -1,4 +1,4 @@
-"""Base models: trained once for each seed, kept, and asked the same requests by every experiment."""
+"""Base models: trained once for each seed, saved, and shared by all experiments."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _QUICK_EPOCHS, _QUICK_SAMPLES = 2, 20_000
 
 @dataclass(frozen=True)
 class RequestVectors:
-    """Some requests as vectors, with what they should find.
+    """User vectors, targets and times of requests.
 
     Attributes
     ----------
     users : numpy.ndarray
-        (n, d) or (n, interests, d), in order of arrival.
+        (n, d) or (n, interests, d) User vectors, in order of arrival.
     targets : Ragged
-        Rows of the catalog.
+        Relevant items of each request, as catalog rows.
     times : numpy.ndarray
-        (n,) when each came; places in a sequence where the data have no clock.
+        (n,) Time of each request, or its position in a sequence if the data have no clock.
     """
 
     users: NDArray[np.floating[Any]]
@@ -48,20 +48,20 @@ class RequestVectors:
 
 @dataclass(frozen=True)
 class BaseModel:
-    """A trained model, its items, and the requests of two parts of the data.
+    """A trained model, its catalog, and its requests.
 
     Attributes
     ----------
     model : str
-        Its name.
+        Name of the model.
     seed : int
-        What it was trained with.
+        Random seed of the training.
     catalog : Catalog
-        Items with its vectors.
+        The items with the vectors of the model.
     validation : RequestVectors
-        What coefficients are tuned on.
+        Requests for tuning.
     test : RequestVectors
-        What is reported.
+        Requests for the reported results.
     """
 
     model: str
@@ -77,13 +77,13 @@ class BaseModels:
     Parameters
     ----------
     dataset
-        What to learn from.
+        The data.
     folder
-        Trained models are kept here, and found again.
+        Folder in which trained models are saved and found again.
     quick
-        Train briefly.
+        Whether to train briefly.
     watch
-        Called with the name of the model, its seed, and after each step the moment of its training.
+        A callback that gets the model, its seed and the progress after each training step.
     """
 
     def __init__(
@@ -99,12 +99,13 @@ class BaseModels:
         self._made: dict[tuple[str, int], BaseModel] = {}
 
     def get(self, name: str, seed: int) -> BaseModel:
-        """Return a base model; train it if it is not there."""
+        """Return a base model. It is trained if it has not been saved before."""
         if (name, seed) not in self._made:
-            self._made = {(name, seed): self._make(name, seed)}  # one at a time: vectors of a large set fill memory
+            self._made = {(name, seed): self.make(name, seed)}  # only one model is kept in memory
         return self._made[name, seed]
 
-    def _make(self, name: str, seed: int) -> BaseModel:
+    def make(self, name: str, seed: int) -> BaseModel:
+        """Load a base model, or train and save it if it is not there."""
         settings = make_settings(name, seed=seed, history=self.dataset.facts.history)
         if self.quick and isinstance(settings, NetworkSettings):
             settings = replace(settings, epochs=_QUICK_EPOCHS, most_samples=_QUICK_SAMPLES)
@@ -118,7 +119,7 @@ class BaseModels:
             notes = {"data": self.dataset.facts.name, "split": "users", "split_seed": 0}
             trained.model.save(folder, notes | {"fingerprint": self.fingerprint})
             unfinished.unlink(missing_ok=True)
-        # Also a model just trained is read from disk: what was kept is what is measured, the first time and later.
+        # A model is read from disk even right after training, so that the first run and later ones measure the same.
         model = load_model(folder)
 
         def ask(requests: Requests) -> RequestVectors:

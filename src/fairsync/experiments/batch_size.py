@@ -1,4 +1,4 @@
-"""The paper's figure on the batch size: accuracy and floors kept when prices change more or less often."""
+"""The paper's figure on the batch size: accuracy and floors kept by the number of requests between price changes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _SIZES, _QUICK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), (1, 8, 64, 512)
 _WORDS = (
     "Prices change after every B requests; the base model is {model}. Floors are {floors}: those of the paper,"
     " scaled to these data, or higher ones where these would hardly be felt. FairSync is shown twice: with the"
-    " learning rate that is best at B = {batch_size}, and tuned anew for each B; the paper does not say which it"
+    " learning rate that is best at B = {batch_size}, and tuned again for each B; the paper does not say which it"
     " shows. Hollow markers: some group missed its floor. The dashed grey line is retrieval without floors."
 )
 
 
 class _Line(NamedTuple):
-    """What a line of the figure is made of: K, B and seed to a trial."""
+    """A line of the figure, which maps K, B and seed to a trial."""
 
     label: str
     method: str
@@ -38,7 +38,7 @@ class _Line(NamedTuple):
 
 
 def batch_sizes(setting: Setting) -> tuple[int, ...]:
-    """Return the batch sizes of the figure, which are those of the paper."""
+    """Return the batch sizes of the paper's figure."""
     return _QUICK_SIZES if setting.quick else _SIZES
 
 

@@ -1,7 +1,7 @@
-"""Exact search that remembers the scores of requests it has seen before.
+"""Exact search with cached scores of known requests.
 
-A reproduction asks the same requests hundreds of times: every method, every K, every coefficient of a grid. Only prices
-differ, and they are added to scores that stay the same. So these are computed once.
+A reproduction repeats the same requests hundreds of times: for every method, every K and every coefficient of a grid.
+Only prices differ, and they are subtracted from scores that do not change. So the scores are computed once.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
 
 _BYTES = 1 << 30
-_BUNDLE = 16  # scores are first looked at in bundles, through their maximum
-_AT_ONCE = 64  # requests: their scores should stay in cache, or nearly so
+_BUNDLE = 16  # number of scores that are first compared by their maximum
+_AT_ONCE = 64  # requests at a time, so that their scores nearly fit into the CPU cache
 
 
 class CachedIndex:
-    """Answers as :class:`~fairsync.search.ExactIndex` does, to the last row and tie, faster for requests it knows.
+    """Returns the same rows as :class:`~fairsync.search.ExactIndex`, including ties, and is faster for known requests.
 
-    Per item and request it keeps the float32 score, the best over the interests. A search adds what prices make of it,
-    takes all items that may be among the best k (see `fairsync.search.rounding`), and float64 settles among these.
-    Requests it does not know, and those whose vector is zero, are searched in the plain way.
+    The float32 score of each item, the maximum over interests, is cached for each request. A search adds the effect of
+    prices, selects all items that may be among the best k (see `fairsync.search.rounding`), and ranks these in float64.
+    Unknown requests, and those with a zero vector, are searched by the exact index.
 
     Parameters
     ----------
     catalog
-        What to search.
+        The items.
     users
-        (n, d) or (n, interests, d): what will be asked, the most frequent first.
+        (n, d) or (n, interests, d) User vectors of the expected requests, the most frequent first.
     most_bytes
-        Memory for scores. Of requests that do not fit, nothing is kept.
+        Memory for scores. Requests that do not fit are not cached.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class CachedIndex:
         self.catalog = catalog
         self._plain = ExactIndex(catalog)
         self._items = Float32Items.of(catalog.embeddings)
-        # Whole bundles: what fills the last one never scores.
+        # The width is padded to whole bundles. Padding has the score -inf.
         self._width = -(-len(catalog) // _BUNDLE) * _BUNDLE
         self._group_of = np.zeros(self._width, dtype=np.intp)
         self._group_of[: len(catalog)] = catalog.group_of
@@ -66,11 +66,11 @@ class CachedIndex:
         if len(vectors):
             queries = Float32Queries.of(self._items, vectors, None, 0.0)
             self._scores = self._score(queries.columns.reshape(catalog.dim, -1, len(vectors)))
-            # These decide the unit of all scores, and no request has a wider margin than they.
+            # The requests with the widest rounding margin, which bounds that of all others.
             self._longest = vectors[queries.margin == queries.margin.max()]
 
     def search(self, users: NDArray[np.floating[Any]], prices: NDArray[np.float64] | None, k: int) -> Hits:
-        """Find the k items of highest relevance minus price for each user; see `Index.search`."""
+        """Return the k items of highest relevance minus price for each user; see `Index.search`."""
         vectors = np.asarray(users, dtype=np.float64)
         prices = check_prices(prices, self.catalog.n_groups)
         places = np.array([self._place.get(vector.tobytes(), -1) for vector in vectors], dtype=np.intp)
@@ -90,7 +90,7 @@ class CachedIndex:
     def _recall(
         self, users: NDArray[np.float64], places: NDArray[np.intp], prices: NDArray[np.float64] | None, k: int
     ) -> Hits:
-        """Return the hits of requests whose scores are kept: of k items, as many as are eligible."""
+        """Return the hits of cached requests: k items, or fewer if fewer are eligible."""
         goal, reference = min(k, len(self.catalog)), 0.0
         if prices is not None:
             goal, reference = reference_price(self.catalog, prices, k)
@@ -100,19 +100,19 @@ class CachedIndex:
         scores = self._scores[places]
         if queries.bonus is not None:
             scores += queries.bonus[self._group_of]
-        # The k-th best bundle has a score that k distinct items reach: usually the k-th best score, or just below.
+        # At least k distinct items reach the score of the k-th best bundle, which is close to the k-th best score.
         tops = scores.reshape(len(scores), _BUNDLE, -1).max(axis=1)
         if tops.shape[1] < goal:
             tops = scores
         kth = np.partition(tops, tops.shape[1] - goal, axis=1)[:, tops.shape[1] - goal]
         cut = (kth - queries.margin.max()).astype(np.float32)
-        # One step down, since the conversion may have rounded up; masked items, at -inf, stay out.
+        # One step down, since the conversion may have rounded up. Masked items have -inf and are excluded.
         cut = np.maximum(np.nextafter(cut, np.float32(-np.inf)), np.finfo(np.float32).min)
         owners, rows = np.divmod(np.flatnonzero(scores >= cut[:, None]), self._width)
         return settle(self.catalog, users, prices, goal, owners, rows)
 
     def _score(self, columns: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return (n, width) scores of (d, interests, n) vectors; -inf beyond the last item."""
+        """Return (n, width) scores of (d, interests, n) vectors, with -inf beyond the last item."""
         n = columns.shape[2]
         scores = np.full((n, self._width), -np.inf, dtype=np.float32)
         for start in range(0, n, _AT_ONCE):

@@ -1,4 +1,4 @@
-"""Whether a claim holds: computed from the outcomes of trials, never written by hand."""
+"""Verdicts on claims, computed from the outcomes of trials."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Ruling = Literal["holds", "does not hold", "not comparable", "not run"]
 
 MEASURES = ("recall", "ndcg_of_hits", "hit_rate")
 LEVEL = 0.05
-"""Of significance, as in the paper."""
+"""Level of significance, as in the paper."""
 
 
 class TrialResult(NamedTuple):
-    """A trial and what came of it."""
+    """A trial and its outcome."""
 
     trial: Trial
     outcome: Outcome
@@ -30,14 +30,14 @@ class TrialResult(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run says to a claim.
+    """The verdict of a run on a claim.
 
     Attributes
     ----------
     ruling : str
         ``holds``, ``does not hold``, ``not comparable`` or ``not run``.
     figures : str
-        The numbers that say so.
+        The numbers that support the ruling, or the reason why there are none.
     """
 
     ruling: Ruling
@@ -45,12 +45,12 @@ class Verdict:
 
     @staticmethod
     def of(holds: bool | np.bool_, figures: str) -> Verdict:
-        """Return the verdict of a comparison that could be made."""
+        """Return the verdict of a comparison."""
         return Verdict("holds" if holds else "does not hold", figures)
 
 
 def floors_met(results: Iterable[TrialResult], method: str) -> Verdict:
-    """Judge whether every group gets its floor, in every trial of a method."""
+    """Judge whether all floors are met in every trial of a method."""
     esps = defaultdict(list)
     for trial, outcome in results:
         esps[trial.method].append(outcome.esp)
@@ -63,7 +63,7 @@ def floors_met(results: Iterable[TrialResult], method: str) -> Verdict:
 
 
 def floors_missed(results: Iterable[TrialResult], methods: Sequence[str]) -> Verdict:
-    """Judge whether some group misses its floor, in every trial of some methods where floors are not met anyway."""
+    """Judge whether methods miss floors in every trial in which retrieval without floors misses some."""
     found = list(results)
     figures, held = [], []
     for method in methods:
@@ -80,7 +80,7 @@ def floors_missed(results: Iterable[TrialResult], methods: Sequence[str]) -> Ver
 
 
 def more_accurate(results: Iterable[TrialResult], method: str, rival: str) -> Verdict:
-    """Judge whether a method beats another in every cell and every measure, significantly."""
+    """Judge whether a method is significantly better than another in every cell and every measure."""
     pairs = _pairs(results, method, rival)
     if not pairs:
         return Verdict("not comparable", f"no cell with both {method} and {rival}")
@@ -92,7 +92,7 @@ def more_accurate(results: Iterable[TrialResult], method: str, rival: str) -> Ve
 
 
 def as_accurate(results: Iterable[TrialResult], method: str, rivals: Sequence[str], within: float = 0.01) -> Verdict:
-    """Judge whether a method comes within a share of others, or is not significantly below, in every cell."""
+    """Judge whether a method is within a fraction of others, or not significantly worse, in every cell."""
     found = list(results)
     pairs = [pair for rival in rivals for pair in _pairs(found, method, rival)]
     if not pairs:
@@ -108,7 +108,7 @@ def as_accurate(results: Iterable[TrialResult], method: str, rivals: Sequence[st
 
 
 def above_at_every_floor(results: Iterable[TrialResult], method: str, rival: str) -> Verdict:
-    """Judge whether a method beats another in every measure, whatever the floor."""
+    """Judge whether a method is better than another in every measure at every floor."""
     points = list(_pairs(results, method, rival))
     if not points:
         return Verdict("not comparable", f"no floor at which both {method} and {rival} were tried")
@@ -131,7 +131,7 @@ def floors_cost(results: Iterable[TrialResult], method: str) -> Verdict:
 
 
 def breaks_beyond(results: Iterable[TrialResult], method: str, batch_size: int) -> Verdict:
-    """Judge whether all floors are met up to a batch size, and never beyond it."""
+    """Judge whether all floors are met up to a batch size, and are never all met beyond it."""
     tried = defaultdict(list)
     for trial, outcome in results:
         if trial.method == method:
@@ -148,7 +148,7 @@ def breaks_beyond(results: Iterable[TrialResult], method: str, batch_size: int) 
 
 
 def falls_then_rises(results: Iterable[TrialResult], method: str, turn: int) -> Verdict:
-    """Judge whether every measure is lower at the turning batch size than at the smallest and at the largest."""
+    """Judge whether every measure is lower at the batch size ``turn`` than at the smallest and the largest."""
     lines = _lines(results, method, lambda trial: trial.batch_size)
     if not lines or any(turn not in line or min(line) == turn or max(line) == turn for line in lines.values()):
         return Verdict("not comparable", f"batch sizes below, at and above {turn} are needed")
@@ -162,7 +162,7 @@ def falls_then_rises(results: Iterable[TrialResult], method: str, turn: int) -> 
 
 
 def met_with_more_recall(results: Iterable[TrialResult], method: str, rivals: Sequence[str]) -> Verdict:
-    """Judge whether all floors are met, with more recall than others."""
+    """Judge whether all floors are met with more recall than other methods have."""
     found = list(results)
     met = floors_met(found, method)
     gaps = {
@@ -178,7 +178,7 @@ def met_with_more_recall(results: Iterable[TrialResult], method: str, rivals: Se
 
 
 def cost_at_most(results: Iterable[TrialResult], method: str, times: float) -> Verdict:
-    """Judge whether the cost is at most so many times what the best plan must give up, where it must give any."""
+    """Judge whether the cost is at most ``times`` that of the best plan in hindsight, where that is above 0."""
     ratios = [
         ratio for trial, outcome in results if trial.method == method and (ratio := outcome.cost_ratio) is not None
     ]
@@ -191,7 +191,7 @@ def cost_at_most(results: Iterable[TrialResult], method: str, times: float) -> V
 
 
 def compare(mine: Sequence[Outcome], theirs: Sequence[Outcome], measure: str) -> tuple[float, float]:
-    """Return by how much mine is better, and the p-value of a paired t-test over requests, seeds together."""
+    """Return the mean difference and the p-value of a paired t-test over requests, with seeds pooled."""
     pooled = [np.concatenate([np.array(one.each[measure]) for one in outcomes]) for outcomes in (mine, theirs)]
     difference = pooled[0] - pooled[1]
     if len(difference) < 2 or np.ptp(difference) == 0:  # the test would divide by zero
@@ -203,7 +203,7 @@ Pair: TypeAlias = "tuple[list[Outcome], list[Outcome]]"
 
 
 def _pairs(results: Iterable[TrialResult], method: str, rival: str) -> list[Pair]:
-    """Return the outcomes of two methods under the same terms, one for each seed."""
+    """Return pairs of outcomes of two methods under the same terms, one for each seed."""
     cells: dict[tuple[object, ...], dict[str, dict[int, Outcome]]] = defaultdict(lambda: {method: {}, rival: {}})
     for trial, outcome in results:
         terms = (trial.model, trial.k, trial.floor, trial.spread, trial.batch_size, trial.order)
@@ -219,7 +219,7 @@ def _pairs(results: Iterable[TrialResult], method: str, rival: str) -> list[Pair
 def _lines(
     results: Iterable[TrialResult], method: str, along: Callable[[Trial], int]
 ) -> dict[int, dict[int, tuple[float, ...]]]:
-    """Return for each k and each place along a line the mean of every measure."""
+    """Return {k: {position: means of all measures}}."""
     found: dict[int, dict[int, list[Outcome]]] = defaultdict(lambda: defaultdict(list))
     for trial, outcome in results:
         if trial.method == method:

@@ -1,4 +1,4 @@
-"""What the paper claims, and what this project adds, each judged by the run at hand."""
+"""Claims of the paper and of this project, each with a verdict from a run."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a claim is judged by.
+    """The evidence for a claim.
 
     Attributes
     ----------
     results : iterable of TrialResult
-        The trials of its experiment; can be gone through once.
+        Results of its experiment. They can be iterated once.
     table : ExhibitTable
-        What the experiment shows.
+        Table of its experiment.
     """
 
     results: Iterable[TrialResult]
@@ -46,18 +46,18 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that a run can bear out or not.
+    """A claim that a run can support or refute.
 
     Attributes
     ----------
     sentence : str
-        In our words.
+        The claim in our words.
     experiment : str or None
-        Name of the experiment that it is about; None: all that were run.
+        Name of the experiment that the claim is about, or None for all.
     judge : callable
-        Evidence to verdict.
+        Function from evidence to verdict.
     ours : bool
-        Not the paper's.
+        Whether the claim is ours and not the paper's.
     """
 
     sentence: str
@@ -68,13 +68,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and what the run says to it."""
+    """A claim and its verdict."""
 
     claim: Claim
     verdict: Verdict
 
     def to_dict(self) -> dict[str, str | bool | None]:
-        """Return plain values."""
+        """Return a JSON-serialisable dictionary."""
         return {
             "claim": self.claim.sentence,
             "ours": self.claim.ours,
@@ -85,7 +85,7 @@ class Judged:
 
 
 def _of_the_comparison(experiment: str, where: str) -> tuple[Claim, ...]:
-    """Return the claims that are judged by a table of all methods on all base models."""
+    """Return the claims about a table of all methods on all base models."""
     better = "in every cell (recall, NDCG, hit rate; p < 0.05)"
     return (
         Claim(
@@ -118,7 +118,7 @@ def _of_the_comparison(experiment: str, where: str) -> tuple[Claim, ...]:
 
 CLAIMS: tuple[Claim, ...] = (
     *_of_the_comparison("table-2", ""),
-    *_of_the_comparison("table-2-tense", ", where floors are felt"),
+    *_of_the_comparison("table-2-tense", ", where floors are binding"),
     Claim(
         "What the least exposed group gets in stage 1 and can get in stage 2 go together (correlation 0.7 or more).",
         "figure-1b",
@@ -171,7 +171,7 @@ CLAIMS: tuple[Claim, ...] = (
         ours=True,
     ),
     Claim(
-        "The policy 'guaranteed' gives up at most twice what the best plan in hindsight must, where floors are felt.",
+        "The policy 'guaranteed' costs at most twice as much as the best plan in hindsight, where floors are binding.",
         "table-2-tense",
         lambda seen: cost_at_most(seen.results, "guaranteed", 2.0),
         ours=True,
@@ -189,11 +189,11 @@ def judge_all(
     Parameters
     ----------
     exhibits
-        What was shown, by the name of the experiment.
+        {name of an experiment: its exhibit}.
     results
-        Name of an experiment that was shown to the outcomes of its trials.
+        Function from the name of an experiment to its results.
     impossible
-        Experiments that the data do not allow, with the reason.
+        {name of an experiment: reason why the data do not allow it}.
     """
 
     def verdict(claim: Claim) -> Verdict:
@@ -210,12 +210,12 @@ def judge_all(
 
 
 def _tuned_once(results: Iterable[TrialResult]) -> Iterator[TrialResult]:
-    """Leave out trials that were tuned for themselves: where one thing is varied, the coefficient stays."""
+    """Return the results with a fixed coefficient, without those that were tuned separately."""
     return (result for result in results if result.trial.coefficient is not None)
 
 
 def _without_repeats(groups: Iterable[Iterable[TrialResult]]) -> Iterator[TrialResult]:
-    """Go through the results of several experiments, each trial once."""
+    """Yield the results of several experiments, each trial once."""
     seen = set()
     for results in groups:
         for result in results:

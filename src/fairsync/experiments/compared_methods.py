@@ -1,4 +1,4 @@
-"""The methods that are compared, and the grids that those with a coefficient are tuned over."""
+"""The compared methods, and the grids of coefficients for tuning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BASELINES = ("regularized-fair", "ipw", "k-neighbor", "uncalibrated")
 METHODS = ("none", *BASELINES, "fairsync", "guaranteed")
 
 # In multiples of a unit (see `Scale`), so that one grid serves all models and data. The paper tunes the learning rate
-# between 1e-4 and 1e-2; where scores are cosines, that is within this grid, which goes on above it.
+# between 1e-4 and 1e-2. For cosine scores this grid includes that range and larger values.
 GRIDS: dict[str, tuple[float, ...]] = {
     "regularized-fair": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0),
     "ipw": (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
@@ -29,7 +29,7 @@ QUICK_GRIDS: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True)
 class Scale:
-    """What coefficients are multiples of.
+    """The units of coefficients.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Scale:
 
 
 def make_method(name: str, coefficient: float | None, scale: Scale) -> Policy:
-    """Return the policy of a method; the coefficient is in multiples of the scale.
+    """Return the policy of a method. The coefficient is in multiples of the scale.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The paper's Table 2: every method on every base model, at the paper's floors and where floors are felt."""
+"""The paper's Table 2: every method on every base model, at the paper's floors and where floors are binding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 OURS = ("fairsync", "guaranteed")
 RIVALS = ("k-neighbor", "uncalibrated")
-"""The baselines that meet floors in practice: what improvements are tested against."""
+"""The baselines that meet floors in practice. Improvements are tested against them."""
 HEADINGS = {
     "recall": "Recall@{k} %",
     "ndcg": "NDCG@{k} %",
@@ -57,7 +57,7 @@ _TENSE_WORDS = (
 
 
 def trials_of(setting: Setting, model: str, method: str, k: int, floor: int) -> list[Trial]:
-    """Return the trials behind one cell of the table, one for each seed."""
+    """Return the trials of one cell of the table, one for each seed."""
     return [Trial(model, seed, method, k, floor, batch_size=setting.batch_size) for seed in setting.seeds]
 
 
@@ -68,17 +68,17 @@ def all_trials(setting: Setting, floors: Mapping[int, int]) -> list[Trial]:
 
 
 def paper_floors(setting: Setting) -> dict[int, int]:
-    """Return the floor at each K: the paper's, to scale."""
+    """Return {K: the paper's floor, scaled to these data}."""
     return dict.fromkeys(setting.ks, setting.floor)
 
 
 def tense_floors(lab: Lab) -> dict[int, int]:
-    """Return the floor at each K: one that is felt."""
+    """Return {K: a binding floor}."""
     return {k: binding_floor(lab, k) for k in lab.setting.ks}
 
 
 def tense_steps(lab: Lab) -> list[WorkStep]:
-    """Return the trials at floors that are felt, one model after another."""
+    """Return the trials at binding floors, sorted by model."""
 
     def step(trial: Trial) -> WorkStep:
         label = f"{trial.model}, {trial.method}, K = {trial.k}, floor {trial.floor:,}"
@@ -130,14 +130,14 @@ def _show(lab: Lab, experiment: Experiment, floors: Mapping[int, int], more_word
 
 
 def _promised(floors: Mapping[int, int]) -> str:
-    """Return the floors in words."""
+    """Return the floors as text."""
     if len(set(floors.values())) == 1:
         return f"{next(iter(floors.values())):,} exposures"
     return ", ".join(f"{floor:,} exposures at K = {k}" for k, floor in floors.items())
 
 
 def _tests(lab: Lab, floors: Mapping[int, int]) -> dict[tuple[str, str, int, str, str], tuple[float, float]]:
-    """Return for each of our cells, measure and rival the mean difference over requests, and its p-value."""
+    """Return the mean difference over requests and its p-value, for each of our cells, measures and rivals."""
     setting, outcome = lab.setting, lab.trials.outcome
     found = {}
     for model, k in product(setting.models, setting.ks):
@@ -151,7 +151,7 @@ def _tests(lab: Lab, floors: Mapping[int, int]) -> dict[tuple[str, str, int, str
 
 
 def _draw(cells: dict[tuple[str, str, int], SeedMean], setting: Setting) -> Figure:
-    """Return a panel for each K with a row for each method: recall of every base model, and ESP as a text."""
+    """Plot a panel for each K with a row for each method: recall of every base model, and ESP as text."""
     ks = setting.ks
     figure = Figure(figsize=(max(6.0, 5.0 * len(ks)), 3.6), layout="constrained", dpi=150)
     panels = figure.subplots(1, len(ks), sharex=True, sharey=True, squeeze=False)[0]
@@ -174,12 +174,12 @@ def _draw(cells: dict[tuple[str, str, int], SeedMean], setting: Setting) -> Figu
 
 
 def _write(axes: Axes, row: int, text: str, weight: str = "normal") -> None:
-    """Write into the margin at the right of a row."""
+    """Write text into the right margin of a row."""
     axes.annotate(text, (1.02, row), xycoords=("axes fraction", "data"), va="center", fontsize=9, weight=weight)
 
 
 def _span(values: list[float]) -> str:
-    """Return the lowest and the highest, or one number where they agree; rounded down, so that 100 is 100."""
+    """Return the range of values as text, rounded down, so that only 100 is shown as 100."""
     ends = [f"{math.floor(10 * value) / 10:g}" for value in (min(values), max(values))]
     return " – ".join(dict.fromkeys(ends))
 
@@ -192,7 +192,7 @@ EXPERIMENT: Experiment = Experiment(
 )
 BINDING_SHARE: Experiment = Experiment(
     "table-2-tense",
-    "Table 2 again, where floors are felt",
+    "Table 2 again, where floors are binding",
     lambda _: (),
     lambda lab: _show(lab, BINDING_SHARE, tense_floors(lab), _TENSE_WORDS),
     tense_steps,

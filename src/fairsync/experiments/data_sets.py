@@ -1,4 +1,4 @@
-"""Table 1: how large the data are, beside the paper's."""
+"""Table 1: the size of the data, compared with the paper's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PAPER = {
 
 
 def show(lab: Lab) -> Exhibit:
-    """Return the sizes of this data set and of the paper's two, and a picture of its groups."""
+    """Return the sizes of this data set and of the paper's two, and a plot of its groups."""
     facts = lab.dataset.facts
     requests = len(lab.trials.bases.split.test)
     _, sizes = np.unique(lab.dataset.item_groups, return_counts=True)

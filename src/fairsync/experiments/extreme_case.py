@@ -1,4 +1,4 @@
-"""The paper's extreme case: nobody likes the second group, and it still gets its due."""
+"""The paper's extreme case: no user likes the second group, and it still gets its floor."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _WORDS = (
 
 
 def users_of(seed: int) -> NDArray[np.float64]:
-    """Return users as vectors of minus their distance to each item, which are unit vectors."""
+    """Return user vectors that hold minus the distance to each item. Items are unit vectors."""
     rng = np.random.default_rng(seed)
     near, far = rng.uniform(0, 0.4, (USERS, ITEMS)), rng.uniform(0.4, 1.0, (USERS, ITEMS))
     return -np.concatenate([near, far], axis=1)
@@ -69,7 +69,7 @@ def _tune(grid: tuple[float, ...], batch_size: int) -> float:
 
 
 def _found(lab: Lab, method: str) -> dict[str, Any]:
-    """Return what comes of a method, from the store if it is there."""
+    """Return the result of a method, from the store if possible."""
     batch_size = lab.setting.batch_size
     grid = (QUICK_GRIDS if lab.setting.quick else GRIDS)["fairsync"]
 

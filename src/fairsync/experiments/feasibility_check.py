@@ -1,4 +1,4 @@
-"""Terms that cannot be kept are told before anything is computed."""
+"""Check the setting of a reproduction before anything is computed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 
 def check_setting(setting: Setting, dataset: Dataset, split: Split, models: Collection[str]) -> None:
-    """Raise unless the base models can be trained and the floors met, for every k.
+    """Raise an error unless the base models can be trained and the floors are feasible for every k.
 
     Parameters
     ----------
     setting
-        The terms.
+        The setting of the reproduction.
     dataset, split
-        The data and their parts.
+        The data and their split.
     models
-        Base models that will be needed.
+        Names of the required base models.
     """
     kinds = {name: make_settings(name, seed=seed) for name in sorted(models) for seed in setting.seeds}
     networks = [name for name, kind in kinds.items() if isinstance(kind, NetworkSettings)]
@@ -42,7 +42,7 @@ def check_setting(setting: Setting, dataset: Dataset, split: Split, models: Coll
     for name, part in (("validation", split.validation), ("test", split.test)):
         if len(part) == 0:
             raise InvalidInputError(f"{setting.data} has no {name} requests: give a data set with more users.")
-    # Floors know nothing of vectors.
+    # The feasibility of floors does not depend on vectors.
     catalog = Catalog(np.ones((dataset.n_items, 1), dtype=np.float32), dataset.item_groups, dataset.item_ids)
     for k in setting.ks:
         if not 1 <= k <= len(catalog):

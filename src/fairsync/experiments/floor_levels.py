@@ -1,4 +1,4 @@
-"""Floors as shares of what can be promised at all, so that data sets and list lengths compare."""
+"""Floors as fractions of the largest feasible floor, which makes data sets and list lengths comparable."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from fairsync.experiments.experiment import Lab
 
 BINDING_SHARE = 0.5
-"""A share that is felt, see :func:`binding_floor`."""
+"""The fraction of a binding floor; see :func:`binding_floor`."""
 
 
 def floor_at_share(lab: Lab, k: int, share: float) -> int:
-    """Return the floor, equal for all groups, that is such a share of the largest one, and 1 at least.
+    """Return the floor, equal for all groups, that is a fraction of the largest feasible one, and at least 1.
 
-    The largest is what can still be met over the test requests: a list has ``k`` places in all, and shows no item of
-    a group twice.
+    The largest one is limited by the test requests: a list has ``k`` slots in all, and holds no item twice.
     """
     _, sizes = np.unique(lab.dataset.item_groups, return_counts=True)
     requests = len(lab.trials.bases.split.test)
@@ -33,15 +32,15 @@ def floor_at_share(lab: Lab, k: int, share: float) -> int:
 
 
 def binding_floor(lab: Lab, k: int) -> int:
-    """Return the floor of the setting, or a tense one if that is higher.
+    """Return the floor of the setting, or half of the largest feasible floor if that is higher.
 
-    Scaled to other data, the paper's floors are often met without being asked for; prices then have nothing to do, and
-    a figure about them shows nothing.
+    Scaled to other data, the paper's floors are often met without any policy. Prices are then 0, and a figure about
+    them would show nothing.
     """
     return max(lab.setting.floor, floor_at_share(lab, k, BINDING_SHARE))
 
 
 def claimed_share(lab: Lab, k: int, floor: int) -> float:
-    """Return the share of all places in all lists that equal floors claim."""
+    """Return the fraction of all slots that equal floors claim."""
     groups = len(np.unique(lab.dataset.item_groups))
     return floor * groups / (len(lab.trials.bases.split.test) * k)

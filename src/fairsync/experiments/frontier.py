@@ -1,4 +1,4 @@
-"""What more fairness costs: accuracy and relevance against the share of all places that floors claim."""
+"""The fairness frontier: accuracy and relevance by the share of all slots that floors claim."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 
 METHODS = ("none", "ipw", "uncalibrated", "fairsync", "guaranteed")
 BEST = "hindsight"
-_BOUNDS = {"none": ("--", COLOURS["none"]), BEST: (":", "black")}  # what no method passes: lines without marks
+_BOUNDS = {"none": ("--", COLOURS["none"]), BEST: (":", "black")}  # bounds are lines without marks
 _SHARES, _QUICK_SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.95), (0.25, 0.75)
 _COLUMNS = ("K", "floor", "slots claimed %", "method", "Recall %", "relevance kept %", "ESP %", "coefficient")
 _WORDS = (
     "All groups are promised the same, from next to nothing up to 95 % of the largest floor that can be met at all; the"
     " horizontal axis is the share of all slots that the floors claim together. Higher is better. Hollow marks: floors"
     " were missed, so the point is not the price of the promise. The dotted line is the best plan had all requests been"
-    " known: nobody who meets the floors keeps more relevance (recall is not what it maximises). FairSync and IPW are"
-    " tuned anew at each point. The paper shows the left end of this, accuracy at floors up to 200, with no bound."
+    " known: no method that meets the floors keeps more relevance (it does not maximise recall). FairSync and IPW are"
+    " tuned again at each point. The paper shows the left end of this, accuracy at floors up to 200, with no bound."
 )
 
 
 class FrontierPoint(NamedTuple):
-    """What a method makes of a floor: a row of the table."""
+    """The result of a method at a floor: a row of the table."""
 
     k: int
     floor: int
@@ -84,7 +84,7 @@ def _trial(setting: Setting, k: int, floor: int, method: str) -> Trial:
 
 
 def _steps(lab: Lab) -> list[WorkStep]:
-    # Not a list of trials, which is made of the setting alone: only the data tell what floors are feasible.
+    # Steps instead of trials, because the feasible floors depend on the data and not only on the setting.
     return [
         WorkStep(
             f"{method}, K = {k}, floor {floor}", partial(lab.trials.outcome, _trial(lab.setting, k, floor, method))
@@ -96,7 +96,7 @@ def _steps(lab: Lab) -> list[WorkStep]:
 
 
 def _kept(plain: float, cost: float) -> float | None:
-    """Return how much of the relevance is left, in percent; a share of what is not positive says nothing."""
+    """Return the relevance kept in percent, or None if the total is not positive."""
     return 100 * (plain - cost) / plain if plain > 0 else None
 
 

@@ -1,4 +1,4 @@
-"""The paper's figure on inference time: what prices add to the search, for each batch size."""
+"""The paper's figure on inference time: the overhead of prices by batch size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Seconds: TypeAlias = "dict[str, list[float]]"
-"""For each method, the time per user in each round."""
+"""{method: seconds per user in each round}."""
 
 _METHODS = ("fairsync", "guaranteed")
 _ROUNDS, _QUICK_ROUNDS = 5, 2
@@ -40,7 +40,7 @@ _WORDS = (
     "Time to retrieve the candidates of one user with {model}, when users come in batches of B and prices change"
     " after each; settling the prices is part of the time. Retrieval without floors is asked the same batches on the"
     " same index, in turns: its time is the base. Shown are medians of {rounds} rounds, each from the first request"
-    " on; ratios are taken within a round, so that whatever else the machine does falls on both sides. All searches"
+    " on; ratios are taken within a round, so that other load on the machine affects both sides. All searches"
     " are exact and run on the processor of this machine; the paper used a GPU."
 )
 
@@ -48,18 +48,18 @@ _WORDS = (
 def time_in_turns(
     make: Mapping[str, Callable[[], FairRetriever]], users: NDArray[np.floating[Any]], batch_size: int, rounds: int
 ) -> Seconds:
-    """Return the time that retrievers take per user, batch by batch in turns.
+    """Return the seconds per user of several retrievers, which take turns batch by batch.
 
     Parameters
     ----------
     make
-        For each name, what makes a new retriever.
+        {name: function that makes a new retriever}.
     users
-        Requests, in order of arrival.
+        User vectors, in order of arrival.
     batch_size
-        Users asked at a time.
+        Requests per call.
     rounds
-        How often all is done, with new retrievers each time. The first one warms up and is not counted.
+        Number of rounds, each with new retrievers. A further round for warming up is not counted.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def time_in_turns(
                 start = perf_counter()
                 retriever.retrieve(batch)
                 taken[name] += perf_counter() - start
-            retrievers.append(retrievers.pop(0))  # who comes first finds colder caches
+            retrievers.append(retrievers.pop(0))  # the first one has colder caches
         if number:
             for name in make:
                 seconds[name].append(taken[name] / len(users))
@@ -144,7 +144,7 @@ def _show(lab: Lab) -> Exhibit:
         bottom.axhline(1, color=COLOURS["none"], linestyle="--", linewidth=1.4)
         top.set_title(f"K = {k}", loc="left", fontsize=10, weight="bold")
         bottom.set_xlabel("batch size B")
-    for axes in panels[:, 0]:  # and with them their rows, once all is drawn
+    for axes in panels[:, 0]:  # panels of a row share the axis
         axes.set_ylim(bottom=0)
     panels[0, 0].set_ylabel("ms per user")
     panels[1, 0].set_ylabel("÷ base")
@@ -155,7 +155,7 @@ def _show(lab: Lab) -> Exhibit:
 
 
 def ratio(seconds: Seconds, method: str) -> float:
-    """Return how many times the base's time a method takes: the median over the rounds.
+    """Return the time of a method relative to the base: the median over the rounds.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How much the paper's method depends on its learning rate, next to one that has none."""
+"""The sensitivity of the paper's method to its learning rate, compared with a method without one."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _BATCHES, _QUICK_BATCHES = (1, 16, 256), (16, 256)
 _STYLES: dict[int, LineStyleType] = {1: "-", 16: "--", 256: ":"}
-_LEAST_SHOWN = 0.1  # a cost below it is that of no promise at all, and would squeeze what matters
+_LEAST_SHOWN = 0.1  # lower costs belong to methods that miss floors, and would compress the axis
 _COLUMNS = ("method", "B", "learning rate", "ESP %", "missing exposures", "Recall %", "cost ÷ hindsight")
 _WORDS = (
     "FairSync with every learning rate of the grid, and guaranteed, which has none, at several batch sizes B. A rate is"
     " in multiples of the mean relevance of a candidate; where relevance is a cosine, the paper's range is 0.0001 to"
-    " 0.01. K = {k}; every group is promised {floor} exposures, so much that it is felt. A rate is good if ESP is 100 %"
+    " 0.01. K = {k}; every group is promised {floor} exposures, a floor that is binding. A rate is good if ESP is 100 %"
     " and the cost is low; the question is how wide the range of good rates is, and whether it is the same at every B."
     " Hollow marks: floors were missed, so that the cost is not the price of the promise (below 0.1 it is in the table"
     " only). The paper tunes the rate, and does not say how much hangs on it."
@@ -40,7 +40,7 @@ _WORDS = (
 
 
 class LearningRateRow(NamedTuple):
-    """What came of a learning rate."""
+    """The result of a learning rate."""
 
     method: str
     batch_size: int
@@ -109,7 +109,7 @@ def _plot(rows: Sequence[LearningRateRow], k: int) -> Figure:
 
 
 def _draw(axes: Axes, rows: Sequence[LearningRateRow], name: str, style: LineStyleType) -> None:
-    """Draw one batch size: a curve over the rates, and a level line for the method without."""
+    """Draw one batch size: a curve over the rates, and a horizontal line for the method without one."""
     for row in rows:
         colour = COLOURS[row.method]
         if row.rate is None:

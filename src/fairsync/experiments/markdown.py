@@ -1,4 +1,4 @@
-"""The report as Markdown, with the figures beside it: for repositories and notes."""
+"""The report of a reproduction as Markdown, with linked figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def render_markdown(run: Reproduction) -> str:
-    """Return the report as Markdown; figures are linked as ``exhibits/NAME.svg``."""
+    """Return the report as Markdown. Figures are linked as ``exhibits/NAME.svg``."""
     setting, facts = run.setting, run.facts
     terms = (
         f"{facts.users:,} users, {facts.items:,} items, {facts.groups:,} groups, {facts.interactions:,} interactions."

@@ -1,4 +1,4 @@
-"""The paper's table of group-level requirements: every group has a floor of its own, drawn at random."""
+"""The paper's table of group-level requirements: the floor of every group is drawn at random."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WORDS = (
 
 
 def _at(setting: Setting, method: str) -> list[Trial]:
-    """Return the trials of one row, one for each seed; the floors are drawn anew for each."""
+    """Return the trials of one row, one for each seed. Each seed draws its own floors."""
     k, batch_size = min(setting.ks), setting.batch_size
     return [
         Trial(setting.analysed, seed, method, k, setting.floor, spread=True, batch_size=batch_size)

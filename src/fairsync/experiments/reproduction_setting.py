@@ -1,4 +1,4 @@
-"""What a reproduction is about: which data, which models, which floors."""
+"""The setting of a reproduction: data, models, floors, numbers of candidates and batch size."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ _TAOBAO_SHARE = 1_246 * PAPER_FLOOR / (97_677 * 20)
 
 @dataclass(frozen=True)
 class Setting:
-    """The terms that all tables and figures of a reproduction share.
+    """The setting that all tables and figures of a reproduction share.
 
     Attributes
     ----------
     data : str
         Name of the data set.
     fingerprint : str
-        Of its contents, see :func:`fingerprint_of`: results on other data are never taken for these.
+        Fingerprint of the data set; see :func:`fingerprint_of`. Stored results of other data are not used.
     models : tuple of str
-        Base models of the comparison, the paper's five or others.
+        Base models of the comparison.
     analysed : str
-        The base model of the single figures (the paper takes ComiRec-DR).
+        Base model of the single figures (ComiRec-DR in the paper).
     seeds : tuple of int
-        One trained model of each kind for each.
+        Random seeds. Each base model is trained once for each seed.
     floor : int
         Exposures promised to every group.
     ks : tuple of int
-        Lengths of candidate lists.
+        Numbers of candidates per request.
     batch_size : int
         Requests between two price changes, unless a figure varies it.
     quick : bool
-        Fewer epochs, grids and points: to see that everything runs, not to quote.
+        Whether to use fewer epochs, grids and points: a smoke test, not to be quoted.
     """
 
     data: str
@@ -55,16 +55,14 @@ class Setting:
     quick: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, for JSON and for people."""
+        """Return a JSON-serialisable dictionary."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
 
 
 def paper_floor(facts: Facts, requests: int, groups: int) -> int:
-    """Return the floor per group that claims as large a share of all slots as the paper's 200 did.
+    """Return the floor per group that claims the same share of all slots as the paper's 200, and at most 200.
 
-    Never above 200: where the data are as large as the paper's, it is the paper's floor. Sets of the shape of
-    Amazon's (at least 5 interactions of every user and small groups merged below 50 items) follow Amazon-Book, others
-    Taobao.
+    Data sets prepared like Amazon's (groups below 50 items merged) follow Amazon-Book, others follow Taobao.
 
     Examples
     --------
@@ -80,10 +78,9 @@ def paper_floor(facts: Facts, requests: int, groups: int) -> int:
 
 
 def fingerprint_of(dataset: Dataset) -> str:
-    """Return a mark of all that experiments see of a data set.
+    """Return a hash of everything in a data set that outcomes of experiments depend on.
 
-    More than :meth:`Dataset.fingerprint`, which is a model's view: outcomes also change with the groups, and with the
-    length of histories.
+    Unlike :meth:`Dataset.fingerprint`, it includes the groups and the length of histories.
 
     Examples
     --------
@@ -93,8 +90,8 @@ def fingerprint_of(dataset: Dataset) -> str:
     >>> def dataset(*groups: str) -> Dataset:
     ...     facts = Facts("tiny", users=1, items=2, groups=len(set(groups)), interactions=2)
     ...     return Dataset(facts, np.array(["u"]), names, np.array(groups), taken, times=np.arange(2))
-    >>> mark = fingerprint_of(dataset("a", "a"))
-    >>> fingerprint_of(dataset("a", "a")) == mark, fingerprint_of(dataset("a", "b")) == mark
+    >>> first = fingerprint_of(dataset("a", "a"))
+    >>> fingerprint_of(dataset("a", "a")) == first, fingerprint_of(dataset("a", "b")) == first
     (True, False)
     """
     seen = [dataset.fingerprint(), dataset.facts.history, dataset.item_groups.tolist()]

@@ -1,4 +1,4 @@
-"""Outcomes of one trial with several seeds, as one."""
+"""Means of outcomes over several seeds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SeedMean:
     Attributes
     ----------
     recall, ndcg, ndcg_of_hits, hit_rate, esp : float
-        As in :class:`fairsync.experiments.trials.Outcome`. ESP is 1 only if no seed missed a floor.
+        Means of the fields of :class:`fairsync.experiments.trials.Outcome`. ESP is 1 only if no seed missed a floor.
     """
 
     recall: float
@@ -39,6 +39,6 @@ COLUMNS = ("Recall %", "NDCG %", "NDCG of hits %", "HR %", "ESP %")
 
 
 def mean_over_seeds(lab: Lab, trials: Iterable[Trial]) -> SeedMean:
-    """Return what comes of trials that differ only in their seed."""
+    """Return the mean outcome of trials that differ only in their seed."""
     outcomes = [lab.trials.outcome(trial) for trial in trials]
     return SeedMean(*(fmean(getattr(one, name) for one in outcomes) for name in SeedMean.__dataclass_fields__))

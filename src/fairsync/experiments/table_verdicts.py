@@ -1,4 +1,4 @@
-"""Whether a claim holds, read off the table of an experiment that has no trials to judge by."""
+"""Verdicts on claims, computed from the tables of experiments without trials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def correlated(table: ExhibitTable, least: float) -> Verdict:
-    """Judge whether both stages are correlated at least so much, for every K."""
+    """Judge whether the correlation of both stages is at least ``least`` for every K."""
     found = {row["K"]: row["correlation"] for row in _rows(table)}
     if not found or None in found.values():
         return Verdict("not comparable", "one of the stages does not vary")
@@ -20,14 +20,14 @@ def correlated(table: ExhibitTable, least: float) -> Verdict:
 
 
 def as_in_the_extreme_case(table: ExhibitTable, method: str, recall: float) -> Verdict:
-    """Judge whether a method meets all floors with the recall that is expected, in whole percent."""
+    """Judge whether a method meets all floors with the expected recall, in whole percent."""
     [row] = [row for row in _rows(table) if row["Method"] == method]
     figures = f"recall {row['Recall %']:.1f} %, ESP {row['ESP %']:.0f} %"
     return Verdict.of(round(row["Recall %"]) == round(100 * recall) and row["ESP %"] == 100, figures)
 
 
 def as_fast(table: ExhibitTable, method: str, beyond: int, within: float) -> Verdict:
-    """Judge whether a method takes at most so many times the base's time, for every batch size beyond one."""
+    """Judge whether a method takes at most ``within`` times the time of the base for all batch sizes above one."""
     ratios = [row[f"{method} ÷ base"] for row in _rows(table) if row["B"] > beyond]
     if not ratios:
         return Verdict("not comparable", f"no batch size beyond {beyond} was timed")
@@ -36,7 +36,7 @@ def as_fast(table: ExhibitTable, method: str, beyond: int, within: float) -> Ver
 
 
 def towards_the_needy(table: ExhibitTable) -> Verdict:
-    """Judge whether groups that fall short without floors rank higher in the dual space, at the end."""
+    """Judge whether groups that miss their floor without prices rank higher in the dual space at the end."""
     rows = _rows(table)
     last = [row for row in rows if row["requests"] == max(row["requests"] for row in rows)]
     needy = [row for row in last if row["without floors"] < row["due"]]
