@@ -59,7 +59,7 @@ class Shop:
 
     def measure(self) -> None:
         """Find out what fairness costs, now."""
-        self.promise_service.cost_monitor.measure(self.promise_service)
+        self.promise_service.cost_monitor.measure()
 
     def view(self, label: Label) -> PromiseView:
         """Return the first promise for a group, and where it stands."""

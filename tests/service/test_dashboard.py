@@ -6,13 +6,13 @@ With FAIRSYNC_DASHBOARD_RAY=1 also over a real Ray cluster that loses a node, wh
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from fairsync.schedule import Promise, Window
-from fairsync.service.schema import PromiseRecord, WindowRecord
 from service.browser import Served, open_browser
 from service.shop import LossyShards, Shop, at
 
@@ -228,7 +228,7 @@ def test_an_impossible_floor_is_refused_and_a_possible_one_offered(page: Page, s
     page.tab.keyboard.press("Enter")
     assert page.tab.locator("#editor").is_visible()
     view = shop.view("Garden")
-    asked = PromiseRecord(group="Garden", floor=10_000_000, window=view.window)
+    asked = replace(shop.promise_service.scheduler.state.promises[view.id], floor=10_000_000)
     largest = shop.promise_service.preview(asked, view.id).largest
     page.tab.get_by_role("button", name=f"Use {largest:,}").click()
     page.wait_for(page.tab.locator("#verdict"), "This can be kept")
@@ -239,12 +239,11 @@ def test_an_impossible_floor_is_refused_and_a_possible_one_offered(page: Page, s
 
 def test_what_became_impossible_after_the_preview_is_refused_with_the_reason(page: Page, shop: Shop) -> None:
     view = shop.view("Garden")
-    record = PromiseRecord(group="Garden", floor=10_000_000, window=view.window)
-    largest = shop.promise_service.preview(record, view.id).largest
+    asked = replace(shop.promise_service.scheduler.state.promises[view.id], floor=10_000_000)
+    largest = shop.promise_service.preview(asked, view.id).largest
     page.edit("Garden", largest)
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
-    kitchen = PromiseRecord(group="Kitchen", floor=500, window=WindowRecord(every="day"))
-    other = shop.promise_service.set_promise(kitchen, None)
+    other = shop.promise_service.set_promise(Promise("Kitchen", 500, Window.day("UTC")))
     try:
         page.tab.get_by_role("button", name="Save").click()
         page.wait_for(page.tab.locator("#editor-problem"), f"{largest:,}")
@@ -277,8 +276,8 @@ def test_a_promise_is_made_and_deleted(page: Page, shop: Shop) -> None:
 
 
 def test_a_promise_that_has_not_begun_says_when_and_keeps_its_days(page: Page, shop: Shop) -> None:
-    window = WindowRecord.model_validate({"every": "day", "start": "2026-03-20", "end": "2026-03-22"})
-    made = shop.promise_service.set_promise(PromiseRecord(group="Music", floor=50, window=window))
+    window = Window("day", "UTC", at("2026-03-20T00:00"), at("2026-03-23T00:00"))
+    made = shop.promise_service.set_promise(Promise("Music", 50, window))
     try:
         page.wait_for(page.figure("Music", "promise"), r"^50 a day, in \d+d")
         page.edit("Music", 60)

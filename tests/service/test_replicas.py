@@ -23,6 +23,7 @@ from fairsync.errors import BackendUnavailableError
 from fairsync.ledger.redis import RedisLedger
 from fairsync.schedule import Forecast, Promise, Window
 from fairsync.service.client import Client
+from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.schema import PastWindow, PromiseRecord, WindowRecord
 from ledger.valkey_server import ValkeyServer
@@ -227,14 +228,14 @@ def test_a_promise_that_could_not_be_written_down_is_not_made() -> None:
         promise_service = PromiseService(front, coordinator, [], Forecast(rate=10.0))
         server.kill()
         with pytest.raises(BackendUnavailableError, match="out of reach"):
-            promise_service.set_promise(campaign(5, 60))
+            promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
         server.start()
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(coordinator.ledger.lead, "save", _cut_off)
             with pytest.raises(BackendUnavailableError, match="cut off"):
-                promise_service.set_promise(campaign(5, 60))
+                promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
         assert promise_service.promises() == []
-        made = promise_service.set_promise(campaign(6, 60))
+        made = promise_service.set_promise(promise_from_record(campaign(6, 60), catalog))
         assert [promise.id for promise in promise_service.promises()] == [made.id]
         coordinator.close()
 

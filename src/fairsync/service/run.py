@@ -20,8 +20,8 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.schedule import Forecast
 from fairsync.search import ExactIndex, ShardedIndex, make_index
+from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.promise_service import PromiseService
-from fairsync.service.promises.promises import promises_of
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.server.app import make_app
 from fairsync.service.server.auth import Tokens
@@ -52,7 +52,7 @@ def make_promise_service(settings: Settings) -> PromiseService:
     """Open catalog and ledger, and return who keeps the promises."""
     catalog: Catalog = open_catalog(settings.catalog.path)
     forecast = make_forecast(settings)
-    promises = promises_of(settings.promises, catalog)
+    promises = promises_from_records(settings.promises, catalog)
     if settings.ledger.kind == "redis":
         coordinator: CoordinatorBase
         catalog, coordinator = join(settings, catalog)
@@ -212,7 +212,7 @@ class _Server(uvicorn.Server):
             log.info("listening", extra={"facts": {"host": host, "port": port}})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._keeper.readiness.end()
+        self._keeper.readiness.drain()
         # Whoever has a connection is asked to go, so that no call is on its way when connections are closed.
         self.config.encoded_headers.append((b"connection", b"close"))
         end = time.monotonic() + self._drain_seconds

@@ -121,7 +121,7 @@ class GroupView(_Record):
 class Alert(_Record):
     """Something that somebody should know."""
 
-    kind: Literal["at risk", "impossible", "degraded", "shard", "ledger"]
+    kind: Literal["at risk", "impossible", "degraded", "shard", "ledger", "clock"]
     group: Label | None = None
     promise: str | None = None
     message: str
@@ -231,8 +231,13 @@ class Preview(_Record):
     feasible: bool
     largest: int = Field(description="The largest floor that the expected traffic can carry.")
     safe: int = Field(description="The largest floor that also little traffic can carry.")
-    cost: float | None = Field(description="Relevance given up per request, by recent requests; null: unknown.")
-    cost_share: float | None = Field(description="That, as a share of the relevance without promises.")
+    least_cost: float | None = Field(
+        description="Relevance that all promises together cost per request, at least: the least possible on recent"
+        " requests; null if unknown."
+    )
+    least_cost_share: float | None = Field(
+        description="The least cost as a share of the relevance without promises; null if unknown."
+    )
     message: str
 
 

@@ -1,4 +1,4 @@
-"""The meter of costs: a fair sample, gentle looks, and a service that goes on whatever becomes of them."""
+"""The cost monitor: estimates that come by themselves, and a service that goes on if they fail."""
 
 import math
 import threading
@@ -7,45 +7,21 @@ import time
 import numpy as np
 import pytest
 
-from fairsync.candidates import Candidates
-from fairsync.catalog import Catalog
 from fairsync.schedule import Promise, Window
-from fairsync.service.promises.cost_monitor import FEWEST, AnswerReservoir
+from fairsync.service.promises.cost_monitor import FEWEST
 from fairsync.service.server.prometheus import Metrics
 from service.shop import LossyShards, Shop, at
 
 DAY = Window.day("UTC")
-LABELS = ["Toys", "LoopState", "Garden", "Kitchen"]
-PROMISES = [Promise("Toys", 1900, DAY), Promise("LoopState", 1500, DAY)]
+LABELS = ["Toys", "Books", "Garden", "Kitchen"]
+PROMISES = [Promise("Toys", 1900, DAY), Promise("Books", 1500, DAY)]
 
 
 def make_shop() -> Shop:
     return Shop(LABELS, PROMISES, at("2026-03-03T00:00"))
 
 
-def test_every_request_of_a_tick_is_as_likely_in_the_sample() -> None:
-    catalog = Catalog(np.eye(1000), ["one"] * 1000)
-    seen = np.zeros(1000)
-    sample = AnswerReservoir(size=100)
-    for began in range(60):
-        for start in range(0, 1000, 40):
-            rows = np.arange(start, start + 40)[:, None]
-            sample.add(
-                catalog,
-                float(began),
-                np.zeros((40, 1, 1000)),
-                Candidates.of(catalog, rows, np.ones((40, 1)), np.ones(40)),
-            )
-        answered = sample.answered(catalog)
-        assert answered is not None
-        assert len(set(answered.rows.ravel().tolist())) == 100
-        seen[answered.rows.ravel()] += 1
-    # Each comes 6 times in 60, give or take; early, middle and late ones alike.
-    thirds = seen[:999].reshape(3, -1).sum(axis=1) / seen.sum()
-    assert thirds == pytest.approx([1 / 3] * 3, abs=0.02)
-
-
-def test_says_why_it_knows_nothing_then_an_estimate_and_never_more() -> None:
+def test_it_says_why_there_is_no_estimate_and_then_makes_one() -> None:
     shop = make_shop()
     promise_service = shop.promise_service
     assert promise_service.overview().least.reason == "No request was answered yet."
@@ -77,7 +53,7 @@ def test_says_why_it_knows_nothing_then_an_estimate_and_never_more() -> None:
     assert f'fairsync_group_cost_share{{group="Toys"}} {costs["Toys"]}' in text
 
 
-def test_groups_without_promise_need_nothing_in_the_tick() -> None:
+def test_groups_without_a_promise_need_nothing_in_the_period() -> None:
     shop = make_shop()
     shop.turn(14)
     floors = {group.group: group.floor for group in shop.promise_service.overview().groups}
@@ -85,7 +61,7 @@ def test_groups_without_promise_need_nothing_in_the_tick() -> None:
     assert 0 < floors["Toys"] <= 1900
 
 
-def test_looks_by_itself_while_requests_are_answered_and_ends_when_told() -> None:
+def test_it_estimates_while_requests_are_answered_and_stops_when_closed() -> None:
     shop = make_shop()
     shop.serve(200)
     shop.promise_service.cost_monitor.every = 60.0
@@ -109,9 +85,9 @@ def test_a_part_out_of_reach_stops_the_estimate_and_not_the_service() -> None:
     index = shop.promise_service.front.index
     assert isinstance(index, LossyShards)
     index.lost = frozenset({1})
-    size = len(shop.promise_service.cost_monitor.sample)
+    size = len(shop.promise_service.cost_monitor.reservoir)
     shop.serve(50)
-    assert len(shop.promise_service.cost_monitor.sample) == size, "what lacked a part cannot be compared"
+    assert len(shop.promise_service.cost_monitor.reservoir) == size, "what lacked a part cannot be compared"
     shop.measure()
     least = shop.promise_service.overview().least
     assert "out of reach" in least.reason
@@ -127,6 +103,6 @@ def test_other_items_begin_another_sample() -> None:
     shop.measure()
     assert promise_service.cost_monitor.last is None, "nothing was answered from these items yet"
     shop.serve(80)
-    assert len(promise_service.cost_monitor.sample) == 80
+    assert len(promise_service.cost_monitor.reservoir) == 80
     shop.measure()
     assert promise_service.cost_monitor.last is not None

@@ -26,7 +26,6 @@ from fairsync.errors import InvalidInputError
 from fairsync.schedule import WORST_CASE_TRAFFIC, Forecast, Promise, Span, Window
 from fairsync.service.client import Client
 from fairsync.service.promises.replay import replay
-from fairsync.service.schema import ImpressionReport
 from sequences import real_dataset
 from service.promises.days import DAY, HOUR, Audit, Shop, Times, audit, changed, spread, usual_traffic, within, without
 from service.running import running
@@ -237,7 +236,7 @@ def test_what_was_shown_counts_however_late_it_is_heard_of() -> None:
         now = promise_service.scheduler.now().timestamp()
         while waiting and waiting[0][0] <= now < (start + DAY).timestamp():
             _, name, items, groups = heapq.heappop(waiting)
-            result = promise_service.show([ImpressionReport(request_id=name, items=items)])
+            result = promise_service.record_impressions(name, items)
             assert (result.counted, result.repeated) == ((0, 1) if name in told else (len(items), 0))
             impressions.update([] if name in told else groups)
             told.add(name)

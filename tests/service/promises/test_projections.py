@@ -1,15 +1,14 @@
-"""How promises are going to end: forecasts against what then came."""
+"""Projections against the outcomes of windows."""
 
 from datetime import timedelta
 
 import pytest
 
 from fairsync.schedule import Promise, Window
-from fairsync.service.schema import PromiseRecord, WindowRecord
 from service.shop import Shop, at
 
 DAY = Window.day("UTC")
-FLOORS = {"Toys": 1500, "LoopState": 400, "Garden": 600, "Kitchen": 2400, "Music": 1200, "Art": 300}
+FLOORS = {"Toys": 1500, "Books": 400, "Garden": 600, "Kitchen": 2400, "Music": 1200, "Art": 300}
 START = at("2026-03-03T00:00")
 
 
@@ -44,8 +43,8 @@ def test_what_cannot_be_kept_is_not_expected_to_reach_its_floor() -> None:
 
 def test_a_campaign_before_during_and_after() -> None:
     shop = Shop(list(FLOORS), [], START)
-    window = WindowRecord(every="campaign", start=START + timedelta(days=1), end=START + timedelta(days=2))
-    made = shop.promise_service.set_promise(PromiseRecord(group="Toys", floor=500, window=window))
+    window = Window.campaign(START + timedelta(days=1), START + timedelta(days=2), "UTC")
+    made = shop.promise_service.set_promise(Promise("Toys", 500, window))
     assert (made.state, made.projected, made.exposures) == ("on track", 500, 0)
     shop.turn(24 + 12)
     during = shop.view("Toys")

@@ -1,4 +1,4 @@
-"""Whether it is ready: what is said is so, and no sooner and no later than it is."""
+"""The readiness probe: it reports a failure as soon as there is one, and recovery as soon as it is over."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shard(*, up: bool) -> ShardView:
     return ShardView(shard=0, replica=0, items=10, up=up)
 
 
-def test_without_a_look_for_a_while_it_is_not() -> None:
+def test_it_is_not_ready_without_a_recent_check() -> None:
     now = 100.0
     readiness = Readiness(MemoryLedger(1), lambda: now)
     now += 5
@@ -58,7 +58,7 @@ def test_one_shard_is_enough() -> None:
         assert readiness.verdict()[0] == ready
 
 
-def test_what_was_asked_wrongly_says_nothing() -> None:
+def test_invalid_input_is_no_failure() -> None:
     readiness = Readiness(MemoryLedger(1))
     with pytest.raises(InvalidInputError), readiness.serving():
         raise InvalidInputError("k is 0")
@@ -71,8 +71,8 @@ def test_what_was_asked_wrongly_says_nothing() -> None:
     assert readiness.verdict()[0]
 
 
-def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file may grow no more: requests fail, /ready says so, and says yes again by itself when there is room."""
+def test_a_full_disk_is_reported_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the file cannot grow requests fail and /ready says so; it recovers by itself when there is room."""
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.05)
     catalog = small_catalog()
     ledger = SqliteLedger(tmp_path / "exposures.db", catalog.n_groups)
@@ -99,8 +99,8 @@ def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pyte
 
 def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("fairsync.service.promises.readiness._LOOKED_WITHIN", 0.3)
     promise_service, away = small_keeper(), True
+    promise_service.readiness.max_age = 0.3
 
     def kept(name: str) -> bytes | None:
         if away:
@@ -131,21 +131,21 @@ def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 200)
 
 
-def test_a_planner_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("fairsync.service.promises.readiness._LOOKED_WITHIN", 0.2)
     promise_service = small_keeper()
+    promise_service.readiness.max_age = 0.2
 
     def refresh() -> None:
         raise FairSyncError("no plan")
 
-    vars(promise_service)["look"] = refresh
+    vars(promise_service)["refresh"] = refresh
     with running(promise_service) as service:
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
         assert "planned" in httpx.get(f"{service.url}/ready").json()["message"]
 
 
-def test_it_can_be_asked_while_all_threads_are_taken() -> None:
+def test_the_probe_answers_while_all_threads_are_busy() -> None:
     promise_service = small_keeper()
     overview, free = promise_service.overview, threading.Event()
 
@@ -168,7 +168,7 @@ def test_it_can_be_asked_while_all_threads_are_taken() -> None:
         asyncio.run(work())
 
 
-def test_who_is_being_stopped_is_not() -> None:
+def test_a_service_that_drains_is_not_ready() -> None:
     promise_service = small_keeper()
     promise_service.retrieve(np.ones((1, 8)))
     assert promise_service.ready() == (True, "ready")

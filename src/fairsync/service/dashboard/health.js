@@ -5,8 +5,8 @@ import { count, portion } from "./format.js";
 import { sign } from "./states.js";
 import { sinceWords } from "./words.js";
 
-const RANK = ["impossible", "ledger", "shard", "degraded", "at risk"];
-const NAMES = { shard: "Shards" };
+const RANK = ["impossible", "ledger", "shard", "clock", "degraded", "at risk"];
+const NAMES = { shard: "Shards", clock: "Clock skew" };
 const FIRST = 3;
 let known = null;
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import Body, Query
 from starlette.responses import Response
 
+from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.schema import (
     CatalogSize,
     ImpressionReports,
@@ -46,7 +47,12 @@ def add_keep_routes(app: FastAPI, service: PromiseService, settings: HttpSetting
     def show(body: ImpressionReports) -> ImpressionResult:
         if len(body.reports) > settings.max_items:
             raise invalid(f"A call holds {settings.max_items} reports at most.", "Send them in several calls.")
-        return service.show(body.reports)
+        results = [service.record_impressions(one.request_id, one.items, one.report_id) for one in body.reports]
+        return ImpressionResult(
+            counted=sum(one.counted for one in results),
+            repeated=sum(one.repeated for one in results),
+            unknown=sum(one.unknown for one in results),
+        )
 
     @app.get("/v1/promises", summary="All promises and where they stand", dependencies=[needs("report")])
     def list_promises() -> list[PromiseView]:
@@ -60,7 +66,7 @@ def add_keep_routes(app: FastAPI, service: PromiseService, settings: HttpSetting
         dependencies=[needs("admin")],
     )
     def make_promise(promise: Annotated[PromiseRecord, _EXAMPLE]) -> PromiseView:
-        return service.set_promise(promise, None)
+        return service.set_promise(promise_from_record(promise, service.groups))
 
     @app.post(
         "/v1/promises/preview",
@@ -74,7 +80,7 @@ def add_keep_routes(app: FastAPI, service: PromiseService, settings: HttpSetting
             str | None, Query(max_length=200, description="Id of the promise that it replaces.")
         ] = None,
     ) -> Preview:
-        return service.preview(promise, replacing)
+        return service.preview(promise_from_record(promise, service.groups), replacing)
 
     @app.get(
         "/v1/promises/{promise_id}/pace",
@@ -92,7 +98,7 @@ def add_keep_routes(app: FastAPI, service: PromiseService, settings: HttpSetting
         dependencies=[needs("admin")],
     )
     def change_promise(promise_id: str, promise: Annotated[PromiseRecord, _EXAMPLE]) -> PromiseView:
-        return service.set_promise(promise, promise_id)
+        return service.set_promise(promise_from_record(promise, service.groups), promise_id)
 
     @app.delete(
         "/v1/promises/{promise_id}",
