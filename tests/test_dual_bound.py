@@ -53,34 +53,6 @@ def test_a_few_rounds_come_near_the_best_plan() -> None:
     assert costs[2] == pytest.approx(best.cost, rel=0.01)
 
 
-def test_a_tolerance_saves_rounds() -> None:
-    case = make(3, requests=300, items=300, groups=6, k=5, tight=1.0)
-    catalog = Catalog(case.items, case.groups)
-    index, searched = ExactIndex(catalog), []
-    users = case.users[:, None].astype(np.float64)
-
-    def search(users: NDArray[np.floating], prices: NDArray[np.float64] | None, k: int) -> object:
-        searched.append(len(users))
-        return index.search(users, prices, k)
-
-    counts = []
-    for tolerance in (0.0, 0.9):
-        searched.clear()
-        dual_bound(
-            catalog,
-            search,  # type: ignore[arg-type]
-            users,
-            case.k,
-            case.floors.astype(np.float64),
-            np.zeros(6),
-            rounds=20,
-            tolerance=tolerance,
-            unconstrained=float(np.sort(case.scores, axis=1)[:, -case.k :].sum()),
-        )
-        counts.append(sum(searched))
-    assert counts[1] < counts[0]
-
-
 def test_lists_of_the_whole_catalog_leave_nothing_to_decide() -> None:
     case = make(4, requests=5, items=3, groups=2, k=3, tight=0.5)
     assert bound_of(case, np.zeros(2), 3).relevance == pytest.approx(case.scores.sum())
