@@ -1,4 +1,4 @@
-"""The overview: the state of the whole service in one record, for the dashboard and the API."""
+"""Status reports: promises with their projections, their paces, past windows, and the overview of the whole service."""
 
 from __future__ import annotations
 
@@ -7,131 +7,169 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fairsync.service.promises.alerts import Alerts
+from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.periods import missing_at_start
+from fairsync.service.promises.projections import Projections
 from fairsync.service.schema import GroupView, LeastCost, Overview
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
     from fairsync.catalog.groups import Label
-    from fairsync.service.promises.cost_monitor import Measured
+    from fairsync.service.promises.cost_monitor import CostMonitor
     from fairsync.service.promises.scheduler import Scheduler
-    from fairsync.service.schema import Alert, PromiseView, ShardView
+    from fairsync.service.schema import Pace, PastWindow, PromiseView, ShardView
 
 
-def make_overview(
-    scheduler: Scheduler,
-    *,
-    started: datetime,
-    count: Literal["retrieved", "impressions"],
-    items: int,
-    least: LeastCost,
-    group_costs: Mapping[Label, float],
-    degraded: float,
-    promises: list[PromiseView],
-    alerts: list[Alert],
-    shards: list[ShardView],
-) -> Overview:
-    """Return the overview.
+class StatusReporter:
+    """Reports the state of promises, groups and costs.
 
     Parameters
     ----------
     scheduler
-        Knows the present period, its counts, and the plan.
-    started
-        When the service was started.
+        Knows promises, plan and counts.
+    cost_monitor
+        Knows the last estimate of the costs.
     count
         What an exposure is.
-    items
-        Items in the catalog.
-    least, group_costs
-        The last estimate of the costs, and its part by label.
-    degraded
-        Share of recent answers that lacked a part of the catalog.
-    promises, alerts, shards
-        Records of the overview.
     """
-    coordinator, plan, now = scheduler.coordinator, scheduler.plan, scheduler.now()
-    totals = coordinator.totals()
-    cost = None if math.isnan(totals.cost) else float(totals.cost)
-    whole = totals.relevance + (cost or 0.0)
-    return Overview(
-        now=now,
-        started=started,
-        count=count,
-        policy=coordinator.policy.name,
-        k=coordinator.k,
-        items=items,
-        period_start=scheduler.periods.started(totals) or started,
-        period_end=plan.span.end,
-        requests=totals.requests,
-        expected_requests=totals.requests + scheduler.state.forecast.expected(now, max(plan.span.end, now), now),
-        relevance=totals.relevance,
-        cost=cost,
-        cost_share=None if cost is None or not whole else cost / abs(whole),
-        least=least,
-        degraded=degraded,
-        promises=promises,
-        groups=_group_views(scheduler, count, group_costs),
-        alerts=alerts,
-        shards=shards,
-    )
 
+    def __init__(
+        self, scheduler: Scheduler, cost_monitor: CostMonitor, count: Literal["retrieved", "impressions"]
+    ) -> None:
+        self._scheduler, self._coordinator, self._monitor = scheduler, scheduler.coordinator, cost_monitor
+        self._count, self._started = count, scheduler.now()
+        self._paces, self._alerts = PaceHistory(), Alerts()
+        self.record_paces()
 
-def least_cost(last: Measured | None, reason: str, replica: str) -> LeastCost:
-    """Return the record of the last estimate of the costs.
+    def promises(self) -> dict[str, PromiseView]:
+        """Return every promise with its state, by id."""
+        with self._scheduler.lock:
+            projections = self._projections()
+            return {name: projections.view(name, one) for name, one in self._scheduler.state.promises.items()}
 
-    Parameters
-    ----------
-    last
-        The estimate, if there is one.
-    reason
-        Why there is no estimate, or no newer one.
-    replica
-        The replica that estimates.
-    """
-    costs = None if last is None else last.costs
-    ratio, low, high = (costs and costs.ratio) or (None, None, None)
-    return LeastCost(
-        sample=costs.requests if costs else 0,
-        at=last.at if last else None,
-        cost_share=costs.share if costs else None,
-        least_share=costs.least if costs else None,
-        ratio=ratio,
-        ratio_low=low,
-        ratio_high=high,
-        reason=reason,
-        replica=replica,
-    )
+    def pace(self, name: str) -> Pace:
+        """Return the pace of a promise in its present window."""
+        with self._scheduler.lock:
+            state = self._scheduler.state
+            return self._paces.pace(name, state.promises[name], self._projections(), state.forecast)
 
+    def past(self, limit: int) -> list[PastWindow]:
+        """Return the latest windows that are over, the latest first."""
+        now = self._scheduler.now()  # an earlier run may have saved later windows, before the clock was set back
+        return [one for one in self._scheduler.state.past[::-1] if one.end <= now][:limit]
 
-def _group_views(scheduler: Scheduler, count: str, costs: Mapping[Label, float]) -> list[GroupView]:
-    coordinator, totals = scheduler.coordinator, scheduler.coordinator.totals()
-    groups, prices, floors = coordinator.groups, coordinator.prices().tolist(), _floors(scheduler, count)
-    impressions = None if totals.impressions is None else totals.impressions.tolist()
-    return [
-        GroupView(
-            group=label,
-            items=int(groups.group_sizes[code]),
-            retrieved=int(totals.exposures[code]),
-            impressions=0 if impressions is None else int(impressions[code]),
-            floor=floors[code],
-            price=float(prices[code]) + 0.0,  # never -0
-            cost_share=costs.get(label),
+    def overview(self, items: int, shards: list[ShardView], degraded: float, clock_skew: float) -> Overview:
+        """Return the overview.
+
+        Parameters
+        ----------
+        items
+            Items in the catalog.
+        shards
+            Shards of the index.
+        degraded
+            Share of recent answers that lacked a part of the catalog.
+        clock_skew
+            Seconds by which the wall clock is ahead of the service.
+        """
+        scheduler, promises = self._scheduler, list(self.promises().values())
+        now, end, totals = scheduler.now(), scheduler.plan.span.end, self._coordinator.totals()
+        cost = None if math.isnan(totals.cost) else float(totals.cost)
+        whole = totals.relevance + (cost or 0.0)
+        return Overview(
+            now=now,
+            started=self._started,
+            count=self._count,
+            policy=self._coordinator.policy.name,
+            k=self._coordinator.k,
+            items=items,
+            period_start=scheduler.periods.started(totals) or self._started,
+            period_end=end,
+            requests=totals.requests,
+            expected_requests=totals.requests + scheduler.state.forecast.expected(now, max(end, now), now),
+            relevance=totals.relevance,
+            cost=cost,
+            cost_share=None if cost is None or not whole else cost / abs(whole),
+            least=self._least_cost(),
+            degraded=degraded,
+            promises=promises,
+            groups=self._groups(),
+            alerts=self._alerts.now(now, promises, degraded=degraded, shards=shards, clock_skew=clock_skew),
+            shards=shards,
         )
-        for code, label in enumerate(groups.labels)
-    ]
 
+    def record_paces(self) -> None:
+        """Add a point to the pace of every promise."""
+        scheduler, requests = self._scheduler, self._coordinator.totals().requests
+        promises, exposures = scheduler.state.promises.values(), scheduler.exposures()
+        self._paces.record(scheduler.now(), promises, exposures, self._prices(), requests)
 
-def _floors(scheduler: Scheduler, count: str) -> Sequence[int]:
-    """Return what each group needs in the present period.
+    def _prices(self) -> dict[Label, float]:
+        return dict(zip(self._coordinator.labels, self._coordinator.prices().tolist(), strict=True))
 
-    The coordinator's targets start from the present counts: exposures beyond a promise are no floor.
-    """
-    coordinator = scheduler.coordinator
-    missing = missing_at_start(scheduler.exposures(), scheduler.periods.counted(), coordinator.groups)
-    targets = coordinator.terms.floors
-    if count == "retrieved":
-        targets = np.minimum(targets, missing)
-    return [int(target) if needed > 0 else 0 for target, needed in zip(targets, missing, strict=True)]
+    def _projections(self) -> Projections:
+        scheduler = self._scheduler
+        return Projections(
+            scheduler.now(),
+            scheduler.plan.statuses,
+            scheduler.exposures(),
+            scheduler.state.past,
+            scheduler.traffic(),
+            self._prices(),
+            self._natural_rates(),
+        )
+
+    def _natural_rates(self) -> dict[Label, float]:
+        """Return the exposures per request of each group without promises, as far as they were measured."""
+        last = self._monitor.last
+        if last is None:
+            return {}
+        if self._count == "retrieved":
+            return last.natural_rates
+        shares = self._scheduler.periods.counted() / self._coordinator.totals().exposures.clip(1)
+        by_label = dict(zip(self._coordinator.labels, shares.tolist(), strict=True))
+        return {label: rate * by_label.get(label, 0.0) for label, rate in last.natural_rates.items()}
+
+    def _least_cost(self) -> LeastCost:
+        last = self._monitor.last
+        costs = None if last is None else last.costs
+        ratio, low, high = (costs and costs.ratio) or (None, None, None)
+        return LeastCost(
+            sample=costs.requests if costs else 0,
+            at=last.at if last else None,
+            cost_share=costs.share if costs else None,
+            least_share=costs.least if costs else None,
+            ratio=ratio,
+            ratio_low=low,
+            ratio_high=high,
+            reason=self._monitor.reason,
+            replica=self._coordinator.replica,
+        )
+
+    def _groups(self) -> list[GroupView]:
+        totals, groups = self._coordinator.totals(), self._coordinator.groups
+        prices, floors = self._coordinator.prices().tolist(), self._floors()
+        costs = {} if self._monitor.last is None else self._monitor.last.group_costs
+        return [
+            GroupView(
+                group=label,
+                items=int(groups.group_sizes[code]),
+                retrieved=int(totals.exposures[code]),
+                impressions=0 if totals.impressions is None else int(totals.impressions[code]),
+                floor=floors[code],
+                price=float(prices[code]) + 0.0,  # never -0
+                cost_share=costs.get(label),
+            )
+            for code, label in enumerate(groups.labels)
+        ]
+
+    def _floors(self) -> list[int]:
+        """Return what each group needs in the present period.
+
+        The coordinator's targets start from the present counts: exposures beyond a promise are no floor.
+        """
+        scheduler, targets = self._scheduler, self._coordinator.terms.floors
+        missing = missing_at_start(scheduler.exposures(), scheduler.periods.counted(), self._coordinator.groups)
+        if self._count == "retrieved":
+            targets = np.minimum(targets, missing)
+        return [int(target) if needed > 0 else 0 for target, needed in zip(targets, missing, strict=True)]

@@ -5,13 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, UnknownPromiseError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from fairsync.schedule import Promise
+
+
+def check_known(name: str, promises: Mapping[str, Promise]) -> None:
+    """Refuse an id that no promise has."""
+    if name not in promises:
+        raise UnknownPromiseError(f"there is no promise {name!r}.")
+
+
+def all_but(name: str | None, promises: Mapping[str, Promise]) -> dict[str, Promise]:
+    """Return all promises but one; None leaves out none."""
+    if name is not None:
+        check_known(name, promises)
+    return {other: promise for other, promise in promises.items() if other != name}
 
 
 def check_unique(promise: Promise, others: Mapping[str, Promise]) -> None:

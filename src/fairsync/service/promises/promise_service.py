@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairsync.catalog.changes import remove_items, upsert_items
-from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, UnknownPromiseError
+from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
 from fairsync.schedule import WORST_CASE_TRAFFIC
-from fairsync.service.promises.alerts import Alerts
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
 from fairsync.service.promises.impressions import groups_shown
-from fairsync.service.promises.overview import least_cost, make_overview
-from fairsync.service.promises.pace import PaceHistory
+from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.periods import missing_at_start
 from fairsync.service.promises.preview import RecentRequests, exposure_rates
-from fairsync.service.promises.projections import Projections
-from fairsync.service.promises.promise_changes import check_unique, split_at, with_start_of
+from fairsync.service.promises.promise_changes import all_but, check_known, check_unique, split_at, with_start_of
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.promises.scheduler import Scheduler
@@ -99,10 +96,8 @@ class PromiseService:
         )
         self.cost_monitor = CostMonitor(self._conditions)
         self.readiness = Readiness(coordinator.ledger)
-        self.degraded = 0.0
-        self._recent, self._paces, self._alerts = RecentRequests(), PaceHistory(), Alerts()
-        self.started = self._replanned_at = self.scheduler.now()
-        self._record_paces()
+        self.degraded, self._recent, self._replanned_at = 0.0, RecentRequests(), self.scheduler.now()
+        self._reporter = StatusReporter(self.scheduler, self.cost_monitor, self.count)
 
     @property
     def catalog(self) -> Catalog:
@@ -173,14 +168,8 @@ class PromiseService:
         """Read clock and traffic, and plan or estimate costs if it is time. To be called every second or so."""
         with self.scheduler.lock:
             if self.scheduler.refresh():
-                self._record_paces()
+                self._reporter.record_paces()
         self.cost_monitor.refresh()
-
-    def promises(self) -> list[PromiseView]:
-        """Return every promise with its state."""
-        with self.scheduler.lock:
-            projections = self._projections()
-            return [projections.view(name, promise) for name, promise in self.scheduler.state.promises.items()]
 
     def preview(self, promise: Promise, replacing: str | None = None) -> Preview:
         """Return what a promise would lead to, without making it.
@@ -194,7 +183,7 @@ class PromiseService:
         """
         with self.scheduler.lock:
             promises = self.scheduler.state.promises
-            others = _without(promises, replacing)
+            others = all_but(replacing, promises)
             promise = promise if replacing is None else with_start_of(promise, promises[replacing])
             verdict = self.scheduler.check(promise, others)
             rates = exposure_rates([*others.values(), promise], self.scheduler.state.forecast, self.scheduler.now())
@@ -225,7 +214,7 @@ class PromiseService:
         made = name or _new_id()
 
         def decide(promises: Mapping[str, Promise]) -> Mapping[str, Promise]:
-            others, before = _without(promises, name), promises.get(made)
+            others, before = all_but(name, promises), promises.get(made)
             asked = with_start_of(promise, before)
             check_unique(asked, others)
             verdict = self.scheduler.check(asked, others)
@@ -237,12 +226,12 @@ class PromiseService:
 
         with self.scheduler.lock:
             self.scheduler.change(decide)
-            return self._projections().view(made, self.scheduler.state.promises[made])
+            return self._reporter.promises()[made]
 
     def delete_promise(self, name: str) -> None:
         """End a promise."""
         with self.scheduler.lock:
-            self.scheduler.change(lambda promises: _without(promises, name))
+            self.scheduler.change(lambda promises: all_but(name, promises))
 
     def upsert_items(
         self, embeddings: ArrayLike, groups: Sequence[Label] | NDArray[Any], ids: Sequence[Label] | NDArray[Any]
@@ -257,35 +246,24 @@ class PromiseService:
         """Remove items, from the next request until the next restart."""
         self._change_items(lambda catalog: remove_items(catalog, ids))
 
+    def promises(self) -> list[PromiseView]:
+        """Return every promise with its state."""
+        return list(self._reporter.promises().values())
+
     def overview(self) -> Overview:
         """Return the state of the whole service."""
-        promises, shards, now = self.promises(), shard_views(self.front.index), self.scheduler.now()
         skew = self._clock.skew if isinstance(self._clock, MonotonicClock) else 0.0
-        monitor = self.cost_monitor
-        return make_overview(
-            self.scheduler,
-            started=self.started,
-            count=self.count,
-            items=len(self.catalog),
-            least=least_cost(monitor.last, monitor.reason, self.coordinator.replica),
-            group_costs={} if monitor.last is None else monitor.last.group_costs,
-            degraded=self.degraded,
-            promises=promises,
-            alerts=self._alerts.now(now, promises, degraded=self.degraded, shards=shards, clock_skew=skew),
-            shards=shards,
-        )
+        return self._reporter.overview(len(self.catalog), shard_views(self.front.index), self.degraded, skew)
 
     def pace(self, name: str) -> Pace:
         """Return the pace of a promise in its present window."""
         with self.scheduler.lock:
-            state = self.scheduler.state
-            _check_known(state.promises, name)
-            return self._paces.pace(name, state.promises[name], self._projections(), state.forecast)
+            check_known(name, self.scheduler.state.promises)
+            return self._reporter.pace(name)
 
     def past(self, limit: int = 200) -> list[PastWindow]:
         """Return the latest windows that are over, the latest first."""
-        now = self.scheduler.now()  # an earlier run may have saved later windows, before the clock was set back
-        return [one for one in self.scheduler.state.past[::-1] if one.end <= now][:limit]
+        return self._reporter.past(limit)
 
     def check_ready(self) -> None:
         """Probe ledger and shards for :meth:`ready`. Apart from :meth:`refresh`, because shards may take a second."""
@@ -314,38 +292,6 @@ class PromiseService:
         except FairSyncError as error:
             _log.warning("no new plan could be made: %s", error)
 
-    def _prices(self) -> dict[Label, float]:
-        return dict(zip(self.coordinator.labels, self.coordinator.prices().tolist(), strict=True))
-
-    def _projections(self) -> Projections:
-        """Return projections for all promises; the caller holds the scheduler's lock."""
-        scheduler = self.scheduler
-        return Projections(
-            scheduler.now(),
-            scheduler.plan.statuses,
-            scheduler.exposures(),
-            scheduler.state.past,
-            scheduler.traffic(),
-            self._prices(),
-            self._natural_rates(),
-        )
-
-    def _natural_rates(self) -> dict[Label, float]:
-        """Return the exposures per request of each group without promises, as far as they were measured."""
-        last = self.cost_monitor.last
-        if last is None:
-            return {}
-        if self.count == "retrieved":
-            return last.natural_rates
-        counted, retrieved = self.scheduler.periods.counted(), self.coordinator.totals().exposures
-        shares = dict(zip(self.coordinator.labels, (counted / retrieved.clip(1)).tolist(), strict=True))
-        return {label: rate * shares.get(label, 0.0) for label, rate in last.natural_rates.items()}
-
-    def _record_paces(self) -> None:
-        scheduler, requests = self.scheduler, self.coordinator.totals().requests
-        promises, exposures = scheduler.state.promises.values(), scheduler.exposures()
-        self._paces.record(scheduler.now(), promises, exposures, self._prices(), requests)
-
     def _conditions(self) -> Conditions:
         """Return what an estimate of the costs depends on."""
         scheduler = self.scheduler
@@ -371,15 +317,3 @@ class PromiseService:
 
 def _new_id() -> str:
     return uuid.uuid4().hex[:12]
-
-
-def _without(promises: Mapping[str, Promise], name: str | None) -> dict[str, Promise]:
-    """Return all promises but one."""
-    if name is not None:
-        _check_known(promises, name)
-    return {other: promise for other, promise in promises.items() if other != name}
-
-
-def _check_known(promises: Mapping[str, Promise], name: str) -> None:
-    if name not in promises:
-        raise UnknownPromiseError(f"there is no promise {name!r}.")
