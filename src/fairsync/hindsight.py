@@ -149,8 +149,8 @@ def hindsight(
     vectors, k = check_users(users, catalog), check_k(k, catalog)
     wanted = resolve_floors(floors, catalog)
     check_feasible(wanted, catalog, k, len(vectors))
-    with _bar(progress) as tick:
-        return solve(catalog, make_index(index, catalog).search, vectors, k, wanted, tick)
+    with _bar(progress) as callback:
+        return solve(catalog, make_index(index, catalog).search, vectors, k, wanted, callback)
 
 
 def solve(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Seconds between two looks for the state that the leader is about to save.
+# Seconds between two polls for the state that the leader is about to save.
 _POLL_SECONDS = 0.1
 
 

@@ -146,7 +146,7 @@ class PromiseService:
     def record_impressions(
         self, request_id: str, items: Sequence[Label], report_id: str | None = None
     ) -> ImpressionResult:
-        """Count the items of an answer that were shown. Idempotent: a repeated report changes nothing.
+        """Count the items of an answer that were shown. Idempotent: a repeated report counts once.
 
         Parameters
         ----------
@@ -160,8 +160,9 @@ class PromiseService:
         labels, unknown = groups_shown(items, self.coordinator.answer(request_id), self.catalog)
         codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
         counts = np.bincount(codes, minlength=len(self.coordinator.labels))
+        key = json.dumps(["shown", request_id, report_id])  # as all versions have written it
         with self.readiness.serving():
-            is_new = self.coordinator.record_impressions(counts, json.dumps(["impressions", request_id, report_id]))
+            is_new = self.coordinator.record_impressions(counts, key)
         return ImpressionResult(counted=len(labels) if is_new else 0, repeated=int(not is_new), unknown=unknown)
 
     def refresh(self) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.candidates import Candidates
 from fairsync.catalog.changes import find_rows
 from fairsync.service.promises.costs import Answered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.candidates import Candidates
     from fairsync.catalog import Catalog
 
 # Requests in a sample.
@@ -54,7 +54,7 @@ class AnswerReservoir:
     def __init__(self, size: int = SAMPLE) -> None:
         self._size, self._rng, self._lock = size, random.Random(0), threading.Lock()
         self._source: tuple[Catalog, float] | None = None
-        self._kept: list[tuple[NDArray[Any], ...]] = []
+        self._kept: list[tuple[NDArray[np.floating[Any]], Candidates]] = []
         # Requests so far, the position of the next one that enters, and the threshold of algorithm L.
         self.seen, self._next, self._threshold = 0, 0, 1.0
 
@@ -83,7 +83,7 @@ class AnswerReservoir:
             while self._next < self.seen:
                 position = self._next - first
                 # Copies: a view would keep the whole batch in memory.
-                one = users[position].copy(), _rows(catalog, found, position), found.relevance[position].copy()
+                one = users[position].copy(), found.take(np.array([position]))
                 if len(self._kept) < self._size:
                     self._kept.append(one)
                 else:
@@ -96,11 +96,12 @@ class AnswerReservoir:
             if self._source is None or self._source[0] is not catalog:
                 return None
             kept = self._rng.sample(self._kept, min(most, len(self._kept)))
-        users, rows, relevance = zip(*kept, strict=True)
+        users, found = zip(*kept, strict=True)
         # An item's relevance is its best over the interests: repeating one changes nothing.
         interests = max(map(len, users))
         padded = [np.pad(user, ((0, interests - len(user)), (0, 0)), mode="edge") for user in users]
-        return Answered(np.stack(padded), np.stack(rows), np.stack(relevance))
+        answers = Candidates.join(found)
+        return Answered(np.stack(padded), _rows(catalog, answers), answers.relevance)
 
     def _step(self) -> int:
         """Return the distance to the next request that enters.
@@ -114,7 +115,7 @@ class AnswerReservoir:
         return 1 + math.floor(self._rng.expovariate(-math.log1p(-self._threshold)))
 
 
-def _rows(catalog: Catalog, found: Candidates, position: int) -> NDArray[np.int64]:
-    """Return (k,) the rows of the candidates of one request."""
+def _rows(catalog: Catalog, found: Candidates) -> NDArray[np.int64]:
+    """Return (n, k) the rows of candidates."""
     rows: NDArray[np.int64] | None = getattr(found, "rows", None)
-    return find_rows(catalog, found.ids[position]) if rows is None else rows[position].copy()
+    return find_rows(catalog, found.ids.ravel()).reshape(found.ids.shape) if rows is None else rows
