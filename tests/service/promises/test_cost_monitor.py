@@ -53,14 +53,6 @@ def test_it_says_why_there_is_no_estimate_and_then_makes_one() -> None:
     assert f'fairsync_group_cost_share{{group="Toys"}} {costs["Toys"]}' in text
 
 
-def test_groups_without_a_promise_need_nothing_in_the_period() -> None:
-    shop = make_shop()
-    shop.turn(14)
-    floors = {group.group: group.floor for group in shop.promise_service.overview().groups}
-    assert floors["Garden"] == floors["Kitchen"] == 0
-    assert 0 < floors["Toys"] <= 1900
-
-
 def test_it_estimates_while_requests_are_answered_and_stops_when_closed() -> None:
     shop = make_shop()
     shop.serve(200)
