@@ -207,7 +207,7 @@ def test_groups_that_came_or_went_keep_their_counts_on_a_server(tmp_path: Path) 
         ledger = second.coordinator.ledger
         counted = np.sum([one.exposures for one in (*ledger.past(), ledger.totals())], axis=0)
         assert dict(zip(second.coordinator.labels, counted.tolist(), strict=True)) == impressions
-        assert first.scheduler.caps()["toys"] == 3, "whoever started first still has them"
+        assert first.scheduler.planner.caps()["toys"] == 3, "whoever started first still has them"
         for promise_service in (first, second):
             promise_service.close()
             assert isinstance(promise_service.coordinator, RedisCoordinator)
@@ -218,6 +218,6 @@ def test_plans_are_prepared_for_the_slump_that_is_set(tmp_path: Path) -> None:
     config = configured(tmp_path, PROMISES)
     config.write_text(config.read_text().replace("per_second = 1\n", "per_second = 1\nworst_case = 0.1\n"))
     promise_service = make_promise_service(load_settings(config, {}))
-    assert promise_service.scheduler.worst_case_traffic == 0.1
+    assert promise_service.scheduler.planner.worst_case_traffic == 0.1
     promise_service.close()
     promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]

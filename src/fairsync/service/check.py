@@ -16,7 +16,7 @@ from fairsync.ledger.sqlite_backup import summarize
 from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
 from fairsync.service import sharing
-from fairsync.service.promises.promises import promise_of
+from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.run import make_forecast
 from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.histories import load_histories
@@ -126,7 +126,7 @@ def _facts(settings: Settings) -> dict[str, str]:
 
 def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: list[str]) -> list[Feasibility]:
     """Return the feasibility of each promise of the file. A promise that is invalid is a problem."""
-    promises = [promise_of(record, catalog) for record in settings.promises]
+    promises = [promise_from_record(record, catalog) for record in settings.promises]
     k = settings.promise.k
     caps = dict(zip(catalog.labels, group_caps(catalog, k).tolist(), strict=True))
     forecast = make_forecast(settings)

@@ -21,8 +21,8 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.schedule import Forecast
 from fairsync.search import ExactIndex, ShardedIndex, make_index
+from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.promise_service import PromiseService
-from fairsync.service.promises.promises import promises_of
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.server.app import make_app
 from fairsync.service.server.authentication import Tokens
@@ -53,7 +53,7 @@ def make_promise_service(settings: Settings) -> PromiseService:
     """Open catalog and ledger, and return the promise service."""
     catalog: Catalog = open_catalog(settings.catalog.path)
     forecast = make_forecast(settings)
-    promises = promises_of(settings.promises, catalog)
+    promises = promises_from_records(settings.promises, catalog)
     if settings.ledger.kind == "redis":
         coordinator: CoordinatorBase
         catalog, coordinator = join(settings, catalog)
@@ -177,7 +177,7 @@ async def _run(
 
     async def drain() -> None:
         await stop.wait()
-        service.readiness.end()
+        service.readiness.drain()
         app.draining = True
         deadline = time.monotonic() + drain_seconds
         while time.monotonic() < deadline and not server.force_exit:

@@ -267,10 +267,16 @@ class Preview(Record, frozen=True, kw_only=True):
     feasible: bool
     largest: Annotated[int, Meta(description="Largest floor that the expected traffic can carry.")]
     safe: Annotated[int, Meta(description="Largest floor that worst-case traffic can carry, too.")]
-    cost: Annotated[
-        float | None, Meta(description="Relevance given up per request, by recent requests; null: unknown.")
+    least_cost: Annotated[
+        float | None,
+        Meta(
+            description="Relevance per request that all promises together cost at least, on recent requests; null if"
+            " unknown."
+        ),
     ]
-    cost_share: Annotated[float | None, Meta(description="The cost as a share of the relevance without promises.")]
+    least_cost_share: Annotated[
+        float | None, Meta(description="The least cost as a share of the relevance without promises; null if unknown.")
+    ]
     message: str
 
 
@@ -295,7 +301,7 @@ class GroupView(Record, frozen=True, kw_only=True):
 class Alert(Record, frozen=True, kw_only=True):
     """A condition that needs attention."""
 
-    kind: Literal["at risk", "impossible", "degraded", "shard", "ledger"]
+    kind: Literal["at risk", "impossible", "degraded", "shard", "ledger", "clock"]
     group: Label | None = None
     promise: str | None = None
     message: str

@@ -59,7 +59,7 @@ class SimulatedShop:
 
     def estimate_cost(self) -> None:
         """Estimate the cost of the promises now."""
-        self.promise_service.cost_monitor.measure(self.promise_service)
+        self.promise_service.cost_monitor.measure()
 
     def view(self, label: Label) -> PromiseView:
         """Return the first promise of a group with its status."""

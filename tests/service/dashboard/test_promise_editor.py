@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairsync.service.promises.promises import window_of
-from fairsync.service.schema import PromiseRecord, WindowRecord
+from fairsync.schedule import Promise, Window
+from fairsync.service.promises.conversion import window_from_record
+from fairsync.service.schema import WindowRecord
 from service.dashboard.simulated_shop import utc
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def test_an_impossible_floor_is_refused_and_the_largest_possible_one_offered(pag
     page.tab.keyboard.press("Enter")
     assert page.tab.locator("#editor").is_visible()
     view = shop.view("Garden")
-    asked = PromiseRecord(group="Garden", floor=10_000_000, window=view.window)
+    asked = Promise("Garden", 10_000_000, window_from_record(view.window))
     largest = shop.promise_service.preview(asked, view.id).largest
     page.tab.get_by_role("button", name=f"Use {largest:,}").click()
     page.wait_for(page.tab.locator("#verdict"), "This can be kept")
@@ -43,12 +44,12 @@ def test_an_impossible_floor_is_refused_and_the_largest_possible_one_offered(pag
 
 def test_a_floor_that_became_impossible_after_the_preview_is_refused(page: Page, shop: SimulatedShop) -> None:
     view = shop.view("Garden")
-    record = PromiseRecord(group="Garden", floor=10_000_000, window=view.window)
+    record = Promise("Garden", 10_000_000, window_from_record(view.window))
     largest = shop.promise_service.preview(record, view.id).largest
     page.edit("Garden", largest)
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
-    kitchen = PromiseRecord(group="Kitchen", floor=500, window=WindowRecord(every="day"))
-    other = shop.promise_service.set_promise(kitchen, None)
+    kitchen = Promise("Kitchen", 500, Window.day("UTC"))
+    other = shop.promise_service.set_promise(kitchen)
     try:
         page.tab.get_by_role("button", name="Save").click()
         page.wait_for(page.tab.locator("#editor-problem"), f"{largest:,}")
@@ -82,14 +83,14 @@ def test_a_campaign_is_created_and_deleted(page: Page, shop: SimulatedShop) -> N
 
 def test_a_promise_that_has_not_begun_shows_its_start_and_keeps_its_days(page: Page, shop: SimulatedShop) -> None:
     window = WindowRecord(every="day", start="2026-03-20", end="2026-03-22")
-    made = shop.promise_service.set_promise(PromiseRecord(group="Music", floor=50, window=window))
+    made = shop.promise_service.set_promise(Promise("Music", 50, window_from_record(window)))
     try:
         page.wait_for(page.figure("Music", "promise"), r"^50 a day, in \d+d")
         page.edit("Music", 60)
         page.wait_for(page.tab.locator("#verdict"), "can be kept")
         page.tab.get_by_role("button", name="Save").click()
         page.wait_for(page.figure("Music", "promise"), r"^60 a day, in \d+d")
-        changed = window_of(shop.view("Music").window)
+        changed = window_from_record(shop.view("Music").window)
         assert (changed.start, changed.end) == (utc("2026-03-20T00:00"), utc("2026-03-23T00:00"))
     finally:
         shop.promise_service.delete_promise(made.id)

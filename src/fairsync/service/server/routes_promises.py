@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
+from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.schema import (
     CatalogSize,
     ImpressionReports,
@@ -50,22 +51,27 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
 
     def impressions(_: Request, body: ImpressionReports) -> ImpressionResult:
         check_size(len(body.reports), "reports")
-        return service.show(body.reports)
+        results = [service.record_impressions(one.request_id, one.items, one.report_id) for one in body.reports]
+        return ImpressionResult(
+            counted=sum(one.counted for one in results),
+            repeated=sum(one.repeated for one in results),
+            unknown=sum(one.unknown for one in results),
+        )
 
     def list_promises(_: Request) -> list[PromiseView]:
         return service.promises()
 
     def make_promise(_: Request, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise, None)
+        return service.set_promise(promise_from_record(promise, service.groups))
 
     def preview(_: Request, promise: PromiseRecord, query: PreviewQuery) -> Preview:
-        return service.preview(promise, query.replacing)
+        return service.preview(promise_from_record(promise, service.groups), query.replacing)
 
     def pace(request: Request) -> Pace:
         return service.pace(request.path_params["promise_id"])
 
     def change_promise(request: Request, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise, request.path_params["promise_id"])
+        return service.set_promise(promise_from_record(promise, service.groups), request.path_params["promise_id"])
 
     def delete_promise(request: Request) -> None:
         service.delete_promise(request.path_params["promise_id"])

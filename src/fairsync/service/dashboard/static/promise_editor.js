@@ -128,9 +128,9 @@ function showVerdict(found, promise) {
   const safe = found.feasible && promise.floor <= found.safe;
   const state = !found.feasible ? "impossible" : safe ? "kept" : "at risk";
   const title = !found.feasible ? "This cannot be kept." : safe ? "This can be kept, even if traffic is low." : "This can be kept if traffic comes as expected.";
-  const cost = found.cost_share === null
+  const cost = found.least_cost_share === null
     ? "Its cost is not known yet."
-    : found.cost_share <= 0 ? "It would cost no relevance." : `In the long run, all promises together would then cost about ${smallPercent(found.cost_share)} of relevance.`;
+    : found.least_cost_share <= 0 ? "It would cost no relevance." : `In the long run, all promises together would then cost at least ${smallPercent(found.least_cost_share)} of relevance.`;
   const limits = found.safe < found.largest
     ? `The expected traffic can carry ${count(found.largest)} beside all other promises, and ${count(found.safe)} if it is low.`
     : `The expected traffic can carry ${count(found.largest)} beside all other promises.`;
