@@ -15,7 +15,7 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.service.client import AccessError, AsyncClient, Client, RefusedError
 from fairsync.service.schema import ImpressionReport, PromiseRecord, WindowRecord
-from service.running import TOKENS, Running, make_settings, running, small_catalog, small_keeper
+from service.running import TOKENS, Running, make_settings, running, small_catalog, small_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,12 +26,12 @@ PROMISE = PromiseRecord(group="wine", floor=50, window=WindowRecord(every="day")
 
 @pytest.fixture
 def service() -> Iterator[Running]:
-    with running(small_keeper()) as one:
+    with running(small_service()) as one:
         yield one
 
 
 def test_candidates_are_those_of_the_library(service: Running) -> None:
-    promise_service = small_keeper()
+    promise_service = small_service()
     found = FrontEnd(promise_service.catalog, promise_service.coordinator).retrieve(USERS)
     with Client(service.url) as client:
         told = client.retrieve(USERS)
@@ -98,7 +98,7 @@ def test_refusals_are_errors_with_the_reason(service: Running) -> None:
 def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     for role, token in TOKENS.items():
         monkeypatch.setenv(f"TEST_{role.upper()}", token)
-    with running(small_keeper(), make_settings(tokens=True)) as service:
+    with running(small_service(), make_settings(tokens=True)) as service:
         with Client(service.url, TOKENS["retrieve"]) as client:
             assert client.retrieve(USERS).ids.shape == (6, 3)
             with pytest.raises(AccessError, match="'report'"):
@@ -109,7 +109,7 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_busy_service_is_asked_again_and_counts_once() -> None:
     """One request may wait at a time, and the search is slow: most calls are turned away at first."""
-    promise_service = small_keeper()
+    promise_service = small_service()
     retrieve = promise_service.retrieve
 
     def slowly(*arguments: Any) -> Any:
@@ -186,11 +186,11 @@ def test_the_client_does_not_wait_beyond_its_time(refusing: str) -> None:
 
 
 def test_a_service_that_comes_back_is_waited_for() -> None:
-    first = Running(small_keeper(), make_settings())
+    first = Running(small_service(), make_settings())
     first.start()
     port, url = first.port, first.url
     first.stop()
-    second = Running(small_keeper(), make_settings())
+    second = Running(small_service(), make_settings())
     second.server.config.port = port
     threading.Timer(0.3, second.start).start()
     with Client(url, attempts=12) as client:

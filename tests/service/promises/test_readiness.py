@@ -20,7 +20,7 @@ from fairsync.service.client import Client
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.schema import ShardView
-from service.running import make_settings, running, small_catalog, small_keeper
+from service.running import make_settings, running, small_catalog, small_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pyte
 def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
     monkeypatch.setattr("fairsync.service.promises.readiness._LOOKED_WITHIN", 0.3)
-    promise_service, away = small_keeper(), True
+    promise_service, away = small_service(), True
 
     def kept(name: str) -> bytes | None:
         if away:
@@ -120,7 +120,7 @@ def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    promise_service = small_keeper()
+    promise_service = small_service()
     up = False
     health: Callable[[], list[ShardView]] = lambda: [shard(up=False), shard(up=up)]  # noqa: E731
     promise_service.front.index.health = health  # type: ignore[attr-defined]
@@ -134,7 +134,7 @@ def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_planner_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
     monkeypatch.setattr("fairsync.service.promises.readiness._LOOKED_WITHIN", 0.2)
-    promise_service = small_keeper()
+    promise_service = small_service()
 
     def refresh() -> None:
         raise FairSyncError("no plan")
@@ -146,7 +146,7 @@ def test_a_planner_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_can_be_asked_while_all_threads_are_taken() -> None:
-    promise_service = small_keeper()
+    promise_service = small_service()
     overview, free = promise_service.overview, threading.Event()
 
     def stuck() -> Any:
@@ -169,7 +169,7 @@ def test_it_can_be_asked_while_all_threads_are_taken() -> None:
 
 
 def test_who_is_being_stopped_is_not() -> None:
-    promise_service = small_keeper()
+    promise_service = small_service()
     promise_service.retrieve(np.ones((1, 8)))
     assert promise_service.ready() == (True, "ready")
     promise_service.close()
