@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from service.running import Running, make_settings, running, small_service
+from service.running import make_settings, running, small_service
 from service.test_run import free_port
 
 if TYPE_CHECKING:
@@ -49,9 +49,8 @@ def configured(folder: Path, port: int, upstream: int) -> Path:
         assert old in text, old
         text = text.replace(old, new)
     path = folder / "nginx.conf"
-    path.write_text(
-        re.sub(r"http \{", f"http {{ client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;", text)
-    )
+    own_folders = f"http {{ client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;"
+    path.write_text(text.replace("http {", own_folders))
     return path
 
 
@@ -62,13 +61,13 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         config = configured(folder, port, service.port)
         with subprocess.Popen(["nginx", "-c", str(config), "-g", "daemon off;"]) as process:
             try:
-                _wait_for(port, process, service)
+                _wait_for(port, process)
                 yield port
             finally:
                 process.terminate()
 
 
-def _wait_for(port: int, process: subprocess.Popen[bytes], service: Running) -> None:
+def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + 30
     while True:
         assert process.poll() is None, "nginx has ended"
