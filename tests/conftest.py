@@ -18,7 +18,14 @@ settings.load_profile("patient")
 _TOGETHER = {
     "ray": ("test_ray.py", "test_ray_faults.py", "test_cluster.py"),
     "milvus": ("test_milvus_server.py",),
-    "browser": ("test_dashboard.py",),
+    "browser": (
+        "test_accessibility.py",
+        "test_pace_chart.py",
+        "test_promise_editor.py",
+        "test_promise_list.py",
+        "test_service_health.py",
+        "test_static_files.py",
+    ),
     "replicas": ("test_replicas.py",),
 }
 _GROUP_OF = {file: group for group, files in _TOGETHER.items() for file in files}

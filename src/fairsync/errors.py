@@ -33,6 +33,29 @@ class RepeatedRequestError(FairSyncError):
         return type(self), (self.request_ids,)
 
 
+class AccessError(FairSyncError):
+    """The service requires a token, or another one than was sent."""
+
+
+class RefusedError(InvalidInputError):
+    """The service refused a call; nothing was changed.
+
+    Attributes
+    ----------
+    status : int
+        Status of the HTTP response.
+    error : str
+        A stable word for programs.
+    """
+
+    def __init__(self, status: int, error: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.error = status, error
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.status, self.error, str(self))
+
+
 class UnknownPromiseError(InvalidInputError):
     """A promise that was never made, or was taken back."""
 

@@ -1,4 +1,4 @@
-"""A service on a real port, in a thread of the test."""
+"""A service on a real port, in a thread of the test process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.schedule import Forecast
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.server.app import make_app
-from fairsync.service.settings import Settings
+from fairsync.service.settings import Settings, parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +27,10 @@ TOKENS = {role: f"{role}-token-that-is-long" for role in ("retrieve", "report", 
 
 
 def make_settings(http: dict[str, Any] | None = None, *, tokens: bool = False, **sections: Any) -> Settings:
-    """Return settings; with tokens, there is one for each role, in the environment variable of its name."""
+    """Return settings. With tokens, there is one per role, in the environment variable of its name."""
     given = [{"name": role, "roles": [role], "env": f"TEST_{role.upper()}"} for role in TOKENS] if tokens else []
     sections = {"catalog": {"path": "unused"}, "ledger": {"kind": "memory"}, **sections}
-    return Settings.model_validate({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
+    return parse_settings({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
 
 
 def small_catalog() -> Catalog:
@@ -47,7 +47,7 @@ def small_service(per_second: float = 1.0) -> PromiseService:
 
 
 class Running:
-    """A service that listens."""
+    """A service that listens on a port."""
 
     def __init__(self, promise_service: PromiseService, settings: Settings, refresh_seconds: float = 1.0) -> None:
         self.promise_service = promise_service
@@ -63,7 +63,7 @@ class Running:
         self._thread.start()
         end = time.monotonic() + 30
         while not self.server.started:
-            assert self._thread.is_alive(), "the server ended at once"
+            assert self._thread.is_alive(), "the server stopped during its start"
             assert time.monotonic() < end, "the server did not start"
             time.sleep(0.01)
 

@@ -52,7 +52,7 @@ def join(settings: Settings, catalog: Catalog) -> tuple[Catalog, RedisCoordinato
     )
 
 
-def refresh(settings: Settings) -> tuple[str, list[str]]:
+def describe_server(settings: Settings) -> tuple[str, list[str]]:
     """Return what stands on the server, in words, and why it may be lost; writes nothing."""
     with closing(_glance(settings)) as store:
         words = f"redis, {store.address} answers; shared under the name {store.name!r}: {_standing(store)}"

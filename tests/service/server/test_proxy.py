@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from service.running import make_settings, running, small_service
-from service.test_run import free_port
+from service.service_process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

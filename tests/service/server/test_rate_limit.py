@@ -14,7 +14,7 @@ import pytest
 
 from fairsync.service.server.problems import Problem
 from fairsync.service.server.rate_limit import RateLimiter
-from fairsync.service.settings import Settings
+from fairsync.service.settings import parse_settings
 from service.running import Running, running, small_service
 from service.server.held_search import BODY
 
@@ -57,7 +57,7 @@ def with_tokens(monkeypatch: pytest.MonkeyPatch, http: dict[str, Any], **limits:
         limit = {"per_second": limits[name]} if name in limits else {}
         tokens.append({"name": name, "roles": ["retrieve"], "env": f"TEST_{name.upper()}", **limit})
     given = {"catalog": {"path": "unused"}, "ledger": {"kind": "memory"}, "tokens": tokens}
-    return Settings.model_validate({**given, "http": {"port": 0, "log": "problems", **http}})
+    return parse_settings({**given, "http": {"port": 0, "log": "problems", **http}})
 
 
 def ask_on(service: Running, name: str, end: float, pause: float, tally: list[int]) -> None:
