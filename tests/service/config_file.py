@@ -10,7 +10,7 @@ from service.running import small_catalog
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ledger.valkey_server import ValkeyServer
+    from coordination.valkey_server import ValkeyServer
 
 PROMISES = '[[promises]]\ngroup = "wine"\nfloor = 500\nwindow = {every = "day"}\n'
 

@@ -39,8 +39,8 @@ def small_catalog() -> Catalog:
     return Catalog(rng.normal(size=(60, 8)).astype(np.float32), np.repeat(["books", "toys", "wine"], 20))
 
 
-def small_keeper(per_second: float = 1.0) -> PromiseService:
-    """Return a promise service over a small catalog, without promises."""
+def small_service(per_second: float = 1.0) -> PromiseService:
+    """Return a promise service with a small catalog and no promises."""
     catalog = small_catalog()
     coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False)
     return PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
@@ -49,10 +49,13 @@ def small_keeper(per_second: float = 1.0) -> PromiseService:
 class Running:
     """A service that listens on a port."""
 
-    def __init__(self, promise_service: PromiseService, settings: Settings) -> None:
+    def __init__(self, promise_service: PromiseService, settings: Settings, refresh_seconds: float = 1.0) -> None:
         self.promise_service = promise_service
-        self.app = make_app(promise_service, settings)
-        config = uvicorn.Config(self.app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=10)
+        self.app = make_app(promise_service, settings, refresh_seconds)
+        config = uvicorn.Config(
+            self.app, port=0, http="httptools", ws="none", log_config=None, access_log=False,
+            timeout_graceful_shutdown=10,
+        )  # fmt: skip
         self.server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve()), daemon=True)
 
@@ -79,9 +82,11 @@ class Running:
 
 
 @contextmanager
-def running(promise_service: PromiseService, settings: Settings | None = None) -> Iterator[Running]:
-    """Run a service inside of a with statement."""
-    service = Running(promise_service, settings or make_settings())
+def running(
+    promise_service: PromiseService, settings: Settings | None = None, refresh_seconds: float = 1.0
+) -> Iterator[Running]:
+    """Run a service as long as it is needed."""
+    service = Running(promise_service, settings or make_settings(), refresh_seconds)
     service.start()
     try:
         yield service

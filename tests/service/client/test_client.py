@@ -19,7 +19,7 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.service.client import AccessError, AsyncClient, Client, RefusedError
 from fairsync.service.schema import ImpressionReport, PromiseRecord, WindowRecord
-from service.running import TOKENS, Running, make_settings, running, small_catalog, small_keeper
+from service.running import TOKENS, Running, make_settings, running, small_catalog, small_service
 from service.service_process import free_port
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ PROMISE = PromiseRecord(group="wine", floor=50, window=WindowRecord(every="day")
 
 @pytest.fixture
 def service() -> Iterator[Running]:
-    with running(small_keeper()) as one:
+    with running(small_service()) as one:
         yield one
 
 
 def test_the_candidates_are_those_of_the_library(service: Running) -> None:
-    promise_service = small_keeper()
+    promise_service = small_service()
     found = FrontEnd(promise_service.catalog, promise_service.coordinator).retrieve(USERS)
     with Client(service.url) as client:
         answer = client.retrieve(USERS)
@@ -105,7 +105,7 @@ def test_a_refused_call_is_an_error_with_the_reason(service: Running) -> None:
 def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     for role, token in TOKENS.items():
         monkeypatch.setenv(f"TEST_{role.upper()}", token)
-    with running(small_keeper(), make_settings(tokens=True)) as service:
+    with running(small_service(), make_settings(tokens=True)) as service:
         with Client(service.url, TOKENS["retrieve"]) as client:
             assert client.retrieve(USERS).ids.shape == (6, 3)
             with pytest.raises(AccessError, match="'report'"):
@@ -116,7 +116,7 @@ def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_busy_service_is_retried_and_counts_each_request_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """One request may wait, and the search does not answer before another request was rejected."""
-    promise_service, released = small_keeper(), threading.Event()
+    promise_service, released = small_service(), threading.Event()
     retrieve = promise_service.retrieve
 
     def retrieve_when_released(*arguments: Any) -> Any:

@@ -20,7 +20,7 @@ from fairsync.service.client import Client
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.schema import ShardView
-from service.running import make_settings, running, small_catalog, small_keeper
+from service.running import make_settings, running, small_catalog, small_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,7 @@ def test_a_full_disk_is_reported_until_there_is_room(monkeypatch: pytest.MonkeyP
 
 def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    promise_service, away = small_keeper(), True
+    promise_service, away = small_service(), True
     promise_service.readiness.max_age = 0.3
 
     def kept(name: str) -> bytes | None:
@@ -132,7 +132,7 @@ def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    promise_service = small_keeper()
+    promise_service = small_service()
     up = False
     health: Callable[[], list[ShardView]] = lambda: [shard(up=False), shard(up=up)]  # noqa: E731
     promise_service.front.index.health = health  # type: ignore[attr-defined]
@@ -145,7 +145,7 @@ def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_scheduler_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    promise_service = small_keeper()
+    promise_service = small_service()
     promise_service.readiness.max_age = 0.2
 
     def refresh() -> None:
@@ -158,7 +158,7 @@ def test_a_scheduler_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_probe_answers_while_all_threads_are_busy() -> None:
-    promise_service = small_keeper()
+    promise_service = small_service()
     overview, free = promise_service.overview, threading.Event()
 
     def stuck() -> Any:
@@ -181,7 +181,7 @@ def test_the_probe_answers_while_all_threads_are_busy() -> None:
 
 
 def test_a_service_that_drains_is_not_ready() -> None:
-    promise_service = small_keeper()
+    promise_service = small_service()
     promise_service.retrieve(np.ones((1, 8)))
     assert promise_service.ready() == (True, "ready")
     promise_service.close()

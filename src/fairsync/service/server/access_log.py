@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from fairsync.service.server.json_logging import log
+from fairsync.service.server.json_logging import log, log_call
 from fairsync.service.server.problems import Problem
 from fairsync.service.server.request_context import context_of
 
@@ -67,7 +67,7 @@ class AccessLogMiddleware:
             self._log(scope, context, started, seconds)
 
     def _log(self, scope: Scope, context: RequestContext, started: float, seconds: float) -> None:
-        facts = {
+        facts: dict[str, object] = {
             "request_id": context.request_id.decode(),
             "method": scope["method"],
             "path": scope["path"][:_LONGEST_PATH],
@@ -87,4 +87,4 @@ class AccessLogMiddleware:
         if failure is not None and (unexpected or broken_off):
             log.error("call failed", exc_info=failure, extra={"facts": facts})
         else:
-            log.info("call", extra={"facts": facts})
+            log_call(facts)

@@ -44,10 +44,8 @@ if TYPE_CHECKING:
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.settings import Settings
 
-_REFRESH_SECONDS = 1.0
 
-
-def make_app(service: PromiseService, settings: Settings) -> RequestContextMiddleware:
+def make_app(service: PromiseService, settings: Settings, refresh_seconds: float = 1.0) -> RequestContextMiddleware:
     """Return the service as an ASGI application.
 
     Its shutdown answers the requests in flight, then closes the promise service.
@@ -58,6 +56,8 @@ def make_app(service: PromiseService, settings: Settings) -> RequestContextMiddl
         Retrieves candidates and keeps promises.
     settings
         Limits, tokens, and the model.
+    refresh_seconds
+        Seconds between two refreshes of the promise service.
     """
     http, tokens, metrics = settings.http, Tokens(settings.tokens), Metrics(service)
     batcher = MicroBatcher(service.retrieve, http.max_batch, http.max_waiting, http.max_wait_seconds, metrics.batch)
@@ -77,7 +77,7 @@ def make_app(service: PromiseService, settings: Settings) -> RequestContextMiddl
 
     @asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
-        refreshing = asyncio.create_task(_refresh_forever(service))
+        refreshing = asyncio.create_task(_refresh_forever(service, refresh_seconds))
         yield
         refreshing.cancel()
         await batcher.close()
@@ -102,10 +102,10 @@ async def _not_found(_: Scope, __: Receive, ___: Send) -> None:
     raise Problem(404, "not_found", "Not Found", "See /openapi.json for paths and methods.")
 
 
-async def _refresh_forever(service: PromiseService) -> None:
-    """Have the promise service observe clock and traffic, and check readiness, every second; retry after errors."""
+async def _refresh_forever(service: PromiseService, seconds: float) -> None:
+    """Have the promise service observe clock and traffic, and check readiness; retry after errors."""
     while True:
-        await asyncio.sleep(_REFRESH_SECONDS)
+        await asyncio.sleep(seconds)
         try:
             # Not in the thread pool of the requests, which may be exhausted.
             await asyncio.to_thread(service.refresh)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,7 +19,7 @@ from fairsync.service.server.problems import Problem, invalid
 from fairsync.service.server.request_context import context_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -70,6 +71,10 @@ class Operation:
     extra: Mapping[int, Any] = field(default_factory=dict)
     admit: Callable[[Request], None] | None = None
 
+    @cached_property
+    def _handle(self) -> Callable[..., Awaitable[Any]]:
+        return self.handler if inspect.iscoroutinefunction(self.handler) else partial(run_in_threadpool, self.handler)
+
     async def call(self, request: Request) -> Response:
         """Authorise the caller, decode the request, call the handler and encode its answer."""
         if self.role is not None:
@@ -82,10 +87,7 @@ class Operation:
             arguments.append(decode(await request.body(), content_type, self.body, self.media_types))
         if self.query is not None:
             arguments.append(_query(request, self.query))
-        if inspect.iscoroutinefunction(self.handler):
-            answer = await self.handler(*arguments)
-        else:
-            answer = await run_in_threadpool(self.handler, *arguments)
+        answer = await self._handle(*arguments)
         if isinstance(answer, Response):
             return answer
         body = b"" if answer is None else encode_json(answer)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from fairsync.service.server.auth import Tokens
 
 from fairsync.errors import InvalidInputError
+from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.problems import Problem
-from fairsync.service.server.rate_limit import RateLimiter
 from fairsync.service.settings import TokenSettings
 from fairsync.service.validation import parse_struct
-from service.running import TOKENS, make_settings, running, small_keeper
+from service.running import TOKENS, make_settings, running, small_service
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +46,7 @@ NEEDED = {
 def http(monkeypatch: pytest.MonkeyPatch) -> Iterator[httpx.Client]:
     for role, token in TOKENS.items():
         monkeypatch.setenv(f"TEST_{role.upper()}", token)
-    with running(small_keeper(), make_settings(tokens=True)) as service, httpx.Client(base_url=service.url) as client:
+    with running(small_service(), make_settings(tokens=True)) as service, httpx.Client(base_url=service.url) as client:
         yield client
 
 
@@ -99,44 +98,17 @@ def test_tokens_are_never_logged(http: httpx.Client, caplog: pytest.LogCaptureFi
 def test_a_token_by_its_hash() -> None:
     digest = hashlib.sha256(b"a secret that is long").hexdigest()
     tokens = Tokens([TokenSettings(name="one", roles=["retrieve", "report"], sha256=digest)], {})
-    holder = tokens.holder(b"bearer a secret that is long")
-    assert holder.name == "one"
-    holder.check("report")
+    caller = tokens.caller("bearer a secret that is long")
+    assert caller.name == "one"
+    caller.require("report")
     with pytest.raises(Problem, match="'admin'"):
-        holder.check("admin")
+        caller.require("admin")
 
 
 @pytest.mark.parametrize(("environ", "word"), [({}, "is not set"), ({"SHOP": "short"}, "less than 16")])
 def test_a_token_must_be_there_and_long(environ: dict[str, str], word: str) -> None:
     with pytest.raises(InvalidInputError, match=f"'shop'.*SHOP.*{word}"):
         Tokens([TokenSettings(name="shop", roles=["retrieve"], env="SHOP")], environ)
-
-
-def test_a_token_may_ask_for_so_much() -> None:
-    now = 0.0
-    rate_limit = RateLimiter(4, lambda: now)
-    spent, pauses = 0, []
-    for step in range(400):  # ten seconds, ten times as many as it may
-        now = step / 40
-        try:
-            rate_limit.spend()
-            spent += 1
-        except Problem as refused:
-            pauses.append((refused.status, refused.headers["retry-after"]))
-    assert set(pauses) == {(429, "1")}
-    assert spent in range(4 * 10 + 8, 4 * 10 + 8 + 3), "so many a second, and two seconds' worth saved up"
-
-
-def test_a_large_call_is_paid_for_afterwards() -> None:
-    now = 0.0
-    rate_limit = RateLimiter(10, lambda: now)
-    rate_limit.spend()
-    rate_limit.add(99)
-    with pytest.raises(Problem) as refused:
-        rate_limit.spend()
-    assert refused.value.headers == {"retry-after": "8"}
-    now = 8.01
-    rate_limit.spend()
 
 
 @pytest.mark.parametrize("per_second", [0, -1, float("nan"), float("inf"), "many"])

@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from service.running import TOKENS, make_settings, running, small_keeper
+from service.running import TOKENS, make_settings, running, small_service
 
 # Whether bodies that fit the document are accepted is not asked: it cannot say that lists must have the same length, or
 # that a floor must be feasible.
@@ -30,7 +30,7 @@ def test_no_call_gets_an_answer_that_is_not_documented(
     for role, token in TOKENS.items():
         monkeypatch.setenv(f"TEST_{role.upper()}", token)
     limits = {"max_k": 60, "max_users": 20, "max_items": 20, "log": "problems"}
-    with running(small_keeper(), make_settings(limits, tokens=tokens, promise={"k": 3})) as service:
+    with running(small_service(), make_settings(limits, tokens=tokens, promise={"k": 3})) as service:
         command = [
             str(Path(sys.executable).with_name("schemathesis")), "run", f"{service.url}/openapi.json",
             *(["--header", f"Authorization: Bearer {TOKENS['admin']}"] if tokens else []),
@@ -45,7 +45,7 @@ def test_no_call_gets_an_answer_that_is_not_documented(
 
 
 def test_every_path_says_what_it_may_answer() -> None:
-    with running(small_keeper()) as service:
+    with running(small_service()) as service:
         document = httpx.get(f"{service.url}/openapi.json").json()
     for path, methods in document["paths"].items():
         for method, call in methods.items():
