@@ -1,14 +1,14 @@
-"""How much faster approximate search under prices is than exact search, and what it misses.
+"""Speed and recall of approximate search under prices, compared with exact search.
 
     python -m benchmarks.approximate                    # 1,000,000 items; graphs at 50,000 (five minutes)
     python -m benchmarks.approximate --items 300000 --graph-items 0
-    python -m benchmarks.approximate --quick            # small, to see that it runs
+    python -m benchmarks.approximate --quick            # small: a smoke test
 
-Recall is the share of the true best 50 under the same prices, also of those of subsidised groups alone. The paper's
-construction, vectors widened by a one-hot code of their group, stands beside ours, built by faiss as it is: its IVF
-reads as many items as ours, its graph searches as broadly as ours. `exact` is several times as fast as the flat index
-of faiss in batches, so ratios to both are given; faiss flat takes no prices and is timed without. All contenders take
-turns call by call, so that whatever else runs on the machine hits them alike; only ratios mean anything.
+Recall is the fraction of the true best 50 under the same prices, for all items and for those of subsidised groups. The
+paper's construction, vectors extended by a one-hot code of their group, is measured too, with stock faiss indexes: its
+IVF reads as many items as ours, and its graph has the same search width. `exact` is several times as fast as the flat
+index of faiss in batches, so ratios to both are given; faiss flat is timed without prices. All contenders take
+turns call by call, so that other load on the machine affects them equally; only ratios are meaningful.
 """
 
 import argparse
@@ -45,7 +45,7 @@ Search = Callable[[Floats, Prices | None], npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table.
 
     Ratios are to `exact` under the same prices, to faiss flat, which takes none, and to the same search without any.
@@ -107,7 +107,7 @@ class OneHot:
 
 
 def flat(catalog: Catalog) -> Search:
-    """Return the flat index of faiss, which leaves prices out."""
+    """Return the flat index of faiss, which ignores prices."""
     index = _faiss.IndexFlatIP(DIM)
     index.add(np.asarray(catalog.embeddings, dtype=np.float32))
     return lambda users, prices: index.search(users, K)[1]
@@ -121,9 +121,9 @@ def lists_world(world: World, threads: int) -> dict[str, Search]:
     """Return the ways to search a large catalog."""
     ivf = IvfIndex(world.catalog, exact_below=0).tune(world.past)
     lists = max(1, len(world.catalog) // 1000)
-    assert ivf._lists is not None
-    centred = world.past @ ivf._lists.centres.T
-    read = (ivf.tuning.choose(ivf._lists, world.past, centred, K) @ ivf._lists.sizes).mean()
+    assert ivf.lists is not None
+    centred = world.past @ ivf.lists.centres.T
+    read = (ivf.tuning.choose(ivf.lists, world.past, centred, K) @ ivf.lists.sizes).mean()
     probes = _faiss.SearchParametersIVF(nprobe=max(1, round(float(read) / len(world.catalog) * lists)))
     return {
         EXACT: ours(ExactIndex(world.catalog, threads)),
@@ -135,7 +135,7 @@ def lists_world(world: World, threads: int) -> dict[str, Search]:
 
 
 def graph_world(world: World, threads: int) -> dict[str, Search]:
-    """Return the ways to search a catalog for which graphs are built in a minute."""
+    """Return the ways to search a catalog that is small enough to build graphs in a minute."""
     hnsw = HnswIndex(world.catalog, exact_below=0).tune(world.past)
     broad = _faiss.SearchParametersHNSW(efSearch=hnsw.breadth)
     return {
@@ -150,14 +150,14 @@ def graph_world(world: World, threads: int) -> dict[str, Search]:
 def shares_found(
     truth: npt.NDArray[np.int64], rows: npt.NDArray[np.int64], subsidised: npt.NDArray[np.bool_]
 ) -> tuple[float, float | None]:
-    """Return the share of the truth that was found: of all items, and of the subsidised ones."""
+    """Return the recall of all items, and of the subsidised ones."""
     found = np.array([np.isin(wanted, got) for wanted, got in zip(truth, rows, strict=True)])
     special = subsidised[truth]
     return float(found.mean()), float(found[special].mean()) if special.any() else None
 
 
 def caller(search: Search, users: Floats, prices: Prices | None, size: int) -> Callable[[int], object]:
-    """Return what to time: it searches for so many users, others in every call."""
+    """Return the function to time, which searches for a batch of users, different ones in every call."""
 
     def call(number: int) -> object:
         start = number * size % (len(users) - size + 1)
@@ -166,8 +166,8 @@ def caller(search: Search, users: Floats, prices: Prices | None, size: int) -> C
     return call
 
 
-def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Figure]:
-    """Measure every search under every kind of prices, all in turns."""
+def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Measurement]:
+    """Measure all searches under all kinds of prices, in turns."""
 
     def timed(size: int, calls: int) -> dict[tuple[str, str], float]:
         pairs = [(name, kind) for kind in world.prices for name in searches if name != FLAT or kind == BARE]
@@ -176,7 +176,7 @@ def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Figu
         return {pair: seconds[str(i)] for i, pair in enumerate(pairs)}
 
     batch, single = timed(BATCH, calls=2), timed(1, calls=8)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     for kind, prices in world.prices.items():
         truth = searches[EXACT](world.users, prices)
         cheap = np.zeros(GROUPS, dtype=bool) if prices is None else prices < 0
@@ -187,7 +187,7 @@ def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Figu
             here, bare = (name, kind), (name, BARE)
             added = max(each[here] / each[bare] for each in (batch, single))
             figures.append(
-                Figure(
+                Measurement(
                     len(world.catalog),
                     name,
                     kind,
@@ -205,8 +205,8 @@ def compare(world: World, searches: dict[str, Search], rounds: int) -> list[Figu
     return figures
 
 
-def check_claims(figures: Sequence[Figure]) -> list[Claim]:
-    """Hold `ivf` on the large catalog against what is claimed of it."""
+def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
+    """Compare `ivf` on the large catalog with its claims."""
     large = [one for one in figures if one.search == IVF and one.items >= CLAIMED_ITEMS]
     if not large:
         return []
@@ -225,7 +225,7 @@ def check_claims(figures: Sequence[Figure]) -> list[Claim]:
     ]
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     def text(value: float | None, form: str) -> str:
         return "" if value is None else format(value, form)
 
@@ -258,16 +258,16 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two small catalogs")
     parser.add_argument("--items", type=int, default=CLAIMED_ITEMS, help="size of the large catalog")
-    parser.add_argument("--graph-items", type=int, default=50_000, help="size of the one for graphs; 0: none")
+    parser.add_argument("--graph-items", type=int, default=50_000, help="size of the catalog for graphs; 0: none")
     parser.add_argument("--requests", type=int, default=512)
-    parser.add_argument("--threads", type=int, default=1, help="for each search; building takes all there are")
+    parser.add_argument("--threads", type=int, default=1, help="threads per search; building uses all cores")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     items, graph_items = (20_000, 5_000) if given.quick else (given.items, given.graph_items)
     requests = max(BATCH, 128 if given.quick else given.requests)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     with progress(screen) as bar:
         task = bar.add_task("", total=2)
         graph_rounds = min(GRAPH_ROUNDS, given.rounds)

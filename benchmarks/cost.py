@@ -1,13 +1,13 @@
-"""What the promise costs: relevance given up, in multiples of the least possible in hindsight.
+"""The cost of floors: relevance given up, relative to the least possible cost in hindsight.
 
     python -m benchmarks.cost                      # both real sets, K 20 and 50, and the long horizon: 15 minutes
     python -m benchmarks.cost --quick              # one set, two batch sizes: a minute, once the model is trained
     python -m benchmarks.cost --seeds 0 1 2        # several orders of arrival (fairsync: the first)
 
-Floors are what a group in the middle gets from plain retrieval, so that half of the groups need help. `guaranteed` has
-nothing to tune; it runs cold, and after calibration on past requests. `fairsync` (the paper's) gets the best learning
-rate of a grid, chosen with the very requests it is then judged by, for each batch size anew. Without the data
-folder (--data, or FAIRSYNC_DATA) only the generated set is run.
+The floor is the median exposure of a group without floors, so that half of the groups need support. `guaranteed` has no
+parameters; it runs without and with calibration on past requests. `fairsync` (the paper's) gets the best learning rate
+of a grid for each batch size, chosen on the same requests that it is evaluated on. Without the data folder (--data, or
+FAIRSYNC_DATA) only the generated set is run.
 """
 
 import argparse
@@ -37,7 +37,7 @@ COLD, CALIBRATED, FAIRSYNC = "guaranteed, cold", "guaranteed, calibrated", "fair
 # Learning rates in units of a candidate's mean relevance.
 GRID = tuple(np.geomspace(1e-3, 1.0, 13).tolist())
 SHORT_GRID = tuple(np.geomspace(1e-3, 10**-1.5, 7).tolist())
-LONG = 30_000  # requests from which on a horizon counts as long
+LONG = 30_000  # minimum number of requests of a long horizon
 SMALL_BATCH = 64
 
 Vectors = npt.NDArray[np.float32]
@@ -45,7 +45,7 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class World:
-    """A catalog, its requests, and what is promised."""
+    """A catalog, its requests and the floors."""
 
     name: str
     catalog: Catalog
@@ -60,9 +60,11 @@ class World:
         return len(self.users) >= LONG
 
     def retriever(self, policy: str | Policy, batch: int) -> FairRetriever:
-        """Return a retriever that has promised the floors."""
+        """Return a retriever with these floors."""
         horizon = len(self.users)
-        return FairRetriever(self.catalog, self.k, self.floor, horizon, policy=policy, batch_size=batch)
+        return FairRetriever(
+            self.catalog, k=self.k, floors=self.floor, horizon=horizon, policy=policy, batch_size=batch
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Row:
     @property
     def worst(self) -> float:
         """The highest ratio of all orders."""
-        return float(np.max([outcome.ratio for outcome in self.outcomes]))  # not a number, if one is none
+        return float(np.max([outcome.ratio for outcome in self.outcomes]))  # NaN if any ratio is NaN
 
     @property
     def esp(self) -> float:
@@ -111,22 +113,22 @@ class Row:
             if self.outcomes[0].rate is None
             else f"{self.outcomes[0].rate:.2g}"
         )
-        # Floors that were missed cost nothing, so that the ratio would flatter.
+        # Missed floors cost nothing, so the ratio would be too low.
         return [cost if self.esp == 1 else "not comparable", esp_text(self.esp), last]
 
 
 def esp_text(esp: float) -> str:
-    """Return an ESP, rounded down: a miss must not read as 100 %."""
+    """Return an ESP as text, rounded down, so that a missed floor never shows 100 %."""
     return f"{math.floor(esp * 1000) / 10:g} %"
 
 
 def median_floor(exposures: Sequence[int]) -> int:
-    """Return what a group in the middle gets from plain retrieval."""
+    """Return the median exposures of a group without floors."""
     return int(np.median(exposures))
 
 
 def tune(trials: Sequence[Outcome]) -> Outcome:
-    """Return the cheapest of those that kept every floor; if none did, the one that kept most."""
+    """Return the cheapest run that kept every floor or, if none did, the run that kept most."""
     kept = [trial for trial in trials if trial.esp == 1]
     if kept:
         return min(kept, key=lambda trial: trial.ratio)
@@ -134,7 +136,7 @@ def tune(trials: Sequence[Outcome]) -> Outcome:
 
 
 def plain_exposures(catalog: Catalog, users: Vectors, k: int) -> list[int]:
-    plain = FairRetriever(catalog, k, horizon=len(users), policy="none", batch_size=256)
+    plain = FairRetriever(catalog, k=k, horizon=len(users), policy="none", batch_size=256)
     plain.retrieve(users)
     return list(plain.report().exposures.values())
 
@@ -185,7 +187,7 @@ def measure(
 
 
 def check_claims(rows: Sequence[Row]) -> list[Claim]:
-    """Hold the dearest row of each kind, as a mean over the orders of arrival, against its limit."""
+    """Compare the most expensive row of each kind, as a mean over the orders of arrival, with its limit."""
     guaranteed = [row for row in rows if row.method != FAIRSYNC]
     short = [row for row in guaranteed if not row.long]
     cold = [row for row in short if row.method == COLD]
@@ -204,7 +206,7 @@ def check_claims(rows: Sequence[Row]) -> list[Claim]:
 
 
 def generate(sizes: npt.NDArray[np.int64], requests: int, past: int, seed: int, dim: int = 32) -> tuple[Any, ...]:
-    """Return embeddings, groups, requests and past requests: groups around centres, users near items they liked."""
+    """Return generated embeddings, groups, requests and past requests, with users near items that they liked."""
     rng = np.random.default_rng(seed)
     spectrum = (1.0 + np.arange(dim)) ** -0.5
     groups = np.repeat(np.arange(len(sizes)), sizes)
@@ -217,7 +219,7 @@ def generate(sizes: npt.NDArray[np.int64], requests: int, past: int, seed: int, 
 
 
 def skewed_sizes(n_items: int, n_groups: int, data: Path) -> npt.NDArray[np.int64]:
-    """Return group sizes in the proportions of a real catalog, where its map is at hand, else much like them."""
+    """Return group sizes in the proportions of a real catalog if it is available, else similar ones."""
     file = data / "amazon-book" / "items.parquet"
     if not file.exists() or n_groups != 165:
         return group_sizes(n_items, n_groups)
@@ -228,7 +230,7 @@ def skewed_sizes(n_items: int, n_groups: int, data: Path) -> npt.NDArray[np.int6
 
 
 def make_worlds(given: argparse.Namespace, data: Path, bar: Progress) -> list[World]:
-    """Load, train or generate what was asked for."""
+    """Load, train or generate the requested sets."""
     worlds = []
     for name in given.sets:
         if name == GENERATED:
@@ -245,7 +247,7 @@ def make_worlds(given: argparse.Namespace, data: Path, bar: Progress) -> list[Wo
 
 
 def describe(world: World, best: Hindsight, seconds: float) -> dict[str, Any]:
-    """Return what there is to know of a world before any policy runs."""
+    """Return the facts of a world, which do not depend on a policy."""
     plain = np.array(plain_exposures(world.catalog, world.users, world.k))
     return {
         "name": world.name,
@@ -257,7 +259,7 @@ def describe(world: World, best: Hindsight, seconds: float) -> dict[str, Any]:
         "floor": world.floor,
         "plain_esp": float((plain >= world.floor).mean()),
         "hindsight_cost_share": best.cost / best.unconstrained_relevance,
-        # What the bounds leave open, against the cost that everything is divided by.
+        # The gap between the bounds, relative to the least cost.
         "hindsight_gap_of_cost": (best.relevance - best.feasible_relevance) / best.cost if best.cost else 0.0,
         "hindsight_seconds": seconds,
     }
@@ -281,7 +283,7 @@ def tables(worlds: Sequence[dict[str, Any]], rows: Sequence[Row]) -> list[Table]
     several = any(len(row.outcomes) > 1 for row in rows)
     return [
         Table(
-            "What is promised, and what it must cost (hindsight)",
+            "Floors and their least possible cost (hindsight)",
             ["set", "items", "groups", "requests", "K", "floor", "ESP without", "cost", "gap ÷ cost", "time"],
             about,
         ),

@@ -6,10 +6,10 @@
 A user's vector is the mean of the embeddings of the last items of the history, relevance is the inner product.
 Training minimises a sampled softmax over the next item; the epoch of best validation recall is kept. Users, not
 interactions, are split: 80 % train, 10 % validate (later the "past requests"), 10 % are the requests.
-Results are kept in .cache, by data, seed and settings.
+Results are cached in .cache, by data, seed and settings.
 """
 
-# torch and polars come with the extra "benchmarks"; this file must also pass where they are not installed.
+# torch and polars are in the extra "benchmarks". mypy must also pass without them.
 # mypy: disable-error-code="import-not-found, no-untyped-call"
 
 import argparse
@@ -39,7 +39,7 @@ Sequences = list[list[int]]
 
 @dataclass(frozen=True)
 class Settings:
-    """How the model is trained."""
+    """Settings of the training."""
 
     dim: int = 64
     history: int = 20
@@ -55,7 +55,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Split:
-    """Each user's items in order of time, as rows; users in three parts."""
+    """The items of each user in order of time, with users in three parts."""
 
     train: Sequences
     validation: Sequences
@@ -64,7 +64,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Embeddings:
-    """What the benchmarks need: a catalog, its requests, and requests that came before."""
+    """A catalog, its requests, and past requests."""
 
     items: Floats
     groups: npt.NDArray[np.str_]
@@ -74,18 +74,18 @@ class Embeddings:
 
 
 def data_folder(given: Path | None = None) -> Path:
-    """Return the folder of the real sets: as given, else FAIRSYNC_DATA, else next to the repository."""
+    """Return the folder of the real sets: the argument, FAIRSYNC_DATA, or a folder next to the repository."""
     return given or Path(os.environ.get("FAIRSYNC_DATA") or ROOT.parent / "shared" / "data")
 
 
 def merge_infrequent(groups: Sequence[str], least: int) -> npt.NDArray[np.str_]:
-    """Return the labels, with groups of fewer than ``least`` items made one."""
+    """Return the labels, with groups of fewer than ``least`` items merged."""
     labels, code, sizes = np.unique(np.asarray(groups, dtype=str), return_inverse=True, return_counts=True)
     return np.where(sizes[code] < least, INFREQUENT, labels[code])
 
 
 def split_users(sequences: dict[str, list[int]], seed: int) -> Split:
-    """Deal users at random to training, validation and test."""
+    """Split users at random into training, validation and test."""
     users = sorted(sequences)
     order = np.random.default_rng(seed).permutation(len(users))
     dealt = [sequences[users[i]] for i in order]
@@ -94,7 +94,7 @@ def split_users(sequences: dict[str, list[int]], seed: int) -> Split:
 
 
 def history_and_targets(sequence: list[int], length: int) -> tuple[list[int], list[int]]:
-    """Return the last items of the first 80 %, and the other 20 %."""
+    """Return the last items of the first 80 % of a sequence, and the other 20 %."""
     cut = max(1, int(0.8 * len(sequence)))
     return sequence[:cut][-length:], sequence[cut:]
 
@@ -115,14 +115,14 @@ def read(folder: Path, settings: Settings, seed: int) -> tuple[Split, npt.NDArra
 
 
 def read_group_sizes(file: Path) -> Rows:
-    """Return how many items each group of a map of items to groups has."""
+    """Return the number of items of each group, given a mapping from items to groups."""
     import polars as pl
 
     return np.asarray(pl.read_parquet(file).group_by("group").len()["len"].to_numpy(), dtype=np.int64)
 
 
 def load(name: str, data: Path, seed: int, bar: Progress, settings: Settings | None = None) -> Embeddings:
-    """Return the embeddings of a set: from the cache, or trained now."""
+    """Return the embeddings of a set, from the cache if possible."""
     settings = settings or Settings()
     print_ = bar.console.print
     key = hashlib.sha256(json.dumps(asdict(settings), sort_keys=True).encode())
@@ -144,7 +144,7 @@ def load(name: str, data: Path, seed: int, bar: Progress, settings: Settings | N
 
 
 def padded(histories: Sequence[Sequence[int]], length: int, padding: int) -> Rows:
-    """Return (n, length) rows of items, filled up with the padding row."""
+    """Return (n, length) item rows, padded with the padding row."""
     table = np.full((len(histories), length), padding, dtype=np.int64)
     for row, history in zip(table, histories, strict=True):
         row[: len(history)] = history
@@ -152,7 +152,7 @@ def padded(histories: Sequence[Sequence[int]], length: int, padding: int) -> Row
 
 
 def recall_at_20(users: Floats, items: Floats, targets: Sequence[Sequence[int]]) -> float:
-    """Return the mean share of a user's targets among the best 20 items; users without targets do not count."""
+    """Return Recall@20, mean over users with targets."""
     shares = []
     for user, wanted in zip(users, targets, strict=True):
         if wanted:
@@ -167,11 +167,11 @@ def train(
     """Train the model, and return the embeddings of its best epoch."""
     import torch
 
-    torch.set_num_threads(1)  # another number of threads would add up in another order
+    torch.set_num_threads(1)  # the order of summation depends on the number of threads
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     n = len(groups)
-    table = torch.nn.Embedding(n + 1, settings.dim, padding_idx=n)  # the last row is the padding: zero, and no item
+    table = torch.nn.Embedding(n + 1, settings.dim, padding_idx=n)  # the last row is the padding, a zero vector
     with torch.no_grad():
         torch.nn.init.normal_(table.weight, std=0.1)
         table.weight[n] = 0

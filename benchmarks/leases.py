@@ -1,12 +1,11 @@
-"""How many leases one coordinator can hand out and settle, in one process.
+"""Throughput of leases: how many one coordinator can grant and settle per second, in one process.
 
     python -m benchmarks.leases                  # up to 10,000 groups, a few minutes
-    python -m benchmarks.leases --quick          # small, to see that it runs
+    python -m benchmarks.leases --quick          # small: a smoke test
 
-Front ends take turns as in `benchmarks.staleness`, with real search. The clock runs only while the coordinator works:
-`lease`, `settle`, and with them the price steps. It is the clock of the processor, so that others on the machine hardly
-count. The figure is what one coordinator sustains if network and search are elsewhere; a ledger that writes to a disk
-adds its own time.
+Front ends take turns as in `benchmarks.staleness`, with real search. Only the work of the coordinator is timed:
+`lease`, `settle`, and the price steps in them. CPU time is measured, so that other load on the machine hardly matters.
+The figure is the throughput of one coordinator if network and search are elsewhere. A ledger on disk adds its own time.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from benchmarks.output import OUT, Table, finish, make_screen, progress
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FrontEnd
-from fairsync.coordination.books import Lease
+from fairsync.coordination.lease import Lease
 from fairsync.data import synthetic
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
@@ -35,8 +34,8 @@ CALLS = (1, 16)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """Microseconds of a coordinator for one lease, handed out and settled, price steps included."""
+class Measurement:
+    """Microseconds of a coordinator to grant and settle one lease, including price steps."""
 
     groups: int
     batch: int
@@ -47,23 +46,23 @@ class Figure:
 
     @property
     def leases_per_second(self) -> float:
-        """Return how many one coordinator sustains."""
+        """Return the leases per second of one coordinator."""
         return 1e6 / (self.lease_us + self.settle_us)
 
 
 class TimedCoordinator(Coordinator):
-    """A coordinator with a stopwatch, and so many leases out at any time. The first of them are not timed."""
+    """A coordinator that is timed, with a constant number of open leases. The first leases are not timed."""
 
     def __init__(self, catalog: Catalog, horizon: int, batch: int, out: int) -> None:
-        # Leases must not expire: searching between two of them is no part of what is timed.
-        super().__init__(catalog, K, FLOOR, horizon, batch_size=batch, lease_seconds=1e9)
+        # Leases must not expire, because the searches between them take time that is not measured.
+        super().__init__(catalog, k=K, floors=FLOOR, horizon=horizon, batch_size=batch, lease_seconds=1e9)
         self.most_out = out
         self.out: deque[Callable[[], None]] = deque()
         self.leasing: list[float] = []
         self.settling: list[float] = []
 
     def lease(self, n: int) -> Lease:
-        """Hand out requests by the clock."""
+        """Lease requests, and measure the time."""
         started = time.thread_time()
         lease = super().lease(n)
         if len(self.out) == self.most_out:
@@ -73,7 +72,7 @@ class TimedCoordinator(Coordinator):
     def settle(
         self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
     ) -> None:
-        """Settle the oldest lease in place of this one, by the clock, if enough are out."""
+        """Settle the oldest lease instead of this one, and measure the time, if enough leases are open."""
         self.out.append(partial(super().settle, number, entry, sample, answers))
         if len(self.out) > self.most_out:
             settle = self.out.popleft()
@@ -82,20 +81,20 @@ class TimedCoordinator(Coordinator):
             self.settling.append(time.thread_time() - started)
 
 
-def measure(groups: int, batch: int, call: int, out: int, leases: int, seed: int) -> Figure:
-    """Time so many leases, early in a horizon so long that none has to wait."""
+def measure(groups: int, batch: int, call: int, out: int, leases: int, seed: int) -> Measurement:
+    """Time leases early in a horizon that is long enough that no lease has to wait."""
     requests = (leases + out) * call
     data = synthetic(3 * groups + 10_000, groups, requests, DIM, seed, n_past=0, smallest_share=1e-9)
     catalog = Catalog(data.embeddings, data.groups)
     coordinator = TimedCoordinator(catalog, 2 * requests + FLOOR * groups, batch, out)
-    front_end = FrontEnd(catalog, coordinator, ExactIndex(catalog))
+    front_end = FrontEnd(catalog, coordinator, index=ExactIndex(catalog))
     for start in range(0, requests, call):
         front_end.retrieve(data.users[start : start + call])
     lease, settle = (1e6 * float(np.mean(seconds)) for seconds in (coordinator.leasing, coordinator.settling))
-    return Figure(groups, batch, call, out, lease, settle)
+    return Measurement(groups, batch, call, out, lease, settle)
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"One coordinator in one process, K = {K}",
         ["groups", "B", "requests each", "leases out", "lease µs", "settle µs", "leases a second", "requests a second"],
@@ -119,9 +118,9 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--groups", type=int, nargs="+", default=list(GROUPS))
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=list(BATCHES))
-    parser.add_argument("--calls", type=int, nargs="+", default=list(CALLS), help="requests of a lease")
-    parser.add_argument("--out-at-once", type=int, default=256, help="leases out at any time")
-    parser.add_argument("--leases", type=int, default=1_024, help="to time")
+    parser.add_argument("--calls", type=int, nargs="+", default=list(CALLS), help="requests per lease")
+    parser.add_argument("--out-at-once", type=int, default=256, help="open leases at any time")
+    parser.add_argument("--leases", type=int, default=1_024, help="number of leases to time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="few groups, few requests")
     parser.add_argument("--out", type=Path, default=OUT)
@@ -129,7 +128,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     if given.quick:
         given.groups, given.batch_sizes, given.leases = [165], [16], 256
     cells = [(groups, batch, call) for groups in given.groups for batch in given.batch_sizes for call in given.calls]
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     with progress(screen) as bar:
         task = bar.add_task("", total=len(cells))
         for groups, batch, call in cells:

@@ -15,10 +15,10 @@ import time
 import uuid
 from dataclasses import dataclass, field
 
-import msgpack
+import msgspec
 import numpy as np
 
-from fairsync.service.server.codec import write_array
+from fairsync.service.schema import NumberArray, RetrieveRequest
 
 _PIECE = 1 << 16
 
@@ -42,8 +42,8 @@ class Tally:
 
 def make_request(user: np.ndarray, *, with_id: bool = False) -> bytes:
     """Return a call for one user, with its head."""
-    asked = {"vectors": write_array(user[None])} | ({"request_ids": [uuid.uuid4().hex]} if with_id else {})
-    body: bytes = msgpack.packb(asked)
+    request_ids: list[str | None] | None = [uuid.uuid4().hex] if with_id else None
+    body = msgspec.msgpack.encode(RetrieveRequest(vectors=NumberArray.of(user[None]), request_ids=request_ids))
     head = "POST /v1/retrieve HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 

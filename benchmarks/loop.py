@@ -1,11 +1,11 @@
-"""How much the loop around the search takes: the share of retrieve() that is not index.search().
+"""Overhead of the loop: the share of the time of retrieve() that is not index.search().
 
     python -m benchmarks.loop                    # 30,000 and 300,000 items, some minutes
-    python -m benchmarks.loop --quick            # small, to see that it runs
+    python -m benchmarks.loop --quick            # small: a smoke test
 
 Requests are served in calls of one batch over a whole horizon, the warm-up included. `guaranteed` and `none` take
-turns call by call on the same index, so that whatever else runs on the machine hits them alike. Each figure is the
-median over rounds; only shares and ratios mean anything.
+turns call by call on the same index, so that other load on the machine affects them equally. Each figure is the
+median over rounds; only shares and ratios are meaningful.
 """
 
 import argparse
@@ -25,19 +25,19 @@ from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index
 
 DIM, GROUPS, K = 64, 165, 50
-CLAIMED_ITEMS, CLAIMED_BATCH = 300_000, 16  # the claim is for large catalogs, and prices that need not be instant
+CLAIMED_ITEMS, CLAIMED_BATCH = 300_000, 16  # the claim is about large catalogs and batches of 16
 REQUESTS_PER_FLOOR = 60  # the floor grows with the horizon: 100 exposures in 6,000 requests
 
 
 class TimedIndex:
-    """An index that adds up how long its searches take."""
+    """An index that measures the total time of its searches."""
 
     def __init__(self, index: Index) -> None:
         self.index, self.seconds = index, 0.0
         self.applies_prices = index.applies_prices
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
-        """Search, and keep the time."""
+        """Search, and add the time."""
         started = time.perf_counter()
         hits = self.index.search(users, prices, k)
         self.seconds += time.perf_counter() - started
@@ -45,7 +45,7 @@ class TimedIndex:
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table."""
 
     items: int
@@ -58,12 +58,14 @@ class Figure:
     esp: float
 
 
-def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batch: int) -> Figure:
+def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batch: int) -> Measurement:
     """Serve a horizon with and without a policy, in turns."""
     timed, requests = TimedIndex(index), len(users)
-    fair = FairRetriever(catalog, K, requests // REQUESTS_PER_FLOOR, requests, batch_size=batch, index=timed)
-    plain = FairRetriever(catalog, K, 0, requests, policy="none", batch_size=batch, index=index)
-    plain.retrieve(users[:batch])  # what happens only once in a process is nobody's time
+    fair = FairRetriever(
+        catalog, k=K, floors=requests // REQUESTS_PER_FLOOR, horizon=requests, batch_size=batch, index=timed
+    )
+    plain = FairRetriever(catalog, k=K, floors=0, horizon=requests, policy="none", batch_size=batch, index=index)
+    plain.retrieve(users[:batch])  # work that happens once per process is not measured
     seconds = {fair: 0.0, plain: 0.0}
     for start in range(0, requests, batch):
         for retriever in seconds:
@@ -71,7 +73,7 @@ def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batc
             retriever.retrieve(users[start : start + batch])
             seconds[retriever] += time.perf_counter() - started
     whole, outside = seconds[fair], seconds[fair] - timed.seconds
-    return Figure(
+    return Measurement(
         len(catalog),
         batch,
         requests,
@@ -83,15 +85,15 @@ def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batc
     )
 
 
-def median(figures: Sequence[Figure]) -> Figure:
-    """Return the medians of figures of the same kind; of the ESP the lowest."""
+def median(figures: Sequence[Measurement]) -> Measurement:
+    """Return the medians over rounds, and the lowest ESP."""
     first = figures[0]
     names = ("ms_per_request", "outside_us", "outside_share", "times_none")
     middle = {name: float(np.median([getattr(figure, name) for figure in figures])) for name in names}
-    return Figure(first.items, first.batch, first.requests, **middle, esp=min(figure.esp for figure in figures))
+    return Measurement(first.items, first.batch, first.requests, **middle, esp=min(figure.esp for figure in figures))
 
 
-def check_claims(figures: Sequence[Figure]) -> list[Claim]:
+def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
     claimed = [one for one in figures if one.items >= CLAIMED_ITEMS and one.batch >= CLAIMED_BATCH]
     if not claimed:
         return []
@@ -99,7 +101,7 @@ def check_claims(figures: Sequence[Figure]) -> list[Claim]:
     return [Claim(what, max(one.outside_share for one in claimed), 0.05)]
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"The loop around the search: {GROUPS} groups, d = {DIM}, K = {K}, policy guaranteed",
         ["items", "B", "requests", "ms/request", "outside the search", "share", "time ÷ none", "ESP"],
@@ -123,7 +125,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, nargs="+", default=[30_000, CLAIMED_ITEMS])
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 16, 64, 256])
-    parser.add_argument("--requests", type=int, default=6_144, help="a horizon; a third of it at B = 1")
+    parser.add_argument("--requests", type=int, default=6_144, help="horizon; a third of it at B = 1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="one small catalog, one round")
@@ -131,7 +133,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     given, screen = parser.parse_args(argv), screen or make_screen()
     if given.quick:
         given.items, given.requests, given.rounds = [10_000], 1_536, 1
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     with progress(screen) as bar:
         task = bar.add_task("", total=len(given.items) * given.rounds * len(given.batch_sizes))
         for n in given.items:
@@ -139,7 +141,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
             data: Synthetic = synthetic(n, GROUPS, given.requests, DIM, given.seed, n_past=0)
             catalog = Catalog(data.embeddings, data.groups)
             index = ExactIndex(catalog)
-            rounds: dict[int, list[Figure]] = {batch: [] for batch in given.batch_sizes}
+            rounds: dict[int, list[Measurement]] = {batch: [] for batch in given.batch_sizes}
             for turn in range(given.rounds):
                 for batch, found in rounds.items():
                     bar.update(task, description=f"{n:,} items, round {turn + 1}, B {batch}")

@@ -1,12 +1,12 @@
-"""Which way to bring prices into Milvus costs less, by the numbers of groups and items; and what an update costs.
+"""Compare the two ways to apply prices in Milvus, by the numbers of groups and items, and time an update.
 
     milvus-server --data DIR                            # from PyPI's `milvus`, or any server of your own
     python -m benchmarks.milvus --uri http://localhost:19530
-    python -m benchmarks.milvus --uri small.db --quick  # Milvus Lite, to see that it runs
+    python -m benchmarks.milvus --uri small.db --quick  # Milvus Lite: a smoke test
 
 Prices are those that `guaranteed` learns for floors of 30 % of all slots. All contenders take turns call by call; only
-ratios mean anything. What over-fetching leaves to the client's own exact search is shown: it is part of its time.
-An update replaces the embeddings of 1,000 items, and is done when a search has seen it.
+ratios mean anything. The requests that over-fetching passes to the client's own exact search are shown; their time
+is included. An update replaces the embeddings of 1,000 items, and is done when a search returns them.
 """
 
 import argparse
@@ -36,7 +36,7 @@ Prices = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table."""
 
     items: int
@@ -54,7 +54,7 @@ class Figure:
 
 
 class Counting:
-    """The client's own exact index, which counts what is left to it."""
+    """The client's own exact index, which counts its requests."""
 
     applies_prices = "bias"
 
@@ -62,23 +62,23 @@ class Counting:
         self._exact, self.requests = exact, 0
 
     def search(self, users: npt.NDArray[np.floating], prices: Prices | None, k: int) -> Hits:
-        """Search, and count; see `Index.search`."""
+        """Search, and count the requests; see `Index.search`."""
         self.requests += len(users)
         return self._exact.search(users, prices, k)
 
 
 def learn_prices(catalog: Catalog, past: npt.NDArray[np.float32]) -> Prices:
-    """Return the prices of `guaranteed` for equal floors, lower where a group has too few items."""
+    """Return the prices of `guaranteed` for equal floors, which are lower if a group has too few items."""
     most = HORIZON * np.minimum(catalog.group_sizes, K)
     floors = np.minimum(FLOOR_SHARE * HORIZON * K / catalog.n_groups, most).astype(int).tolist()
     by_label = dict(zip(catalog.labels, floors, strict=True))
-    retriever = FairRetriever(catalog, K, by_label, HORIZON).calibrate(past)
+    retriever = FairRetriever(catalog, k=K, floors=by_label, horizon=HORIZON).calibrate(past)
     prices = retriever.report().prices
     return np.array([prices[label] for label in catalog.labels])
 
 
 def update(index: MilvusIndex, user: npt.NDArray[np.float32], seed: int) -> float:
-    """Return how many seconds it takes until new embeddings of some items are searched."""
+    """Return the seconds until a search returns new embeddings of some items."""
     catalog, rng = index.catalog, np.random.default_rng(seed)
     rows = rng.choice(len(catalog), min(UPDATE, len(catalog) - 1), replace=False)
     moved = catalog.embeddings[rows] + 0.1 * rng.normal(size=(len(rows), catalog.dim))
@@ -90,8 +90,8 @@ def update(index: MilvusIndex, user: npt.NDArray[np.float32], seed: int) -> floa
 
 def compare(
     uri: str, items: int, dim: int, groups: int, requests: int, rounds: int, calls: int, seed: int
-) -> list[Figure]:
-    """Upload one catalog in both ways, and measure both beside exact search in this process."""
+) -> list[Measurement]:
+    """Upload one catalog in both ways, and compare both with exact search in this process."""
     data = synthetic(items, groups, requests, dim, seed, n_past=PAST)
     catalog = Catalog(data.embeddings, data.groups)
     learnt, exact = learn_prices(catalog, data.past_users), ExactIndex(catalog, threads=1)
@@ -101,9 +101,9 @@ def compare(
         started = time.perf_counter()
         uploaded = MilvusIndex(catalog, uri, f"bench_{way[:3]}", prices=way, timeout=60, upload=True)
         took[way] = time.perf_counter() - started
-        uploaded.drop_others()  # what was measured before
+        uploaded.drop_others()  # collections of earlier measurements
         left[way] = Counting(exact)
-        uploaded._search._exact = left[way]
+        uploaded.over_fetch.exact = left[way]
         contenders[way] = uploads[way] = uploaded
     users = data.users[:, None]
 
@@ -124,7 +124,7 @@ def compare(
             measured.append((way, prices is not None, single[way], batch[way] / BATCH, share, wrong))
     updates = {way: update(index, users[:1], seed) for way, index in uploads.items()}
     return [
-        Figure(
+        Measurement(
             items,
             dim,
             groups,
@@ -142,7 +142,7 @@ def compare(
     ]
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"Milvus under prices, K = {K}, batches of {BATCH}",
         [
@@ -191,7 +191,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     items, counts = (2_000, [5]) if given.quick else (given.items, given.groups)
-    requests, figures = max(BATCH, given.requests), list[Figure]()
+    requests, figures = max(BATCH, given.requests), list[Measurement]()
     with progress(screen) as bar, threadpool_limits(1, user_api="blas"):
         task = bar.add_task("", total=len(counts))
         for groups in counts:

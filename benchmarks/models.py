@@ -1,17 +1,17 @@
-"""Our networks beside those of torch-rechub: how good they are, and how fast they train.
+"""Accuracy and training speed of our networks, compared with those of torch-rechub.
 
     python -m benchmarks.models                                # all five, about 20 minutes
     python -m benchmarks.models --models youtube-dnn mind      # some of them
-    python -m benchmarks.models --quick                        # a moment of each, to see that it runs
+    python -m benchmarks.models --quick                        # a moment of each: a smoke test
 
 Both get the same samples of Amazon Beauty in the same order, the same sizes, the same number of epochs, and take
-turns of some thousand samples, so that whatever else runs on the machine hits them alike. Ours is Trainer.step, the
-drawing of negatives included; theirs is its own trainer reading from memory, its negatives drawn before the clock
-runs. Each side's epoch is chosen by validation recall and reported on the test requests. A peer that has used up its
-time (--minutes) stops, and ours stops with it: recall is then compared after the same samples.
+turns of some thousand samples, so that other load on the machine affects them equally. Ours is Trainer.step, the
+drawing of negatives included; theirs is its own trainer reading from memory, with negatives drawn before the timing.
+Each side's epoch is selected by validation recall and reported on the test requests. A peer that has used up its time
+(--minutes) stops, and ours stops with it: recall is then compared after the same samples.
 """
 
-# torch and torch-rechub come with the extra "benchmarks"; this file must also pass where they are not installed.
+# torch and torch-rechub are in the extra "benchmarks". mypy must also pass without them.
 # mypy: disable-error-code="import-not-found, no-untyped-call"
 
 import argparse
@@ -33,12 +33,12 @@ from fairsync.metrics import accuracy_of_each
 from fairsync.models import MODELS, NetworkSettings, make_settings
 
 NETWORKS = [name for name, settings in MODELS.items() if isinstance(settings, NetworkSettings)]
-TURN = 10_000  # samples
+TURN = 10_000  # samples per turn
 K = 20
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table; speeds are samples per second, medians over turns."""
 
     model: str
@@ -53,7 +53,7 @@ class Figure:
 
 
 def recall_of_each(users: Floats, items: Floats, requests: Requests) -> npt.NDArray[np.float64]:
-    """Return the recall of each request, by looking at every item."""
+    """Return the recall of each request by an exhaustive search."""
     best = np.empty((len(users), K), dtype=np.int64)
     for start in range(0, len(users), 256):
         block = users[start : start + 256]
@@ -65,13 +65,13 @@ def recall_of_each(users: Floats, items: Floats, requests: Requests) -> npt.NDAr
 
 
 class Best:
-    """Keeps the test recalls of the moment of best validation recall."""
+    """Keeps the test recalls at the best validation recall."""
 
     def __init__(self) -> None:
         self.validation, self.test = -1.0, np.zeros(0)
 
     def judge(self, users: tuple[Floats, Floats], items: Floats, split: Split) -> None:
-        """Look at the vectors of validation and test users, and keep them if they are better."""
+        """Evaluate the vectors on validation and test requests, and keep the recalls if they are better."""
         now = float(recall_of_each(users[0], items, split.validation).mean())
         if now > self.validation:
             self.validation, self.test = now, recall_of_each(users[1], items, split.test)
@@ -79,8 +79,8 @@ class Best:
 
 def measure(
     name: str, dataset: Dataset, split: Split, epochs: int, seconds: float, most: int, seed: int, bar: Progress
-) -> Figure:
-    """Train both in turns."""
+) -> Measurement:
+    """Train both models in turns."""
     from fairsync.models.network import Network
     from fairsync.models.training import Trainer
 
@@ -120,7 +120,7 @@ def measure(
     bar.remove_task(task)
     difference = ours.test - theirs.test
     middle = np.median(np.array(speeds), axis=0)
-    return Figure(
+    return Measurement(
         name,
         settings.batch,
         done / size,
@@ -133,17 +133,17 @@ def measure(
     )
 
 
-def check_claims(figures: Sequence[Figure]) -> list[Claim]:
+def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
     speed = [Claim(f"{one.model}: samples/s ÷ torch-rechub's", one.times_faster, 2.0, at_most=False) for one in figures]
     recall = [
         Claim(f"{one.model}: recall above torch-rechub's, in standard errors", one.errors, -2.0, at_most=False)
         for one in figures
-        if one.epochs >= 1  # before that, nothing is learnt that could be compared
+        if one.epochs >= 1  # recall is compared only after a full epoch
     ]
     return speed + recall
 
 
-def table(figures: Sequence[Figure], threads: int) -> Table:
+def table(figures: Sequence[Measurement], threads: int) -> Table:
     return Table(
         f"Amazon Beauty, d = 64, threads: {threads}; torch-rechub with {NEGATIVES} negatives a sample",
         [
@@ -185,8 +185,8 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--data", type=Path, help="folder of the real sets (default: $FAIRSYNC_DATA)")
     parser.add_argument("--models", nargs="+", choices=NETWORKS, default=NETWORKS)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--minutes", type=float, default=10.0, help="of the peer's time, for each model")
-    parser.add_argument("--threads", type=int, default=1, help="of torch, for both")
+    parser.add_argument("--minutes", type=float, default=10.0, help="maximum training time of the peer per model")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch, for both")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="2,000 samples of each, no claims")
     parser.add_argument("--out", type=Path, default=OUT)

@@ -1,4 +1,4 @@
-"""What every benchmark leaves behind: tables on the terminal and in Markdown, JSON, and its claims, met or not."""
+"""Output of benchmarks: tables on the terminal and in Markdown, JSON, and the check of claims."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ OUT = Path("out/bench")
 
 @dataclass(frozen=True)
 class Claim:
-    """A limit that a measured value is held against; a value that is no number never meets it."""
+    """A limit for a measured value. NaN never meets it."""
 
     what: str
     value: float
@@ -35,14 +35,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of words; numbers come as they should read."""
+    """A table of texts."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def to_rich(self) -> RichTable:
-        """Return it for the terminal."""
+        """Return the table for the terminal."""
         table = RichTable(title=self.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
         for i, column in enumerate(self.columns):
             table.add_column(column, justify="right" if i else "left")
@@ -51,20 +51,20 @@ class Table:
         return table
 
     def to_markdown(self) -> str:
-        """Return it for a document."""
+        """Return the table as Markdown."""
         lines = [self.columns, ["---"] + ["---:"] * (len(self.columns) - 1), *self.rows]
         body = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
         return f"{self.title}\n\n{body}\n"
 
 
 def make_screen() -> Console:
-    """Return the terminal, or something as wide as the tables where there is none."""
+    """Return the terminal, or a console that is wide enough for the tables if there is none."""
     screen = Console(highlight=False)
     return screen if screen.is_terminal else Console(highlight=False, width=160)
 
 
 def progress(screen: Console) -> Progress:
-    """Return a bar that names what is under way; it goes away when done."""
+    """Return a transient progress bar with the name of the current task."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     return Progress(*columns, console=screen, transient=True)
 
@@ -77,7 +77,7 @@ def finish(
     out: Path,
     screen: Console,
 ) -> int:
-    """Print and write everything; return the exit code: 1 if a claim is not met."""
+    """Print and write the results. Return the exit code, which is 1 if a claim is not met."""
     for table in tables:
         screen.print(table.to_rich())
     for claim in claims:

@@ -1,13 +1,12 @@
-"""How fast a log is prepared, and in how much memory: a generated file in the format of Taobao's UserBehavior.csv.
+"""Time and memory of preparing a generated log in the format of Taobao's UserBehavior.csv.
 
     python -m benchmarks.prepare                     # 20 million rows: a minute, and 1 GB in a temporary folder
     python -m benchmarks.prepare --rows 100000000    # as many as the published log: 4 minutes and 5 GB
-    python -m benchmarks.prepare --quick             # small, to see that it runs
+    python -m benchmarks.prepare --quick             # small: a smoke test
 
 The published log has 100 million rows of 1 million users and 4 million items. Users and items here are in proportion,
-and popularity is skewed so that a good part of the items are too rare to stay. Rows are in no order, which is the
-hardest to sort.
-`fairsync prepare taobao` runs in a process of its own, whose peak is what the system tells of it.
+and popularity is skewed, so that many items are too rare to be kept. Rows are in random order, which is the hardest to
+sort. `fairsync prepare taobao` runs in a process of its own, whose peak memory is reported by the system.
 """
 
 import argparse
@@ -26,7 +25,7 @@ import polars as pl
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 from rich.console import Console
 
-CLAIMED_GIGABYTES = {20_000_000: 4.0, 100_000_000: 8.0}  # at most, up to so many rows
+CLAIMED_GIGABYTES = {20_000_000: 4.0, 100_000_000: 8.0}  # {maximum number of rows: limit}
 CATEGORIES = 9_400
 ROWS_PER_USER, ROWS_PER_ITEM = 100, 24
 BLOCK = 1_000_000
@@ -35,7 +34,7 @@ FIRST_SECOND, SECONDS = 1_511_539_200, 9 * 86_400
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One run."""
 
     rows: int
@@ -49,10 +48,10 @@ class Figure:
 
 
 def generate(rows: int, seed: int) -> Iterator[pl.DataFrame]:
-    """Make a log in pieces."""
+    """Generate a log in parts."""
     rng = np.random.default_rng(seed)
     n_users, n_items = max(rows // ROWS_PER_USER, 20), max(rows // ROWS_PER_ITEM, 20)
-    # A number of an item says nothing about how popular it is; its category does, a little.
+    # The id of an item is independent of its popularity; its category is correlated with it.
     item_ids = rng.permutation(n_items) + 1
     item_categories = (CATEGORIES * rng.random(n_items) ** 2).astype(np.int32) + 1
     names = pl.Series(list(BEHAVIOURS))
@@ -77,7 +76,7 @@ def write(path: Path, rows: int, seed: int) -> None:
             block.write_csv(file, include_header=False)
 
 
-def measure(rows: int, seed: int, folder: Path) -> Figure:
+def measure(rows: int, seed: int, folder: Path) -> Measurement:
     """Prepare a generated log in a process of its own."""
     log = folder / "UserBehavior.csv"
     write(log, rows, seed)
@@ -94,10 +93,10 @@ def measure(rows: int, seed: int, folder: Path) -> Figure:
     facts = json.loads((folder / "facts.json").read_text(encoding="utf-8"))
     peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     sizes = {name: facts[name] for name in ("users", "items", "groups", "interactions")}
-    return Figure(rows, log.stat().st_size / 1e9, seconds, peak / 1e9, **sizes)
+    return Measurement(rows, log.stat().st_size / 1e9, seconds, peak / 1e9, **sizes)
 
 
-def check_claims(figures: Sequence[Figure]) -> list[Claim]:
+def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
     claims, before = [], 0
     for rows, limit in CLAIMED_GIGABYTES.items():
         peaks = [one.peak_gigabytes for one in figures if before < one.rows <= rows]
@@ -107,7 +106,7 @@ def check_claims(figures: Sequence[Figure]) -> list[Claim]:
     return claims
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         "fairsync prepare taobao",
         ["rows", "file", "time", "rows/s", "peak memory", "users", "items", "groups", "interactions"],

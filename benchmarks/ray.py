@@ -1,11 +1,11 @@
-"""What shards on a Ray cluster cost in time, beside the same search in one process.
+"""Time of a search in shards on a Ray cluster, compared with the same search in one process.
 
     python -m benchmarks.ray                            # a cluster of its own on this machine
     python -m benchmarks.ray --address auto             # the cluster that this machine is a node of
-    python -m benchmarks.ray --quick                    # to see that it runs
+    python -m benchmarks.ray --quick                    # a smoke test
 
-All contenders take turns call by call, under the same prices; only ratios mean anything. On one machine shards share
-its processors, so this shows what the way to them and back costs, and not what more machines bring.
+All contenders take turns call by call, under the same prices; only ratios are meaningful. On one machine shards share
+its processors, so this shows the overhead of communication and not the gain of more machines.
 """
 
 import argparse
@@ -39,7 +39,7 @@ EXACT, SHARDED, RAY = "exact", "sharded", "ray"
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table: milliseconds per call."""
 
     items: int
@@ -51,12 +51,14 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """Time on the cluster, in times of exact search in this process."""
+        """Time on the cluster divided by that of exact search in this process."""
         return self.ray / self.exact
 
 
-def compare(catalog: Catalog, index: RayIndex, users: npt.NDArray[np.float32], rounds: int, calls: int) -> list[Figure]:
-    """Measure each way in batches of each size."""
+def compare(
+    catalog: Catalog, index: RayIndex, users: npt.NDArray[np.float32], rounds: int, calls: int
+) -> list[Measurement]:
+    """Measure each search at each batch size."""
     prices = np.random.default_rng(1).normal(scale=0.1, size=catalog.n_groups)
     ways: dict[str, Index] = {EXACT: ExactIndex(catalog), SHARDED: ShardedIndex(catalog, SHARDS), RAY: index}
     figures = []
@@ -69,11 +71,11 @@ def compare(catalog: Catalog, index: RayIndex, users: npt.NDArray[np.float32], r
         truth, found = (ways[name].search(users[:size], prices, K) for name in (EXACT, RAY))
         wrong = int(((found.rows != truth.rows) | (found.relevance != truth.relevance)).any(axis=1).sum())
         exact, sharded, on_ray = (took[name] * 1e3 for name in (EXACT, SHARDED, RAY))
-        figures.append(Figure(len(catalog), size, exact, sharded, on_ray, wrong))
+        figures.append(Measurement(len(catalog), size, exact, sharded, on_ray, wrong))
     return figures
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"Milliseconds per call, d = {DIM}, K = {K}, {GROUPS} groups, {SHARDS} shards",
         ["items", "batch", "exact", "sharded", "ray", "ray / exact", "ray / sharded"],
@@ -88,7 +90,7 @@ def table(figures: Sequence[Figure]) -> Table:
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one small catalog, few calls")
-    parser.add_argument("--address", default="local", help="of a cluster, where it is not to be one of its own")
+    parser.add_argument("--address", default="local", help="address of a cluster; by default, one is started")
     parser.add_argument("--items", type=int, nargs="+", default=[100_000, 300_000])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=20)
@@ -100,7 +102,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     if mine:
         cpus = SHARDS if given.address == "local" else None
         ray.init(given.address, num_cpus=cpus, include_dashboard=False, log_to_driver=False)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     try:
         with progress(screen) as bar, threadpool_limits(1, user_api="blas"):
             task = bar.add_task("", total=len(sizes))

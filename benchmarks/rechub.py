@@ -1,6 +1,6 @@
-"""The models of torch-rechub, trained by its own trainer on samples that are given to it."""
+"""The models of torch-rechub, trained by its own trainer on given samples."""
 
-# torch and torch-rechub come with the extra "benchmarks"; this file must also pass where they are not installed.
+# torch and torch-rechub are in the extra "benchmarks". mypy must also pass without them.
 # mypy: disable-error-code="import-not-found, import-untyped, misc, no-untyped-call, no-any-return"
 
 import contextlib
@@ -15,7 +15,7 @@ from fairsync.models import NetworkSettings
 Rows = npt.NDArray[np.integer]
 Floats = npt.NDArray[np.float32]
 
-NEGATIVES = 20  # of each sample, drawn evenly
+NEGATIVES = 20  # per sample, drawn uniformly
 WEIGHT_DECAY = 1e-6  # as in its examples
 _BLOCK = 2048
 
@@ -23,7 +23,7 @@ _BLOCK = 2048
 class Peer:
     """A model of torch-rechub with the same sizes as ours.
 
-    Three things are mended, all to its good: scores are multiplied by the same sharpness as ours (its MIND and
+    Three things are fixed in its favour: scores are multiplied by the same sharpness as ours (its MIND and
     ComiRec take a temperature and do not use it); the score of its GRU4Rec is summed over dimensions (it sums over
     items, which no loss can use); the matrices of its ComiRec-DR are drawn (they are left as memory happens to be).
     Its models want a feature of the user: they get one that is the same for all.
@@ -51,7 +51,7 @@ class Peer:
         if name == "youtube-dnn":
             model = YoutubeDNN([items("past", "mean")], [item], [negatives], {"dims": [dim]})
         elif name == "gru4rec":
-            model = GRU4Rec(*towers, {"dims": [dim]})  # of two layers: it refuses to be told a number
+            model = GRU4Rec(*towers, {"dims": [dim]})  # it has two layers and accepts no other number
         elif name == "mind":
             model = MIND(*towers, max_length=length, interest_num=settings.interests)
         elif name == "comirec-sa":
@@ -67,12 +67,12 @@ class Peer:
         )
 
     def loader(self, histories: Rows, targets: Rows, rng: np.random.Generator) -> Any:
-        """Return what its trainer reads: this is prepared before the clock runs."""
+        """Return the input of its trainer, which is prepared before the timing."""
         from torch.utils.data import DataLoader
         from torch_rechub.utils.data import TorchDataset
 
         samples = {
-            **self._users(histories),
+            **self.user_features(histories),
             "item": targets.astype(np.int64) + 1,
             "negatives": rng.integers(1, self.n_items + 1, (len(targets), NEGATIVES)),
         }
@@ -82,7 +82,7 @@ class Peer:
         return DataLoader(TorchDataset(samples, labels), batch_size=self.settings.batch, shuffle=False)
 
     def train(self, loader: Any) -> None:
-        """Learn from the samples, by its own trainer."""
+        """Train on the samples by its own trainer."""
         with contextlib.redirect_stderr(io.StringIO()):  # its bar
             self.trainer.train_one_epoch(loader)
 
@@ -95,7 +95,7 @@ class Peer:
         with torch.no_grad():
             self.model.mode = "user"
             for start in range(0, len(histories), _BLOCK):
-                part = self._users(histories[start : start + _BLOCK])
+                part = self.user_features(histories[start : start + _BLOCK])
                 found = self.model({key: torch.as_tensor(value) for key, value in part.items()})
                 users.append(found.reshape(len(found), -1, self.settings.dim).numpy())
             self.model.mode = "item"
@@ -105,8 +105,8 @@ class Peer:
             self.model.mode = None
         return np.concatenate(users), np.concatenate(items)
 
-    def _users(self, histories: Rows) -> dict[str, npt.NDArray[np.int64]]:
-        """Return its features: items count from 1, and padding, which is 0, comes before, as it pads by default."""
+    def user_features(self, histories: Rows) -> dict[str, npt.NDArray[np.int64]]:
+        """Return its features: items are counted from 1, and padded with 0 at the front, as is its default."""
         past = np.zeros((len(histories), self.settings.history), dtype=np.int64)
         counts = (histories >= 0).sum(axis=1)
         rows, places = np.nonzero(histories >= 0)
@@ -115,7 +115,7 @@ class Peer:
 
 
 def _sharp(model: Any, sharpness: float, *, by_towers: bool) -> Any:
-    """Return the model with its scores multiplied."""
+    """Return the model with its scores multiplied by a factor."""
     import torch
 
     class Sharp(torch.nn.Module):

@@ -2,7 +2,7 @@
 
     python -m benchmarks.redis_leases                              # a server of its own, in a temporary folder
     python -m benchmarks.redis_leases --url redis://host:6379/0    # a server that runs
-    python -m benchmarks.redis_leases --quick                      # small, to see that it runs
+    python -m benchmarks.redis_leases --quick                      # small: a smoke test
 
 Each replica is a process with a coordinator, that leases and settles as fast as it can: no search, so that all of the
 time is the coordinator's and the server's. Its own server keeps what it acknowledges (`appendfsync always`). Replicas
@@ -30,8 +30,8 @@ from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.redis import RedisCoordinator
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.ledger import Entry
-from fairsync.ledger.redis import RedisLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,7 +46,7 @@ MOST_ASKED = 2.5
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """What so many replicas did together, the milliseconds that one lease and its settling took, and the questions.
 
     ``miscounted`` are requests that the ledger has and nobody leased, or the other way round.
@@ -65,15 +65,15 @@ def replica(url: str, name: str, n_groups: int, begin: float, seconds: float) ->
     """Lease and settle from one moment on for so long; return the seconds of each turn, and how often it asked."""
     rng, turns = np.random.default_rng(), []
     groups = Groups(list(range(n_groups)), np.full(n_groups, 100))
-    with RedisCoordinator(url, groups, K, FLOOR, 2**40, batch_size=BATCH, name=name) as coordinator:
+    with RedisCoordinator(url, groups, k=K, floors=FLOOR, horizon=2**40, batch_size=BATCH, name=name) as coordinator:
         asked = count_questions(coordinator)
         time.sleep(max(begin - time.time(), 0))
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             started = time.perf_counter()
             lease = coordinator.lease(CALL)
-            counts = np.bincount(rng.integers(n_groups, size=K * lease.requests), minlength=n_groups)
-            coordinator.settle(lease.number, Entry(counts, lease.requests, 1.0, 0.0), None)
+            counts = np.bincount(rng.integers(n_groups, size=K * lease.batch.requests), minlength=n_groups)
+            coordinator.settle(lease.number, Entry(counts, lease.batch.requests, 1.0, 0.0), None)
             turns.append(time.perf_counter() - started)
     return turns, next(asked)
 
@@ -91,7 +91,7 @@ def count_questions(coordinator: RedisCoordinator) -> Iterator[int]:
     return asked
 
 
-def measure(url: str, groups: int, replicas: int, seconds: float) -> Figure:
+def measure(url: str, groups: int, replicas: int, seconds: float) -> Measurement:
     """Let replicas work side by side."""
     context, name = multiprocessing.get_context("spawn"), f"benchmark {secrets.token_hex(4)}"
     begin = time.time() + 3.0 + replicas  # when all have started
@@ -102,7 +102,7 @@ def measure(url: str, groups: int, replicas: int, seconds: float) -> Figure:
     asked = sum(number for _, number in done) / len(turns)
     with RedisLedger(url, groups, name) as ledger:
         miscounted = abs(ledger.totals().requests - CALL * len(turns))
-    return Figure(groups, replicas, len(turns) / seconds, float(median), float(p99), asked, miscounted)
+    return Measurement(groups, replicas, len(turns) / seconds, float(median), float(p99), asked, miscounted)
 
 
 @contextmanager
@@ -114,7 +114,7 @@ def own_server(folder: Path) -> Iterator[str]:
         yield f"redis://{server.host}:{server.port}/0"
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"Replicas over one server, leases of {CALL} requests",
         ["groups", "replicas", "leases a second", "requests a second", "lease and settle ms", "p99 ms", "asked"],
@@ -158,7 +158,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     return finish("redis_leases", [table(figures)], claims, document, given.out, screen)
 
 
-def measure_all(url: str, given: argparse.Namespace, screen: Console) -> list[Figure]:
+def measure_all(url: str, given: argparse.Namespace, screen: Console) -> list[Measurement]:
     cells = [(groups, replicas) for groups in given.groups for replicas in given.replicas]
     figures = []
     with progress(screen) as bar:

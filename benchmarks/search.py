@@ -1,10 +1,10 @@
-"""How fast search under prices is, against faiss without any.
+"""Speed of search under prices, compared with faiss without prices.
 
     python -m benchmarks.search                  # 300,000 and 1,700,000 items, 1 and 2 threads
-    python -m benchmarks.search --quick          # small, to see that it runs
+    python -m benchmarks.search --quick          # small: a smoke test
 
-All contenders take turns call by call, so that whatever else runs on the machine hits them alike. The time of
-each is that of its fastest round, which other work disturbed least. Only ratios mean anything.
+All contenders take turns call by call, so that other load on the machine affects them equally. The time of
+each is that of its fastest round, which other load disturbed least. Only ratios are meaningful.
 """
 
 import argparse
@@ -39,7 +39,7 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Figure:
+class Measurement:
     """One line of the table."""
 
     items: int
@@ -53,45 +53,45 @@ class Figure:
 
 
 def make_catalog(n: int, groups: int, rng: np.random.Generator) -> Catalog:
-    """Embeddings with a decaying spectrum; one group with 78 % of the items, the others ever smaller."""
+    """Return embeddings with a decaying spectrum, and groups: one with 78 % of the items, the others smaller."""
     embeddings = rng.standard_normal((n, DIM), dtype=np.float32) * SPECTRUM
     share = (1.0 + np.arange(groups - 1)) ** -0.8
     share = np.concatenate([[0.78], 0.22 * share / share.sum()])
     group_of = rng.choice(groups, size=n, p=share)
-    # Groups differ in what they are about, and in how popular they are.
+    # Groups differ in their centre and in their popularity.
     embeddings += (0.3 * rng.standard_normal((groups, DIM), dtype=np.float32) * SPECTRUM)[group_of]
     return Catalog(embeddings, group_of)
 
 
 def make_prices(groups: int, scale: float, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-    """Subsidies as a policy makes them: none for the largest group, some for two groups in three."""
+    """Return prices like those of a policy: 0 for the largest group, a subsidy for two groups in three."""
     subsidy = rng.exponential(0.3 * scale, size=groups) * (rng.random(groups) < 2 / 3)
     subsidy[0] = 0.0
     return -subsidy
 
 
 def measure(contenders: dict[str, Callable[[int], object]], rounds: int, calls: int) -> dict[str, float]:
-    """Return the seconds per call of each contender in its fastest round; they take turns call by call."""
+    """Return the seconds per call of each contender in its fastest round. They take turns call by call."""
     fastest = dict.fromkeys(contenders, float("inf"))
     for turn in range(rounds + 1):
-        # The slowest by far stands beside the others for orientation only.
+        # The slowest contender by far is measured for reference only.
         taking_part = [name for name in contenders if name != ONE_HOT or turn <= ONE_HOT_ROUNDS]
         spent = dict.fromkeys(taking_part, 0.0)
         for call in range(turn * calls, (turn + 1) * calls):
-            # Each follows every other in its turn: threads that still spin for one would slow the next.
+            # The order rotates, because threads that still spin for one contender slow down the next.
             at = call % len(taking_part)
             for name in taking_part[at:] + taking_part[:at]:
                 started = time.perf_counter()
                 contenders[name](call)
                 spent[name] += time.perf_counter() - started
-        if turn:  # the first only warms up
+        if turn:  # the first turn is a warm-up
             for name in taking_part:
                 fastest[name] = min(fastest[name], spent[name] / calls)
     return fastest
 
 
 class Contest:
-    """One catalog, made searchable in every way, with users and prices to search for."""
+    """A catalog with all indexes, users and prices."""
 
     def __init__(self, n: int, groups: int, most: int, seed: int, with_one_hot: bool) -> None:
         rng = np.random.default_rng(seed)
@@ -111,7 +111,7 @@ class Contest:
         self.prices = [make_prices(groups, scale, rng) for _ in range(8)]
 
     def contenders(self, batch: int) -> dict[str, Callable[[int], object]]:
-        """Return what to time: each searches for the users of the call of this number."""
+        """Return the functions to time. Each searches for the users of the call with a given number."""
 
         def users(call: int) -> Floats:
             start = call % (len(self.users) // batch) * batch
@@ -131,14 +131,14 @@ class Contest:
             named[ONE_HOT] = lambda call: one_hot.search(users(call)[:, None], prices(call), K)
         return named
 
-    def figures(self, threads: int, batch: int, rounds: int) -> list[Figure]:
+    def figures(self, threads: int, batch: int, rounds: int) -> list[Measurement]:
         """Measure all contenders, with the same number of threads for each."""
         faiss.omp_set_num_threads(threads)
         self.exact.threads = threads
         with threadpool_limits(threads):
             seconds = measure(self.contenders(batch), rounds, calls=32 if batch == 1 else 1)
         return [
-            Figure(
+            Measurement(
                 self.n,
                 self.groups,
                 threads,
@@ -152,8 +152,8 @@ class Contest:
         ]
 
 
-def check_claims(figures: Sequence[Figure], memory: dict[int, float]) -> list[Claim]:
-    """Hold the slowest of each kind against its limit; small catalogs are no matter."""
+def check_claims(figures: Sequence[Measurement], memory: dict[int, float]) -> list[Claim]:
+    """Compare the slowest measurement of each kind with its limit. Small catalogs are ignored."""
     figures = [one for one in figures if one.items >= CLAIMED_ITEMS]
     priced = [one for one in figures if one.contender == PRICED]
     exact = [one for one in figures if one.contender in (BARE, PRICED)]
@@ -173,7 +173,7 @@ def check_claims(figures: Sequence[Figure], memory: dict[int, float]) -> list[Cl
     return claims
 
 
-def table(figures: Sequence[Figure]) -> Table:
+def table(figures: Sequence[Measurement]) -> Table:
     return Table(
         f"Exact search, d = {DIM}, K = {K}",
         ["items", "groups", "threads", "batch", "search", "ms/request", "× faiss", "÷ without prices"],
@@ -207,7 +207,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     sizes: tuple[tuple[int, int], ...] = QUICK if given.quick else FULL
     if given.sizes:
         sizes = tuple(FULL[["300k", "1.7m"].index(size)] for size in given.sizes)
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     memory: dict[int, float] = {}
     with progress(screen) as bar:
         task = bar.add_task("", total=len(sizes) * len(given.threads) * len(given.batches))

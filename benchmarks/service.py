@@ -31,6 +31,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from benchmarks.load import Asker, make_request
 from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from msgspec.structs import replace
 from rich.console import Console
 
 from fairsync import Catalog
@@ -169,7 +170,7 @@ def own_settings(config: Path) -> Settings:
     """Return the settings for the library: a file of its own, where there is one."""
     settings = load_settings(config, {})
     path = settings.ledger.path and settings.ledger.path.with_suffix(".library.db")
-    return settings.model_copy(update={"ledger": settings.ledger.model_copy(update={"path": path})})
+    return replace(settings, ledger=replace(settings.ledger, path=path))
 
 
 def measure_latency(folder: Path, ledger: str, users: np.ndarray, rounds: int) -> Latency:

@@ -1,16 +1,16 @@
-"""What many front ends cost: prices and counts that are behind by all requests in flight.
+"""The cost of stale prices and counts, which lag by all requests in flight at many front ends.
 
     python -m benchmarks.staleness               # up to 1,024 front ends, some minutes
-    python -m benchmarks.staleness --quick       # small, to see that it runs
+    python -m benchmarks.staleness --quick       # small: a smoke test
 
-A simulation with the real coordinator, search and guard; only the clock is simulated. Front ends take turns. Each has
-the requests of one call leased, and searches under the prices of that moment; its counts reach the coordinator when its
-next turn comes, or later still if counts are delayed. So the coordinator is behind by
+This is a simulation with the real coordinator, search and guard; only the clock is simulated. Front ends take turns.
+Each leases the requests of one call and searches under the prices of that moment. Its counts reach the coordinator at
+its next turn, or later if counts are delayed. So the coordinator lags by
 
     in flight = (front ends - 1) x requests of a call + delay
 
-requests at any time. Where it makes a call wait, the oldest call in flight is settled first, and the call counts as
-held up. Everything is simulated twice: from a cold start, and with prices calibrated on past requests.
+requests at any time. If a call has to wait, the oldest call in flight is settled first, and the call counts as blocked.
+Everything is simulated twice: without and with calibration on past requests.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FairRetriever, FrontEnd, hindsight
-from fairsync.coordination.books import Lease
+from fairsync.coordination.lease import Lease
 from fairsync.data import synthetic
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
@@ -44,7 +44,7 @@ _STYLES = (("#0072B2", "o"), ("#D55E00", "D"), ("#009E73", "^"), ("#CC79A7", "s"
 
 @dataclass(frozen=True)
 class Setting:
-    """How things are run: so many front ends with calls of so many requests, counts delayed by so many requests."""
+    """The terms of a simulation: number of front ends, requests per call, and delay of counts in requests."""
 
     front_ends: int
     call: int
@@ -54,13 +54,13 @@ class Setting:
 
     @property
     def in_flight(self) -> int:
-        """Requests of which the coordinator knows no counts yet."""
+        """Requests whose counts the coordinator does not have yet."""
         return (self.front_ends - 1) * self.call + self.delay
 
 
 @dataclass(frozen=True)
-class Figure:
-    """What came of it.
+class Measurement:
+    """The result of a simulation.
 
     ``cost_ratio`` is in multiples of hindsight; ``held_up`` the share of calls that had to wait, and ``forced`` the
     share of slots that the guard filled.
@@ -74,13 +74,13 @@ class Figure:
 
 
 class World:
-    """Generated items and requests, floors that half of the groups would miss, and what they cost at least."""
+    """Generated items and requests, floors that half of the groups would miss, and their least possible cost."""
 
     def __init__(self, items: int, requests: int, seed: int) -> None:
         data = synthetic(items, GROUPS, requests, DIM, seed, n_past=PAST)
         self.catalog = Catalog(data.embeddings, data.groups)
         self.index, self.users, self.past = ExactIndex(self.catalog), data.users, data.past_users
-        plain = FairRetriever(self.catalog, K, 0, requests, "none", index=self.index)
+        plain = FairRetriever(self.catalog, k=K, floors=0, horizon=requests, policy="none", index=self.index)
         plain.retrieve(self.users)
         self.floor = median_floor(list(plain.report().exposures.values()))
         self.plain = plain.report().relevance
@@ -88,47 +88,49 @@ class World:
 
 
 class LateCoordinator(Coordinator):
-    """A coordinator that hears of counts when so many other requests have been handed out."""
+    """A coordinator that gets counts after a number of other requests have been leased."""
 
     def __init__(self, world: World, batch: int, in_flight: int) -> None:
-        # Leases must not expire: their clock is not the simulated one.
-        super().__init__(world.catalog, K, world.floor, len(world.users), batch_size=batch, lease_seconds=1e9)
+        # Leases must not expire, because their clock is not the simulated one.
+        super().__init__(
+            world.catalog, k=K, floors=world.floor, horizon=len(world.users), batch_size=batch, lease_seconds=1e9
+        )
         self.in_flight = in_flight
         self.out: deque[tuple[int, Callable[[], None]]] = deque()
         self.waiting = self.calls = self.held_up = 0
 
     def lease(self, n: int) -> Lease:
-        """Hand out requests, once enough has been heard."""
+        """Lease requests, after enough leases are settled."""
         self.calls += 1
         lease = self.try_lease(n)
         self.held_up += lease is None
         while lease is None:
             self.hear()
             lease = self.try_lease(n)
-        self.waiting += lease.requests
+        self.waiting += lease.batch.requests
         return lease
 
     def settle(
         self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
     ) -> None:
-        """Take counts in that will be heard of later."""
+        """Accept counts, to be settled later."""
         self.out.append((entry.requests, partial(super().settle, number, entry, sample, answers)))
         while self.waiting > self.in_flight:
             self.hear()
 
     def hear(self) -> None:
-        """Settle the oldest lease that is out."""
+        """Settle the oldest open lease."""
         requests, settle = self.out.popleft()
         self.waiting -= requests
         settle()
 
 
-def simulate(world: World, setting: Setting) -> Figure:
+def simulate(world: World, setting: Setting) -> Measurement:
     """Serve all requests."""
     coordinator = LateCoordinator(world, setting.batch, setting.in_flight)
     if setting.calibrated:
         coordinator.calibrate(world.past, world.catalog, world.index)
-    front_end = FrontEnd(world.catalog, coordinator, world.index)  # it keeps nothing between calls: one is all of them
+    front_end = FrontEnd(world.catalog, coordinator, index=world.index)  # stateless, so one stands for all
     for start in range(0, len(world.users), setting.call):
         front_end.retrieve(world.users[start : start + setting.call])
     while coordinator.out:
@@ -136,10 +138,10 @@ def simulate(world: World, setting: Setting) -> Figure:
     report = coordinator.report()
     cost = (world.plain - report.relevance) / world.least
     slots = len(world.users) * K
-    return Figure(setting, report.esp, cost, coordinator.held_up / coordinator.calls, report.forced / slots)
+    return Measurement(setting, report.esp, cost, coordinator.held_up / coordinator.calls, report.forced / slots)
 
 
-def table(figures: Sequence[Figure], world: World) -> Table:
+def table(figures: Sequence[Measurement], world: World) -> Table:
     title = (
         f"Requests in flight: {len(world.catalog):,} items, {GROUPS} groups, {len(world.users):,} requests, K = {K},"
         f" floor {world.floor}"
@@ -166,8 +168,8 @@ def table(figures: Sequence[Figure], world: World) -> Table:
     )
 
 
-def plot(figures: Sequence[Figure], world: World) -> Picture:
-    """Draw the cost against the requests in flight, a line for each B: cold on the left, calibrated on the right."""
+def plot(figures: Sequence[Measurement], world: World) -> Picture:
+    """Plot the cost by the requests in flight, a line for each B: uncalibrated left, calibrated right."""
     picture = Picture(figsize=(9.6, 4.2), layout="constrained", dpi=150)
     panels = picture.subplots(1, 2, sharey=True)
     for axes, calibrated in zip(panels, (False, True), strict=True):
@@ -197,9 +199,9 @@ def plot(figures: Sequence[Figure], world: World) -> Picture:
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--items", type=int, default=20_000)
-    parser.add_argument("--requests", type=int, default=30_000, help="the horizon")
+    parser.add_argument("--requests", type=int, default=30_000, help="horizon")
     parser.add_argument("--front-ends", type=int, nargs="+", default=list(FRONT_ENDS))
-    parser.add_argument("--call", type=int, default=8, help="requests of one call, in flight at each front end")
+    parser.add_argument("--call", type=int, default=8, help="requests per call, in flight at each front end")
     parser.add_argument("--delays", type=int, nargs="+", default=list(DELAYS), help="further delay, in requests")
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=list(BATCHES))
     parser.add_argument("--seed", type=int, default=0)
@@ -215,7 +217,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
         for delay in given.delays
         for front_ends in given.front_ends
     ]
-    figures: list[Figure] = []
+    figures: list[Measurement] = []
     with progress(screen) as bar:
         task = bar.add_task("generating, and hindsight", total=len(settings))
         world = World(given.items, given.requests, given.seed)

@@ -16,20 +16,26 @@ settings.load_profile("patient")
 
 # Tests of these files start something large, a cluster, a server or a browser, of which there should be one at a time.
 _TOGETHER = {
-    "ray": ("test_ray.py", "test_ray_faults.py", "test_cluster.py"),
-    "milvus": ("test_milvus_server.py",),
-    "browser": ("test_dashboard.py",),
+    "ray": ("ray/test_index.py", "ray/test_failover.py", "test_ray.py", "test_cluster.py"),
+    "milvus": ("milvus/test_server.py",),
+    "browser": (
+        "test_accessibility.py",
+        "test_pace_chart.py",
+        "test_promise_editor.py",
+        "test_promise_list.py",
+        "test_service_health.py",
+        "test_static_files.py",
+    ),
     "replicas": ("test_replicas.py",),
 }
-_GROUP_OF = {file: group for group, files in _TOGETHER.items() for file in files}
 
 
 class _Together(LoadScopeScheduling):  # type: ignore[misc]
-    """Hands tests of one group to one worker, and all others one by one to whoever is free."""
+    """Runs the tests of one group on one worker, and gives each other test to the next free worker."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.split("::")[0].rsplit("/", 1)[-1]
-        return _GROUP_OF.get(file, nodeid)
+        file = nodeid.split("::")[0]
+        return next((group for group, files in _TOGETHER.items() if file.endswith(files)), nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Together:

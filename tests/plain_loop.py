@@ -93,14 +93,14 @@ class PlainLoop:
     def feedback(
         self, batch: list[tuple[list[int], list[float], list[int]]], exposures: list[int], served: int, watched: bool
     ) -> Feedback:
-        impressions = [int(self.catalog.group_of[row]) for _, _, chosen in batch for row in chosen]
+        returned = [int(self.catalog.group_of[row]) for _, _, chosen in batch for row in chosen]
         sample = Sample(
             np.array([[self.catalog.group_of[row] for row in rows] for rows, _, _ in batch], dtype=np.intp),
             np.array([[r - scores[self.terms.k - 1] for r in scores] for _, scores, _ in batch], dtype=np.float32),
         )
         return Feedback(
             len(batch),
-            np.bincount(impressions, minlength=len(exposures)),
+            np.bincount(returned, minlength=len(exposures)),
             np.array(exposures),
             self.terms.horizon - served,
             sample if watched and sample.groups.shape[1] > self.terms.k else None,

@@ -13,7 +13,7 @@ Rule = Callable[[list[int], int], list[float]]
 
 
 def retrieve(world: World, users: npt.NDArray[np.float64], batch_size: int, rule: Rule) -> list[list[int]]:
-    """Return the rows of each request's candidates, the most relevant first; counts start anew with each horizon."""
+    """Return the rows of each request's candidates, the most relevant first; counts restart with each horizon."""
     group, n_groups = world.catalog.group_of.tolist(), world.catalog.n_groups
     exposures, prices, served, in_batch, answers = [0] * n_groups, [0.0] * n_groups, 0, 0, []
     for user in users:

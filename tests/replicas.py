@@ -42,7 +42,14 @@ def read(answered: Path) -> Counter[Any]:
 def _answer(url: str, name: str, mine: int, answered: Path) -> None:
     served, at = world(), mine
     coordinator = RedisCoordinator(
-        url, served.catalog, served.k, served.floors, HORIZON, batch_size=8, name=name, lease_seconds=0.5
+        url,
+        served.catalog,
+        k=served.k,
+        floors=served.floors,
+        horizon=HORIZON,
+        batch_size=8,
+        name=name,
+        lease_seconds=0.5,
     )
     front = FrontEnd(served.catalog, coordinator)
     with answered.open("a") as file:

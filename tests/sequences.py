@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from fairsync.data.dataset import Dataset, Facts
-from fairsync.data.requests import Ragged
+from fairsync.ragged import Ragged
 
 Visits = list[list[tuple[int, int]]]
 """For each user (time, item) in order of time."""

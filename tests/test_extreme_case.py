@@ -1,4 +1,4 @@
-"""The extreme case of the paper's appendix: nobody likes the second group, and it still gets its due.
+"""The extreme case of the paper's appendix: no user likes the second group, and it still gets its floor.
 
 2 groups of 5 items, 10,000 users, K = 5, both floors 2,000. Every user is near the items of the first group
 (distance 0 to 0.4) and far from those of the second (0.4 to 1.0). The paper reports ESP 100 %, recall 0.96, and
@@ -33,7 +33,7 @@ def recall(ids: npt.NDArray[np.int64]) -> float:
 @pytest.mark.parametrize("batch_size", [1, 16, 512])
 def test_guaranteed_is_exact(world: tuple[Catalog, npt.NDArray[np.float64]], batch_size: int) -> None:
     catalog, users = world
-    retriever = FairRetriever(catalog, K, FLOOR, USERS, batch_size=batch_size)
+    retriever = FairRetriever(catalog, k=K, floors=FLOOR, horizon=USERS, batch_size=batch_size)
     found = retriever.retrieve(users)
     assert retriever.report().exposures == {"liked": 48_000, "disliked": 2_000}
     assert recall(found.ids) == 0.96
@@ -43,7 +43,9 @@ def test_fairsync_gets_there_with_a_tuned_learning_rate(
     world: tuple[Catalog, npt.NDArray[np.float64]],
 ) -> None:
     catalog, users = world
-    retriever = FairRetriever(catalog, K, FLOOR, USERS, policy=FairSync(learning_rate=0.01), batch_size=4)
+    retriever = FairRetriever(
+        catalog, k=K, floors=FLOOR, horizon=USERS, policy=FairSync(learning_rate=0.01), batch_size=4
+    )
     found = retriever.retrieve(users)
     report = retriever.report()
     assert report.esp == 1.0

@@ -1,17 +1,22 @@
-"""The guard: its condition is exact, its lists are the best that satisfy it."""
+"""The guard: its lists are the best that keep the floors reachable."""
 
 from itertools import combinations
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from fairsync.catalog import Catalog
-from fairsync.guard import choose, compose, is_safe
-from fairsync.policies.base import Terms
-from fairsync.search import make_index
+from fairsync.errors import FairSyncError
+from fairsync.floors import can_be_met
+from fairsync.guard import choose, compose
+from fairsync.policies.base import Floats, Terms
+from fairsync.retriever import FairRetriever
+from fairsync.search import Hits, make_index
+from worlds import make_world
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -19,31 +24,6 @@ seeds = st.integers(0, 2**32 - 1)
 def terms_for(caps: list[int], k: int) -> Terms:
     array = np.array(caps)
     return Terms(np.zeros_like(array), array, k, horizon=100, batch_size=1)
-
-
-@given(
-    missing=st.lists(st.integers(0, 12), min_size=1, max_size=4),
-    left=st.integers(0, 4),
-    k=st.integers(1, 5),
-    seed=seeds,
-)
-@settings(max_examples=150, deadline=None)
-def test_safe_means_that_a_plan_exists(missing: list[int], left: int, k: int, seed: int) -> None:
-    """Against a linear program: x[t, g] exposures of g in request t, at most c_g each and k in all."""
-    caps = np.minimum(np.random.default_rng(seed).integers(1, 6, size=len(missing)), k)
-    n = len(missing)
-    possible = not any(missing)
-    if left:
-        per_request = np.kron(np.eye(left), np.ones(n))
-        per_group = -np.kron(np.ones(left), np.eye(n))
-        plan = linprog(
-            np.zeros(left * n),
-            A_ub=np.vstack([per_request, per_group]),
-            b_ub=np.concatenate([np.full(left, k), -np.array(missing)]),
-            bounds=[(0, c) for c in np.tile(caps, left)],
-        )
-        possible = plan.status == 0
-    assert is_safe(np.array(missing), left, terms_for(caps.tolist(), k)) == possible
 
 
 @given(seed=seeds)
@@ -58,7 +38,7 @@ def test_composed_lists_are_the_best_that_keep_the_rest_possible(seed: int) -> N
     terms = terms_for(np.minimum(catalog.group_sizes, k).tolist(), k)
     left = int(rng.integers(0, 3))
     missing = rng.integers(0, 6, size=n_groups)
-    if not is_safe(missing, left + 1, terms):
+    if not can_be_met(missing, left + 1, terms):
         return
     prices = -rng.random(n_groups)
     index, user = make_index("exact", catalog), rng.normal(size=(1, 1, 2))
@@ -73,7 +53,7 @@ def test_composed_lists_are_the_best_that_keep_the_rest_possible(seed: int) -> N
 
     def allowed(items: list[int]) -> bool:
         counts = np.bincount(catalog.group_of[items], minlength=n_groups)
-        return is_safe(np.maximum(missing - counts, 0), left, terms)
+        return can_be_met(np.maximum(missing - counts, 0), left, terms)
 
     assert len(set(rows.tolist())) == k
     assert allowed(rows.tolist())
@@ -106,3 +86,24 @@ def test_a_subsidy_is_paid_for_missing_exposures_only(seed: int) -> None:
             assert rows[chosen].tolist() == expected.tolist()
         else:
             assert width < n_items
+
+
+class Forgetful:
+    """An index that never finds anything of group 0 once it is asked for it alone."""
+
+    applies_prices = "bias"
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.index = make_index("exact", catalog)
+
+    def search(self, users: npt.NDArray[Any], prices: Floats | None, k: int) -> Hits:
+        if prices is not None and np.isinf(prices).any():
+            return Hits.empty(len(users), k)
+        return self.index.search(users, prices, k)
+
+
+def test_an_index_that_loses_items_is_an_error() -> None:
+    world = make_world(27, horizon=20, tightness=1.0)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=20, index=Forgetful(world.catalog))
+    with pytest.raises(FairSyncError, match="too few items"):
+        retriever.retrieve(world.users)

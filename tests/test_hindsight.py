@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import highspy
@@ -13,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.dual import Pool, descend, polish
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
-from fairsync.hindsight import Hindsight, hindsight
+from fairsync.floors import resolve_floors
+from fairsync.hindsight import Effort, Hindsight, hindsight, solve
+from fairsync.inputs import check_users
+from fairsync.priced_lists import ListSizes
+from fairsync.search import ExactIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-# By its name, because the package shows the function where the module would be.
-module = import_module("fairsync.hindsight")
 
 
 @dataclass
@@ -41,8 +40,16 @@ class Case:
         return best
 
     def solve(self, **more: Any) -> Hindsight:
-        floors: dict[str | int, int] = dict(enumerate(self.floors.tolist()))
-        return hindsight(Catalog(self.items, self.groups), self.users, k=self.k, floors=floors, **more)
+        return hindsight(Catalog(self.items, self.groups), self.users, k=self.k, floors=self.by_label, **more)
+
+    def solve_with(self, effort: Effort) -> Hindsight:
+        catalog = Catalog(self.items, self.groups)
+        floors, users = resolve_floors(self.by_label, catalog), check_users(self.users, catalog)
+        return solve(catalog, ExactIndex(catalog).search, users, self.k, floors, effort=effort)
+
+    @property
+    def by_label(self) -> dict[str | int, int]:
+        return dict(enumerate(self.floors.tolist()))
 
     def optimum(self, whole: bool) -> float:
         """Ask HiGHS, as a linear program or as one in whole numbers."""
@@ -60,7 +67,7 @@ class Case:
         return float(model.getInfo().objective_function_value)
 
     def check(self, best: Hindsight) -> None:
-        """Check whatever can be told without a solver."""
+        """Check everything that needs no solver."""
         tolerance = 1e-9 * max(1.0, float(np.abs(self.scores).sum()))
         assert best.rows.shape == (len(self.users), self.k)
         assert all(len(set(row)) == self.k for row in best.rows.tolist())
@@ -121,21 +128,16 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@pytest.fixture
-def cramped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make tiny problems take the way of large ones: short lists, a sample, descent, small programs."""
-    for name, value in {"_LEAST": 2, "_FETCH": 2, "_FREE": 30, "_SAMPLE": 50, "_CHUNK": 7}.items():
-        monkeypatch.setattr(module, name, value)
+SHORT_LISTS = Effort(ListSizes(fetch=2, least=2))
+"""The whole catalog does not fit in a list: more has to be fetched as it is needed."""
+AS_LARGE = Effort(ListSizes(fetch=2, least=2, chunk=7), free=30, sample=50)
+"""Small problems take the path of large ones: short lists, a sample, descent, small programs."""
 
 
 @settings(max_examples=150, deadline=None)
 @given(case=cases(), short_lists=st.booleans())
 def test_it_is_the_optimum_of_the_program_and_the_program_is_integral(case: Case, short_lists: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        if short_lists:  # the whole catalog does not fit in a list: more has to be fetched as it is needed
-            patch.setattr(module, "_LEAST", 2)
-            patch.setattr(module, "_FETCH", 2)
-        best = case.solve()
+    best = case.solve_with(SHORT_LISTS) if short_lists else case.solve()
     case.check(best)
     tolerance = 1e-6 * max(1.0, abs(best.relevance))
     assert best.relevance == pytest.approx(case.optimum(whole=False), abs=tolerance)
@@ -154,13 +156,12 @@ def test_a_group_shown_as_often_as_can_be(case: Case, group: int) -> None:
     assert best.relevance - best.feasible_relevance < 1e-6 * max(1.0, abs(best.relevance))
 
 
-@pytest.mark.usefixtures("cramped")
 @pytest.mark.parametrize("tight", [0.3, 0.9, 1.0])
 @pytest.mark.parametrize("ties", [False, True])
 @pytest.mark.parametrize("interests", [0, 2])
-def test_the_way_of_large_problems(tight: float, ties: bool, interests: int) -> None:
+def test_the_path_of_large_problems(tight: float, ties: bool, interests: int) -> None:
     case = make(1, requests=120, items=60, groups=6, k=4, interests=interests, ties=ties, tight=tight)
-    best = case.solve()
+    best = case.solve_with(AS_LARGE)
     case.check(best)
     assert best.relevance == pytest.approx(case.optimum(whole=False), rel=1e-6)
     assert best.relevance - best.feasible_relevance < 1e-6 * max(1.0, abs(best.relevance))
@@ -182,11 +183,10 @@ def test_without_floors_nothing_is_given_up() -> None:
     assert set(best.prices.values()) == {0.0}
 
 
-def test_if_it_cannot_finish_it_says_so_and_still_meets_the_floors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_STEPS", 0)
+def test_if_it_cannot_finish_it_says_so_and_still_meets_the_floors() -> None:
     for seed in range(20):
         case = make(seed, requests=9, items=11, groups=4, k=3, tight=1.0)
-        best = case.solve()
+        best = case.solve_with(Effort(steps=0))
         case.check(best)
         optimum = case.optimum(whole=True)
         assert best.feasible_relevance - 1e-6 <= optimum <= best.relevance + 1e-6
@@ -226,30 +226,3 @@ def test_it_reads_well_and_shows_progress() -> None:
     best = make(6, requests=40, items=30, groups=4, k=3).solve(progress=True)
     assert repr(best).startswith("Hindsight(relevance=")
     assert "40 requests" in repr(best)
-
-
-def test_descent_comes_near_and_polish_settles() -> None:
-    case = make(7, requests=400, items=50, groups=5, k=4, tight=0.9)
-    pool = Pool(case.scores, np.tile(case.groups, (400, 1)), 4, case.floors.astype(np.float64))
-    near = descend(pool, np.zeros(5), reach=100.0, near=20)
-    lacking = np.maximum(case.floors - pool.exposures(pool.best(near).inside), 0)
-    assert lacking.sum() <= 0.02 * case.floors.sum()
-    settled = polish(pool, near, free=500)
-    assert settled.final
-    assert settled.short == 0
-    assert pool.scores[settled.plan].sum() == pytest.approx(pool.best(settled.subsidies).value, rel=1e-12)
-
-
-def test_polish_in_a_box_never_goes_up_and_arrives() -> None:
-    case = make(8, requests=60, items=20, groups=4, k=3, tight=0.9)
-    pool = Pool(case.scores, np.tile(case.groups, (60, 1)), 3, case.floors.astype(np.float64))
-    subsidies, values = np.zeros(4), [np.inf]
-    for _ in range(200):
-        settled = polish(pool, subsidies, free=60)
-        subsidies = settled.subsidies
-        values.append(pool.best(subsidies).value)
-        if settled.final:
-            break
-    assert settled.final
-    assert (np.diff(values[1:]) <= 1e-9).all()
-    assert values[-1] == pytest.approx(case.optimum(whole=True), rel=1e-9)

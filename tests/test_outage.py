@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairsync import guard
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import remove_items
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError
-from fairsync.floors import group_caps
+from fairsync.floors import can_be_met, group_caps
 from fairsync.ledger import MemoryLedger
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
@@ -63,10 +62,10 @@ def test_floors_hold_as_far_as_they_can(
     """If they can be kept with the items that are there from some request to the end, they are kept."""
     world = make_world(seed, items=24, horizon=60, tightness=tightness)
     index = Patchy(world.catalog)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 60, batch_size=batch, index=index)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=60, batch_size=batch, index=index)
     terms, n_groups = retriever.terms, world.catalog.n_groups
     position = {name: row for row, name in enumerate(world.catalog.ids.tolist())}
-    impressions, certain = np.zeros(n_groups, dtype=np.int64), False
+    returned, certain = np.zeros(n_groups, dtype=np.int64), False
     for number, user in enumerate(world.users):
         before = set(index.down)
         index.down = set().union(*(who for start, length, who in outages if start <= number < start + length))
@@ -74,20 +73,20 @@ def test_floors_hold_as_far_as_they_can(
         if len(alive) < world.k:
             with pytest.raises(BackendUnavailableError, match="reach"):
                 retriever.retrieve(user[None])
-            assert list(retriever.report().exposures.values()) == impressions.tolist()
+            assert list(retriever.report().exposures.values()) == returned.tolist()
             return
         if number == 0 or index.down != before:
             reached = np.bincount(world.catalog.group_of[alive], minlength=n_groups)
             there = replace(terms, caps=np.minimum(terms.caps, reached))
-            certain = guard.is_safe(np.maximum(terms.floors - impressions, 0), 60 - number, there)
+            certain = can_be_met(np.maximum(terms.floors - returned, 0), 60 - number, there)
         found = retriever.retrieve(user[None])
         rows = [position[name] for name in found.ids[0].tolist()]
         assert len(set(rows)) == world.k
         assert set(rows) <= set(alive.tolist())
         assert found.searched.tolist() == [len(alive) / len(world.catalog)]
         assert found.degraded == bool(index.down)
-        impressions += np.bincount(world.catalog.group_of[rows], minlength=n_groups)
-    assert list(retriever.report().exposures.values()) == impressions.tolist()
+        returned += np.bincount(world.catalog.group_of[rows], minlength=n_groups)
+    assert list(retriever.report().exposures.values()) == returned.tolist()
     assert retriever.report().esp == 1 or not certain
 
 
@@ -103,7 +102,7 @@ def test_a_lasting_outage_changes_nothing_that_is_possible_without_those_items(
     rest = world.catalog.part(index.alive)
     caps = group_caps(rest, world.k)
     floors = {group: min(floor, 60 * int(caps[group])) for group, floor in world.floors.items()}
-    retriever = FairRetriever(world.catalog, world.k, floors, 60, batch_size=batch, index=index)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=floors, horizon=60, batch_size=batch, index=index)
     retriever.retrieve(world.users)
     assert retriever.report().esp == 1
 
@@ -114,8 +113,8 @@ def test_floors_hold_when_what_was_down_comes_back(front_ends: int) -> None:
     rng = np.random.default_rng(5)
     catalog = Catalog(rng.normal(size=(40, 8)), ["a" if row % 4 else "rare" for row in range(40)])
     index = Patchy(catalog)
-    coordinator = Coordinator(catalog, 5, {"rare": 120}, 200, ledger=MemoryLedger(2))
-    fronts = [FrontEnd(catalog, coordinator, index) for _ in range(front_ends)]
+    coordinator = Coordinator(catalog, k=5, floors={"rare": 120}, horizon=200, ledger=MemoryLedger(2))
+    fronts = [FrontEnd(catalog, coordinator, index=index) for _ in range(front_ends)]
     for number in range(200 // (5 * front_ends)):
         index.down = {0} if 0.2 < number * 5 * front_ends / 200 < 0.7 else set()
         for front in fronts:
@@ -130,7 +129,7 @@ def test_what_came_too_late_is_not_made_worse() -> None:
     rng = np.random.default_rng(5)
     catalog = Catalog(rng.normal(size=(40, 8)), ["a" if row % 4 else "rare" for row in range(40)])
     index = Patchy(catalog)
-    retriever = FairRetriever(catalog, 5, {"rare": 250}, 100, index=index)
+    retriever = FairRetriever(catalog, k=5, floors={"rare": 250}, horizon=100, index=index)
     index.down = {0}
     retriever.retrieve(rng.normal(size=(60, 8)))
     index.down = set()

@@ -21,7 +21,9 @@ INDEXES: dict[str, Callable[[Catalog], Index]] = {
 
 
 def assert_kept(world: World, index: Index, batch_size: int) -> None:
-    retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, batch_size=batch_size, index=index)
+    retriever = FairRetriever(
+        world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, batch_size=batch_size, index=index
+    )
     found = retriever.retrieve(world.users)
     groups, counts = np.unique(found.groups, return_counts=True)
     exposures = dict(zip(groups.tolist(), counts.tolist(), strict=True))

@@ -26,31 +26,106 @@ What the floors must cost at least, had all requests been known beforehand:
 True
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, UnknownGroupError
+from fairsync.errors import (
+    BackendUnavailableError,
+    FairSyncError,
+    InfeasibleFloorsError,
+    InvalidInputError,
+    MissingPackageError,
+    RepeatedRequestError,
+    UnknownGroupError,
+    UnknownPromiseError,
+)
 from fairsync.hindsight import Hindsight, hindsight
+from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.report import Report
 from fairsync.retriever import FairRetriever
+from fairsync.search import ExactIndex, HnswIndex, IvfIndex, OneHotIndex, ShardedIndex
+
+if TYPE_CHECKING:
+    from fairsync.catalog.files import open_catalog, save_catalog
+    from fairsync.coordination.ray import RayCoordinator as RayCoordinator
+    from fairsync.models.registry import MissingTorchError
+    from fairsync.search.milvus import MilvusIndex as MilvusIndex
+    from fairsync.search.ray import RayIndex as RayIndex
+    from fairsync.service.client import AccessError as AccessError
+    from fairsync.service.client import AsyncClient as AsyncClient
+    from fairsync.service.client import Client as Client
+    from fairsync.service.client import RefusedError as RefusedError
 
 __version__ = version("fairsync")
 
 __all__ = [
+    "BackendUnavailableError",
     "Candidates",
     "Catalog",
     "Coordinator",
+    "ExactIndex",
     "FairRetriever",
     "FairSyncError",
     "FrontEnd",
     "Hindsight",
+    "HnswIndex",
     "InfeasibleFloorsError",
     "InvalidInputError",
+    "IvfIndex",
+    "MemoryLedger",
+    "MissingPackageError",
+    "MissingTorchError",
+    "OneHotIndex",
+    "RepeatedRequestError",
     "Report",
+    "ShardedIndex",
+    "SqliteLedger",
     "UnknownGroupError",
+    "UnknownPromiseError",
     "__version__",
     "hindsight",
+    "open_catalog",
+    "save_catalog",
 ]
+
+# Names that are imported on first use: the module of each, and the extra that installs what it needs, if any. Names
+# that need an extra are not in __all__, so that `from fairsync import *` works without it.
+_LAZY = {
+    "AccessError": ("fairsync.service.client", "client"),
+    "AsyncClient": ("fairsync.service.client", "client"),
+    "Client": ("fairsync.service.client", "client"),
+    "MilvusIndex": ("fairsync.search.milvus", "milvus"),
+    "MissingTorchError": ("fairsync.models.registry", ""),
+    "RayCoordinator": ("fairsync.coordination.ray", "ray"),
+    "RayIndex": ("fairsync.search.ray", "ray"),
+    "RefusedError": ("fairsync.service.client", "client"),
+    "open_catalog": ("fairsync.catalog.files", ""),
+    "save_catalog": ("fairsync.catalog.files", ""),
+}
+
+
+if not TYPE_CHECKING:  # type checkers know the names from the imports above, and should refuse any other
+
+    def __getattr__(name: str) -> object:
+        if name not in _LAZY:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module, extra = _LAZY[name]
+        try:
+            value = getattr(import_module(module), name)
+        except ImportError as error:
+            if not extra:
+                raise
+            raise MissingPackageError(
+                f"fairsync.{name} needs an optional package ({error}): pip install 'fairsync[{extra}]'."
+            ) from error
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -1,28 +1,28 @@
-"""What can go wrong, each error saying what to do next."""
+"""Errors. Each message says what is wrong, where, and what to do next."""
 
 from collections.abc import Sequence
 from difflib import get_close_matches
 
 
 class FairSyncError(Exception):
-    """Root of every error that this package raises on purpose."""
+    """Base class of every error that this package raises on purpose."""
 
 
 class InvalidInputError(FairSyncError, ValueError):
-    """An argument cannot be used as given; the message says how to mend it."""
+    """An argument cannot be used as given; the message says how to correct it."""
 
 
 class BackendUnavailableError(FairSyncError):
-    """A server that the search needs does not answer, or not in time; nothing was changed by asking."""
+    """A server does not answer, or not in time. The failed call has changed nothing, and can be repeated."""
 
 
 class RepeatedRequestError(FairSyncError):
-    """Requests that were answered before, by whoever was asked first.
+    """Requests that the ledger has an answer for: their request ids were used before.
 
     Attributes
     ----------
     request_ids : tuple of str
-        Which.
+        The ids of these requests.
     """
 
     def __init__(self, request_ids: Sequence[str]) -> None:
@@ -33,8 +33,35 @@ class RepeatedRequestError(FairSyncError):
         return type(self), (self.request_ids,)
 
 
+class MissingPackageError(FairSyncError, ImportError):
+    """An optional package is not installed; the message has the pip command that installs it."""
+
+
+class AccessError(FairSyncError):
+    """The service requires a token, or another one than was sent."""
+
+
+class RefusedError(InvalidInputError):
+    """The service refused a call; nothing was changed.
+
+    Attributes
+    ----------
+    status : int
+        Status of the HTTP response.
+    error : str
+        A stable word for programs.
+    """
+
+    def __init__(self, status: int, error: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.error = status, error
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.status, self.error, str(self))
+
+
 class UnknownPromiseError(InvalidInputError):
-    """A promise that was never made, or was taken back."""
+    """A promise that does not exist, or was withdrawn."""
 
 
 class UnknownGroupError(InvalidInputError):
@@ -78,8 +105,7 @@ class UnknownGroupError(InvalidInputError):
         )
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        # An exception is rebuilt from its message by default; these cross process borders (Ray, HTTP
-        # workers).
+        # By default an exception is unpickled from its message. These cross process boundaries (Ray, HTTP workers).
         return type(self), (self.labels, self._known)
 
 
@@ -97,7 +123,7 @@ class InfeasibleFloorsError(FairSyncError, ValueError):
     largest_feasible
         The largest value that could be met.
     remedy
-        What to do, where lowering the floor or lengthening the horizon is not all there is.
+        What to do about it. By default: lower the floor, or lengthen the horizon.
 
     Examples
     --------
@@ -125,6 +151,6 @@ class InfeasibleFloorsError(FairSyncError, ValueError):
 
 
 def _closest(label: object, known: Sequence[object]) -> list[object]:
-    """Return the known labels that look most like ``label``, also across type and case."""
+    """Return the known labels most similar to ``label``, regardless of type and case."""
     by_text = {str(other).casefold(): other for other in known}
     return [by_text[text] for text in get_close_matches(str(label).casefold(), by_text, n=2, cutoff=0.7)]

@@ -1,6 +1,6 @@
-"""Floors: what is promised to each group, and whether it can be kept at all."""
+"""Floors: what is promised to each group, and whether it can be kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import TypeAlias
 
@@ -9,9 +9,47 @@ import numpy.typing as npt
 
 from fairsync.catalog.groups import Grouped, Label
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
+from fairsync.inputs import check_k, check_positive
+from fairsync.ledger import Totals
+from fairsync.policies import Terms
 
-# A mapping's keys are invariant to type checkers, so that {int: int} needs its own mention.
+# A mapping is invariant in its keys, so that {int: int} has to be named for type checkers.
 Floors: TypeAlias = int | Mapping[str, int] | Mapping[int, int] | Mapping[Label, int]
+
+
+def make_terms(
+    groups: Grouped, k: int, floors: Floors, horizon: int, batch_size: int, *, auto_restart: bool = True
+) -> Terms:
+    """Return a promise as terms for the policy and the guard, or refuse one that cannot be kept.
+
+    Examples
+    --------
+    >>> from fairsync.catalog import Catalog
+    >>> make_terms(Catalog(np.eye(3), ["a", "b", "b"]), k=2, floors=5, horizon=10, batch_size=4).caps.tolist()
+    [1, 2]
+    """
+    k, horizon = check_k(k, groups), check_positive(horizon, "horizon")
+    resolved = resolve_floors(floors, groups)
+    check_feasible(resolved, groups, k, horizon)
+    return Terms(resolved, group_caps(groups, k), k, horizon, check_positive(batch_size, "batch_size"), auto_restart)
+
+
+def changed_terms(
+    terms: Terms, labels: Sequence[Label], groups: Grouped, floors: Floors | None, horizon: int | None
+) -> Terms:
+    """Return the terms of a changed promise. Floors and horizon stay as they are unless given.
+
+    Parameters
+    ----------
+    terms, labels
+        The promise so far, and the labels of its groups.
+    groups, floors, horizon
+        The new groups, floors and horizon.
+    """
+    if floors is None:
+        floors = dict(zip(labels, terms.floors.tolist(), strict=True))
+    horizon = terms.horizon if horizon is None else horizon
+    return make_terms(groups, terms.k, floors, horizon, terms.batch_size, auto_restart=terms.auto_restart)
 
 
 def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
@@ -46,8 +84,8 @@ def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horiz
     """Raise :class:`InfeasibleFloorsError` unless some plan of candidates meets all floors.
 
     A request holds at most min(k, items of g) items of group g and k items in all. The floors can be met if and only
-    if no group's floor exceeds the first over the horizon, and their sum does not exceed the second: slots can be dealt
-    out freely within those limits.
+    if no group's floor exceeds the first limit over the horizon, and their sum does not exceed the second: within these
+    limits, slots can be assigned freely.
 
     Examples
     --------
@@ -76,15 +114,57 @@ def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horiz
         )
 
 
+def can_be_met(missing: npt.NDArray[np.int64], left: int, terms: Terms) -> bool:
+    """Return whether a number of requests can deliver the missing exposures.
+
+    Examples
+    --------
+    >>> terms = Terms(np.array([9, 9]), np.array([2, 1]), k=2, horizon=9, batch_size=1)
+    >>> can_be_met(np.array([4, 2]), 3, terms), can_be_met(np.array([4, 2]), 2, terms)
+    (True, False)
+    """
+    return bool((missing <= left * terms.caps).all()) and int(missing.sum()) <= left * terms.k
+
+
+def check_reachable(terms: Terms, totals: Totals, *, keeps_floors: bool, is_over: bool = True) -> None:
+    """Raise :class:`InvalidInputError` if the horizon under way cannot meet its floors, or belongs to another catalog.
+
+    Parameters
+    ----------
+    terms, totals
+        The promise, and the totals of the horizon.
+    keeps_floors
+        Whether the policy promises to meet the floors.
+    is_over
+        Whether a horizon without requests left counts as over, so that the floors are those of the next one.
+    """
+    if len(totals.exposures) != len(terms.floors):
+        raise InvalidInputError(
+            f"The ledger counts {len(totals.exposures)} groups, the catalog has {len(terms.floors)}:"
+            " it belongs to another catalog."
+        )
+    if not terms.auto_restart:
+        return
+    left = terms.horizon - totals.requests
+    missing = np.maximum(terms.floors - totals.exposures, 0)
+    under_way = left > 0 or not is_over
+    if left < 0 or (under_way and keeps_floors and not can_be_met(missing, left, terms)):
+        raise InvalidInputError(
+            f"The horizon has had {totals.requests} requests and misses {int(missing.sum())} exposures: the"
+            f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
+            " new ledger."
+        )
+
+
 def _plain(label: object) -> Label:
-    """Return a label as the catalog holds it: numpy's strings and integers are as good as Python's."""
+    """Return a label as the catalog holds it: numpy strings and integers become Python's."""
     if isinstance(label, np.generic):
         return label.item()  # type: ignore[no-any-return]
     return label  # type: ignore[return-value]
 
 
 def _count(value: object, what: str) -> int:
-    """Return a number of exposures, or say why it is none."""
+    """Return a number of exposures, or raise an error that says what is wrong with it."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or int(value) < 0:
         raise InvalidInputError(f"{what} must be a whole number of exposures, 0 or more, got {value!r}.")
     if int(value) >= 2**53:

@@ -9,13 +9,13 @@ items of a request carry the subsidy (:func:`choose`).
 
 .. math::  D_g \le R \, c_g \text{ for every group } g, \qquad \sum_g D_g \le R \, K
 
-where :math:`c_g = \min(K, |I_g|)` (:func:`is_safe`). A request whose candidates would break this is composed anew so
-that it does not (:func:`compose`). That is always possible (docs/promise.md has the proof), and at R = 0 the condition
-says that nothing is missing.
+where :math:`c_g = \min(K, |I_g|)` (:func:`fairsync.floors.can_be_met`). A request whose candidates would break this
+gets other candidates that do not (:func:`compose`). They always exist (docs/promise.md has the proof), and at R = 0 the
+condition says that nothing is missing.
 
-While a part of the catalog is out of reach, :math:`c_g` counts the items that were searched. What could not be
-delivered even if every request from now on gave all it can (the outage came too late) is no longer asked for; the rest
-is.
+While a part of the catalog is out of reach, :math:`c_g` counts the items that were searched. Exposures that could not
+be delivered even if every request from now on gave all it can, because the outage came too late, are no longer
+required; the others are.
 """
 
 from collections.abc import Callable
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.errors import BackendUnavailableError, FairSyncError
+from fairsync.floors import can_be_met
 from fairsync.policies.base import Counts, Floats, Terms
 from fairsync.search.base import Hits
 
@@ -35,25 +36,23 @@ SearchOne: TypeAlias = Callable[[int, Floats, int], Hits]
 
 
 def needs_guard(terms: Terms, missing: Counts, prices: Floats, counts: Counts, requests: int, left: int) -> bool:
-    """Return whether requests with these counts in all, of so many left, could need more than prices."""
-    overshoots = (counts > missing) & (prices < 0)
-    return bool(overshoots.any()) or not is_safe(_due(missing, left, terms), left - requests, terms)
+    """Return whether some requests with these total counts could need the guard.
 
-
-def is_safe(missing: Counts, left: int, terms: Terms) -> bool:
-    """Return whether so many requests suffice for the missing exposures.
-
-    Examples
-    --------
-    >>> terms = Terms(np.array([9, 9]), np.array([2, 1]), k=2, horizon=9, batch_size=1)
-    >>> is_safe(np.array([4, 2]), 3, terms), is_safe(np.array([4, 2]), 2, terms)
-    (True, False)
+    Parameters
+    ----------
+    terms, missing, prices
+        The promise, the exposures missing before the requests, and the prices they were searched under.
+    counts
+        (G,) exposures of all the requests together, from prices alone.
+    requests, left
+        Number of the requests, and of all requests left in the horizon, these included.
     """
-    return bool((missing <= left * terms.caps).all()) and int(missing.sum()) <= left * terms.k
+    overshoots = (counts > missing) & (prices < 0)
+    return bool(overshoots.any()) or not can_be_met(_due(missing, left, terms), left - requests, terms)
 
 
 def _due(missing: Counts, left: int, terms: Terms) -> Counts:
-    """Return the missing exposures that so many requests can bring: all of them, unless an outage came too late."""
+    """Return the missing exposures that the requests left can deliver: all of them, unless an outage came too late."""
     return np.minimum(missing, left * terms.caps)
 
 
@@ -65,24 +64,24 @@ def keep_floors(
     Parameters
     ----------
     search
-        To look further for a single request.
+        Searches again for a single request.
     catalog, terms, prices
-        What was searched, promised and charged.
+        The items, the promise, and the prices of the search.
     hits
-        (n, width) the lists found under the prices.
+        (n, width) lists found under the prices.
     missing
         (G,) exposures missing before the first of the requests.
     left
         Requests left in the horizon, these included.
     k
-        Candidates of each of these requests; those after them have the usual number.
+        Candidates of each of these requests. Later requests are assumed to have ``terms.k``.
 
     Returns
     -------
     Hits
         (n, k) candidates.
     int
-        How many of them stand there because the second rule demanded it.
+        Forced slots: how many of them the second rule put there.
     """
     n_groups = len(terms.floors)
     rows, relevance = hits.rows[:, :k].copy(), hits.relevance[:, :k].copy()
@@ -94,7 +93,7 @@ def keep_floors(
             rows[i], relevance[i] = _choose_among(search, catalog, k, prices, hits, missing, i)
             counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
         due = _due(missing, left + 1, terms)
-        if not is_safe(np.maximum(due - counts, 0), left, terms):
+        if not can_be_met(np.maximum(due - counts, 0), left, terms):
             before = set(rows[i].tolist())
             rows[i], relevance[i] = compose(
                 lambda p, n, i=i: search(i, p, n),  # type: ignore[misc]
@@ -109,7 +108,7 @@ def keep_floors(
 def _choose_among(
     search: SearchOne, catalog: Catalog, k: int, prices: Floats, hits: Hits, missing: Counts, i: int
 ) -> tuple[Rows, Floats]:
-    """Apply the first rule to the list of request i, looking deeper until the answer is certain."""
+    """Apply the first rule to the list of request i, with longer lists until the choice is certain."""
     rows, relevance = hits.rows[i], hits.relevance[i]
     while True:
         groups = catalog.group_of[rows]
@@ -136,20 +135,20 @@ def choose(
     k: int,
     beyond: float,
 ) -> npt.NDArray[np.intp] | None:
-    """Choose the k best of a list where a subsidy is paid for missing exposures only.
+    """Choose the k best entries of a list when a subsidy is paid for missing exposures only.
 
     Parameters
     ----------
     groups, relevance, ranks
-        (width,) of each entry, best relevance minus price first.
+        (width,) group, relevance and tie-breaking rank of each entry, best relevance minus price first.
     prices
-        (G,) under which the list was made.
+        (G,) prices under which the list was made.
     missing
         (G,) exposures that each group still misses.
     k
-        How many to choose.
+        Number of entries to choose.
     beyond
-        An item outside the list has at most this relevance minus price; -inf if there is none.
+        Upper bound of relevance minus price of the items outside the list; -inf if there are none.
 
     Returns
     -------
@@ -186,9 +185,9 @@ def compose(
 ) -> tuple[Rows, Floats]:
     r"""Return the best candidates that leave the rest of the horizon possible.
 
-    These are at least :math:`D_g - R c_g` items of each group, at least :math:`\sum D - R K` items that count towards
-    some group's missing exposures, and for the rest what was chosen anyway, where R requests come after this one.
-    The demands are nested, so taking the best for the narrowest first is optimal.
+    With R requests after this one, these are at least :math:`D_g - R c_g` items of each group, at least
+    :math:`\sum D - R K` items that count towards some group's missing exposures, and otherwise the candidates that
+    prices chose. The requirements are nested, so that taking the best items for the narrowest one first is optimal.
 
     Parameters
     ----------
@@ -197,7 +196,7 @@ def compose(
     group_of
         (n,) group of each item.
     rows, relevance
-        (k,) what prices alone would give, best relevance minus price first.
+        (k,) candidates that prices alone would give, best relevance minus price first.
     terms, prices, missing
         As for :func:`keep_floors`.
     left
@@ -206,8 +205,8 @@ def compose(
     taken: dict[int, float] = {}
 
     def take(quota: Counts, how_many: int) -> None:
-        """Take the best items of groups that have a quota left, so many in all."""
-        how_many = min(how_many, len(rows) - len(taken))  # it is more only where an outage has made too much due
+        """Take up to ``how_many`` of the best items of groups that have a quota left."""
+        how_many = min(how_many, len(rows) - len(taken))  # after an outage, more can be due than a list holds
         while how_many > 0:
             before = len(taken)
             found = search(np.where(quota > 0, prices, np.inf), min(before + how_many, len(group_of)))

@@ -1,4 +1,4 @@
-"""What callers may give, and a clear word where it cannot be used."""
+"""Validation of arguments: each check returns the value in its standard form, or says what is wrong with it."""
 
 from numbers import Integral
 from typing import Any
@@ -12,7 +12,7 @@ from fairsync.errors import InvalidInputError
 
 
 def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floating[Any]]:
-    """Return users as (n, interests, d) floats, or say what is wrong with them.
+    """Return user vectors as (n, interests, d) floats, or say what is wrong with them.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floati
     if array.shape[1] == 0:
         raise InvalidInputError("users have no interest vectors: each request needs at least one.")
     largest = float(np.abs(array).max(initial=0.0))
-    if largest <= LARGEST_VALUE:  # not true of NaN either
+    if largest <= LARGEST_VALUE:  # false for NaN, too
         return array
     bad = np.flatnonzero(~np.isfinite(array).all(axis=(1, 2)))
     if len(bad):
@@ -52,7 +52,7 @@ def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floati
 
 
 def check_positive(value: object, what: str) -> int:
-    """Return a whole number above 0, or say why it is none.
+    """Return a whole number above 0, or say what is wrong with it.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def check_positive(value: object, what: str) -> int:
 
 
 def check_k(k: object, catalog: Grouped) -> int:
-    """Return the number of candidates per request, or say why there cannot be so many."""
+    """Return the number of candidates per request, or say what is wrong with it."""
     number = check_positive(k, "k")
     if number > len(catalog):
         raise InvalidInputError(f"k is {number}, but the catalog has only {len(catalog)} items: choose a smaller k.")

@@ -1,4 +1,4 @@
-"""The loop: prices to the search, counts to the ledger, and after every batch back to the policy."""
+"""The retriever: search, guard, ledger and policy in one process."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -7,25 +7,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.batch import serve
 from fairsync.calibration import calibrate
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
-from fairsync.coordination.books import LoopState, changed_terms, make_terms
-from fairsync.floors import Floors
+from fairsync.floors import Floors, changed_terms, make_terms
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger
+from fairsync.loop import LoopState
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.report import Report, make_report
-from fairsync.search import Index, make_index
+from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
-from fairsync.serving import serve
 
 
 class FairRetriever:
     """Retrieves candidates so that every group gets at least its floor of exposures over the horizon.
+
+    It is thread-safe.
 
     Parameters
     ----------
@@ -36,20 +38,22 @@ class FairRetriever:
     floors
         Minimum exposures of every group in the horizon: one number for all, or {label: number}.
     horizon
-        Requests over which the floors are spread. After so many, counts start anew and prices carry on.
+        Requests over which the floors are spread. After that many, a new horizon starts: counts restart at zero, and
+        prices continue.
     policy
         ``"guaranteed"`` (floors hold, nothing to tune), ``"fairsync"`` (the paper's), ``"none"``, one of the paper's
         baselines (``"regularized-fair"``, ``"ipw"``, ``"k-neighbor"``, ``"uncalibrated"``), or a policy object.
     batch_size
         Requests between two price changes.
     index
-        ``"exact"``, ``"one-hot"``, or an index object.
+        ``"exact"``, ``"ivf"`` or ``"hnsw"`` (approximate, for large catalogs), ``"one-hot"`` (the paper's), or an index
+        object.
     ledger
-        Where exposures are recorded; in memory unless given.
+        The ledger that records exposures. By default they are kept in memory.
 
     Examples
     --------
-    Everybody prefers red; blue is promised 30 of the 200 slots.
+    All users prefer red; blue is promised 30 of the 200 slots.
 
     >>> rng = np.random.default_rng(0)
     >>> embeddings = rng.normal(size=(40, 8)) + np.repeat([[1.0], [0.0]], 20, axis=0)
@@ -61,11 +65,15 @@ class FairRetriever:
     >>> report = retriever.report()
     >>> report.exposures["blue"], report.esp
     (30, 1.0)
+    >>> retriever
+    FairRetriever(Catalog(40 items, 2 groups, dim 8, float64), k=2, policy='guaranteed', index=ExactIndex,
+    batch_size=10, floors of 1 group, 100 of 100 requests)
     """
 
     def __init__(
         self,
         catalog: Catalog,
+        *,
         k: int = 20,
         floors: Floors = 0,
         horizon: int = 10_000,
@@ -80,7 +88,7 @@ class FairRetriever:
         self.index = make_index(index, catalog)
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
         self._lock = threading.Lock()
-        self._books = LoopState.open(self.terms, self.policy, self.ledger.totals())
+        self._state = LoopState.open(self.terms, self.policy, self.ledger.totals())
 
     def retrieve(self, users: npt.ArrayLike) -> Candidates:
         """Return the candidates of requests in order of arrival.
@@ -88,32 +96,29 @@ class FairRetriever:
         Parameters
         ----------
         users
-            (n, d) one vector per request, or (n, interests, d) several. Any n: the prices change after every
-            ``batch_size`` requests, inside a call as across calls. A call that fails leaves no trace.
+            (n, d) one vector per request, or (n, interests, d) several, for any n. Prices change after every
+            ``batch_size`` requests, within a call as across calls. A call that fails counts nothing.
         """
         with self._lock:
             catalog, vectors = self.catalog, check_users(users, self.catalog)
-            n, k = len(vectors), self.terms.k
-            rows, relevance, searched = np.empty((n, k), dtype=np.int64), np.empty((n, k)), np.empty(n)
-            books, start = self._books, 0
-            entries: list[Entry] = []
+            terms, policy, n = self.terms, self.policy, len(vectors)
+            rows, relevance = np.empty((n, terms.k), dtype=np.int64), np.empty((n, terms.k))
+            searched, entries = np.empty(n), list[Entry]()
+            state, start = self._state, 0
             while start < n:
-                granted = books.lease(self.terms, self.policy, n - start)
-                assert granted is not None  # nobody else holds a lease
-                books, lease = granted
-                here = slice(start, start + lease.requests)
-                served = serve(catalog, self.index, lease, vectors[here])
-                settled = books.settle(self.policy, lease.number, served.entry, served.sample)
-                assert settled is not None  # it was leased a moment ago
-                books, entry = settled
+                state = state.begin(terms, policy)
+                batch = state.next_batch(terms, policy, n - start)
+                here = slice(start, start + batch.requests)
+                served = serve(batch, catalog, self.index, vectors[here])
+                state, entry = state.record(policy, served.entry, served.sample)
                 rows[here], relevance[here] = served.hits.rows, served.hits.relevance
                 searched[here] = served.searched
                 if entries and not entry.opens_horizon:
                     entry = entries.pop().plus(entry)
                 entries.append(entry)
-                start += lease.requests
+                start += batch.requests
             self.ledger.record(entries)
-            self._books = books
+            self._state = state
         return Candidates.of(catalog, rows, relevance, searched)
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
@@ -122,7 +127,7 @@ class FairRetriever:
         Parameters
         ----------
         past_users
-            (n, d) or (n, interests, d): requests like those to come, latest last. A few hundred help, a few
+            (n, d) or (n, interests, d): user vectors of similar requests, latest last. A few hundred help, a few
             thousand are plenty.
 
         Returns
@@ -131,7 +136,7 @@ class FairRetriever:
             This retriever.
         """
         with self._lock:
-            self._books = calibrate(self._books, self.terms, self.policy, self.catalog, self.index, past_users)
+            self._state = calibrate(self._state, self.terms, self.policy, self.catalog, self.index, past_users)
         return self
 
     def upsert(
@@ -141,71 +146,71 @@ class FairRetriever:
         ids: Sequence[Label] | npt.NDArray[Any],
         floors: Floors | None = None,
     ) -> None:
-        """Add items, or replace those whose ids are known: another embedding, another group.
+        """Add items, or replace the embedding and group of those whose ids are known.
 
-        It takes effect from the next request on. Gather changes into one call: each copies the catalog's embeddings.
+        The change takes effect with the next request. Collect changes into one call: each call copies the embeddings.
 
         Parameters
         ----------
         embeddings, groups, ids
-            As in :class:`Catalog`. A label that is new becomes a group, which has no floor unless one is given.
+            As in :class:`Catalog`. A new label becomes a group, which has no floor unless one is given.
         floors
-            New floors from now on, where the old ones are not to stay; see :meth:`promise`.
+            New floors; see :meth:`promise`. By default they stay as they are.
         """
         self._change(lambda catalog: upsert_items(catalog, embeddings, groups, ids), floors)
 
     def remove(self, ids: Sequence[Label] | npt.NDArray[Any], floors: Floors | None = None) -> None:
-        """Take items out, from the next request on.
+        """Remove items, from the next request on.
 
-        A group that has lost its last item stays in the report with what it has had. It cannot get more: if it was
-        promised anything, it must be released from its floor in the same call.
+        A group without items stays in the report with its exposures so far. It can get no more, so that a floor that it
+        has not met must be lowered in the same call.
 
         Parameters
         ----------
         ids
-            Known ids.
+            Ids of the items.
         floors
-            New floors from now on, where the old ones are not to stay; see :meth:`promise`.
+            New floors; see :meth:`promise`. By default they stay as they are.
         """
         self._change(lambda catalog: remove_items(catalog, ids), floors)
 
     def replace(
-        self, catalog: Catalog, index: str | Callable[[Catalog], Index] = "exact", floors: Floors | None = None
+        self, catalog: Catalog, index: str | Callable[[Catalog], Index] | None = None, floors: Floors | None = None
     ) -> None:
-        """Go on with another catalog: a new version of the model, or an index built anew.
+        """Continue with another catalog: a new version of the model, or an index that was rebuilt.
 
-        Exposures and floors stay with their labels. What the policy has learnt is forgotten, since it was learnt on
-        other scores: `calibrate` with past requests of the new model, if there are any.
+        Exposures and floors stay with their labels. The policy starts again, because it has learnt from other scores:
+        `calibrate` it with past requests of the new model, if there are any.
 
         Parameters
         ----------
         catalog
             All items, with the embeddings of the new model.
         index
-            A name, or a function of the catalog.
+            A name, or a function of the catalog. Defaults to an index of the present kind with the same settings.
         floors
-            New floors from now on, where the old ones are not to stay; see :meth:`promise`.
+            New floors from now on. Defaults to the present ones; see :meth:`promise`.
         """
         with self._lock:
             under = catalog.under(self.catalog.labels)
-            made = index(under) if callable(index) else make_index(index, under)
+            made = replace_index(self.index, index, under)
             self._swap(under, made, floors, self.policy.start)
 
     def promise(self, floors: Floors, horizon: int | None = None) -> None:
-        """Promise other floors, in the present horizon and those to come.
+        """Change the floors of the horizon under way and of all later ones.
 
         Parameters
         ----------
         floors
-            One number for all groups, or {label: number}; groups that are not named are promised nothing.
+            One number for all groups, or {label: number}; groups that are not named get no floor.
         horizon
-            Requests over which they are spread, from the beginning of the present horizon; as before unless given.
+            Requests over which they are spread, from the start of the horizon under way. By default it stays as it is.
         """
         with self._lock:
             self._swap(self.catalog, self.index, floors, horizon=horizon)
 
     def report(self, hindsight: Hindsight | None = None) -> Report:
-        """Return where the promise stands.
+        """Return a report on the promise: exposures, floors, prices and cost.
 
         Parameters
         ----------
@@ -213,9 +218,18 @@ class FairRetriever:
             The best possible plan for the same requests, to compare the cost with.
         """
         with self._lock:
-            books, past, labels, terms = self._books, self.ledger.past(), self.catalog.labels, self.terms
-        prices = books.prices_in_force(terms, self.policy)
-        return make_report(labels, terms, self.policy.name, books.accounts.totals, past, prices, hindsight)
+            state, past, labels, terms = self._state, self.ledger.past(), self.catalog.labels, self.terms
+        prices = state.prices_in_force(terms, self.policy)
+        return make_report(labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight)
+
+    def __repr__(self) -> str:
+        terms, promised = self.terms, int(np.count_nonzero(self.terms.floors))
+        requests = self._state.progress.totals.requests
+        return (
+            f"FairRetriever({self.catalog}, k={terms.k}, policy={self.policy.name!r}, "
+            f"index={type(self.index).__name__}, batch_size={terms.batch_size}, "
+            f"floors of {promised:,} group{'s' if promised != 1 else ''}, {requests:,} of {terms.horizon:,} requests)"
+        )
 
     def _change(self, change: Callable[[Catalog], CatalogChange], floors: Floors | None) -> None:
         with self._lock:
@@ -227,13 +241,12 @@ class FairRetriever:
         catalog: Catalog,
         index: Index,
         floors: Floors | None,
-        restart: Callable[[Terms], Any] | None = None,
+        start: Callable[[Terms], Any] | None = None,
         horizon: int | None = None,
     ) -> None:
-        """Go on with these; whatever cannot be kept is refused before anything is changed."""
+        """Replace the items or the promise. A promise that cannot be kept is refused before anything is changed."""
         terms = changed_terms(self.terms, self.catalog.labels, catalog, floors, horizon)
-        books = self._books.under(terms, self.policy, self.terms, restart)
-        assert books is not None  # nobody holds a lease
+        state = self._state.under(terms, self.policy, self.terms, start)
         if catalog.n_groups > self.catalog.n_groups:
             self.ledger.grow(catalog.n_groups)
-        self.catalog, self.index, self.terms, self._books = catalog, index, terms, books
+        self.catalog, self.index, self.terms, self._state = catalog, index, terms, state

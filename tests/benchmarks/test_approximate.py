@@ -8,7 +8,7 @@ from rich.console import Console
 
 sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of the package
 
-from benchmarks.approximate import IVF, Figure, check_claims, shares_found
+from benchmarks.approximate import IVF, Measurement, check_claims, shares_found
 
 from benchmarks import approximate
 
@@ -20,10 +20,10 @@ def test_the_share_found_counts_each_wanted_item() -> None:
 
 
 def test_claims_take_the_worst_of_large_catalogs() -> None:
-    good = Figure(1_000_000, IVF, "prices", 0.995, 0.992, 0.1, 1.0, 12.0, 20.0, 40.0, 25.0, 1.01)
-    steep = Figure(1_000_000, IVF, "prices × 10", 0.999, 0.999, 0.1, 1.0, 9.0, 21.0, 41.0, 26.0, 0.8)
-    bare = Figure(1_000_000, IVF, "none", 0.98, None, 0.1, 1.0, 3.0, 5.0, 2.0, 2.0, None)
-    small = Figure(10_000, IVF, "none", 0.5, None, 0.1, 1.0, 0.1, 0.1, 0.1, 0.1, None)
+    good = Measurement(1_000_000, IVF, "prices", 0.995, 0.992, 0.1, 1.0, 12.0, 20.0, 40.0, 25.0, 1.01)
+    steep = Measurement(1_000_000, IVF, "prices × 10", 0.999, 0.999, 0.1, 1.0, 9.0, 21.0, 41.0, 26.0, 0.8)
+    bare = Measurement(1_000_000, IVF, "none", 0.98, None, 0.1, 1.0, 3.0, 5.0, 2.0, 2.0, None)
+    small = Measurement(10_000, IVF, "none", 0.5, None, 0.1, 1.0, 0.1, 0.1, 0.1, 0.1, None)
     assert [claim.value for claim in check_claims([good, steep, bare, small])] == [0.98, 0.992, 20.0, 9.0, 40.0, 1.01]
     assert check_claims([small]) == []
 

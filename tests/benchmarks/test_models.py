@@ -13,8 +13,8 @@ sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of
 from benchmarks import models, rechub
 
 
-def figure(errors: float, times_faster: float, epochs: float = 5.0) -> models.Figure:
-    return models.Figure("mind", 512, epochs, 0.1, 0.1, errors, 2e4, 1e4, times_faster)
+def figure(errors: float, times_faster: float, epochs: float = 5.0) -> models.Measurement:
+    return models.Measurement("mind", 512, epochs, 0.1, 0.1, errors, 2e4, 1e4, times_faster)
 
 
 def test_recall_is_that_of_the_program() -> None:
@@ -54,4 +54,4 @@ def test_the_peer_pads_before() -> None:
     settings = make_settings("youtube-dnn", dim=8, history=4)
     assert isinstance(settings, NetworkSettings)
     peer = rechub.Peer("youtube-dnn", settings, n_items=30)
-    assert peer._users(np.array([[5, 6, -1], [7, -1, -1]]))["past"].tolist() == [[0, 0, 6, 7], [0, 0, 0, 8]]
+    assert peer.user_features(np.array([[5, 6, -1], [7, -1, -1]]))["past"].tolist() == [[0, 0, 6, 7], [0, 0, 0, 8]]

@@ -43,5 +43,5 @@ def test_it_runs_from_end_to_end(tmp_path: Path) -> None:
     [(20_000_000, 3.9, [True]), (20_000_000, 4.1, [False]), (50_000_000, 7.0, [True]), (100_000_001, 99.0, [])],
 )
 def test_claims(rows: int, peak: float, met: list[bool]) -> None:
-    figure = prepare.Figure(rows, 1.0, 1.0, peak, 1, 1, 1, 1)
+    figure = prepare.Measurement(rows, 1.0, 1.0, peak, 1, 1, 1, 1)
     assert [claim.met for claim in prepare.check_claims([figure])] == met

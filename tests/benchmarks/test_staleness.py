@@ -23,7 +23,7 @@ def world() -> World:
 @pytest.mark.parametrize("calibrated", [False, True])
 def test_one_front_end_is_a_retriever(world: World, calibrated: bool) -> None:
     """Calls of eight that are settled at once: the figures are those of the plain loop."""
-    retriever = FairRetriever(world.catalog, K, world.floor, 200, batch_size=16, index=world.index)
+    retriever = FairRetriever(world.catalog, k=K, floors=world.floor, horizon=200, batch_size=16, index=world.index)
     if calibrated:
         retriever.calibrate(world.past)
     for start in range(0, 200, 8):
@@ -37,7 +37,7 @@ def test_counts_come_when_the_front_end_has_its_next_turn(world: World) -> None:
     setting = Setting(front_ends=4, call=8, delay=10, batch=16, calibrated=False)
     assert setting.in_flight == 34
     coordinator = LateCoordinator(world, setting.batch, setting.in_flight)
-    front_end = FrontEnd(world.catalog, coordinator, world.index)
+    front_end = FrontEnd(world.catalog, coordinator, index=world.index)
     settled = []
     for start in range(0, 64, 8):
         front_end.retrieve(world.users[start : start + 8])

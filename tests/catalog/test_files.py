@@ -48,12 +48,12 @@ def assert_same(one: Catalog, other: Catalog) -> None:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_files, "_BLOCK_BYTES", 400)
+    monkeypatch.setattr(catalog_files, "BLOCK_BYTES", 400)
 
 
 @pytest.mark.parametrize("words", [True, False])
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-def test_what_is_saved_comes_back_and_stays_on_disk(tmp_path: Path, dtype: str, words: bool) -> None:
+def test_a_saved_catalog_comes_back_and_stays_on_disk(tmp_path: Path, dtype: str, words: bool) -> None:
     catalog = make_catalog(dtype, words)
     save_catalog(catalog, tmp_path / "a" / "items")
     opened = open_catalog(tmp_path / "a" / "items")
@@ -82,17 +82,17 @@ def test_a_parquet_file_is_a_catalog_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["folder", "parquet"])
 def test_a_part_is_read_block_by_block_and_checked(tmp_path: Path, kind: str) -> None:
-    catalog, told = make_catalog(), list[tuple[int, int]]()
+    catalog, seen = make_catalog(), list[tuple[int, int]]()
     path = tmp_path / "items.parquet"
     if kind == "folder":
         save_catalog(catalog, path)
     else:
         write_parquet(catalog, path)
     wanted = np.array([0, 1, 40, 88])
-    part, rows = read_part(path, Fingerprint.of(catalog), lambda _: wanted, lambda *so_far: told.append(so_far))
+    part, rows = read_part(path, Fingerprint.of(catalog), lambda _: wanted, lambda *so_far: seen.append(so_far))
     assert rows is wanted
     assert_same(part, catalog.part(wanted))
-    assert told == [(2, 4), (3, 4), (4, 4)]
+    assert seen == [(2, 4), (3, 4), (4, 4)]
     other = Catalog(catalog.embeddings * 2, catalog.labels_of(catalog.group_of), catalog.ids)
     with pytest.raises(InvalidInputError, match="rows 0 to 15 are not those that were saved"):
         read_part(path, Fingerprint.of(other), lambda _: wanted)
@@ -184,7 +184,7 @@ def damage(path: Path, how: str) -> None:
         ("lacking words", "cannot be read"),
     ],
 )
-def test_what_is_damaged_is_refused(tmp_path: Path, how: str, said: str) -> None:
+def test_damaged_files_are_refused(tmp_path: Path, how: str, said: str) -> None:
     save_catalog(make_catalog(), tmp_path / "items")
     damage(tmp_path / "items", how)
     with pytest.raises(InvalidInputError, match=said):

@@ -46,7 +46,7 @@ def test_from_start_to_stop(cluster: RayCluster, tmp_path: Path) -> None:
     floors.write_text(json.dumps({"blue": 700}))
     promise = ["--ledger", ledger, "--horizon", "120", "--k", "10", "--floors", floors]
     shown: Counter[str] = Counter()
-    alone = FairRetriever(CATALOG, 10, {"blue": 700}, 120)
+    alone = FairRetriever(CATALOG, k=10, floors={"blue": 700}, horizon=120)
     for number, half in enumerate((USERS[:60], USERS[60:])):
         started = run("start", items, *promise, "--shards", "3", "--replicas", "2")
         assert started.exit_code == 0, started.output

@@ -6,18 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import fairsync
 from fairsync.cli import app
-from fairsync.cli.demo_table import comparison
-from fairsync.cli.demo_words import read
 from fairsync.data.completejourney import completejourney_files
 from fairsync.errors import InvalidInputError
-from fairsync.hindsight import Hindsight
-from fairsync.report import Report
 
 try:
     completejourney_files()
@@ -101,53 +96,6 @@ def test_help_and_version() -> None:
     assert "demo" in run("--help").stdout
     assert "--batch-size" in run("demo", "--help").stdout
     assert run("--version").stdout == f"fairsync {fairsync.__version__}\n"
-
-
-def make(exposures: list[int], cost: float, ratio: float, forced: int = 0) -> Report:
-    given = dict(enumerate(exposures))
-    floors, prices = dict.fromkeys(given, 10), dict.fromkeys(given, 0.0)
-    return Report("p", 5, 1, 8, 8, floors, given, prices, 200 - cost, cost, ratio, forced, 0, 0)  # type: ignore[arg-type]
-
-
-RECALLS = {"none": 0.2, "fairsync": 0.15, "guaranteed": 0.19, "guaranteed, calibrated": 0.1925, "hindsight": 0.19}
-
-
-def test_the_reading_follows_the_numbers() -> None:
-    best = Hindsight(199.0, 199.0, 200.0, {}, {}, {}, None)  # type: ignore[arg-type]
-    reports = {
-        "none": make([30, 10, 0], 0, 0),
-        "fairsync": make([20, 12, 8], 3.0, 3.0),
-        "guaranteed": make([20, 10, 10], 2.0, 2.0, forced=4),
-        "guaranteed, calibrated": make([20, 10, 10], 1.5, 1.5),
-    }
-    text = "\n".join(read(reports, best, RECALLS, 10))
-    assert "1 of 3 groups got less than 10 exposures, the worst served 0; one group took 75% of all slots" in text
-    assert "at least 0.50% of the relevance" in text
-    assert "missed 1 floor by 2 exposures and gave up 1.5% of the relevance." in text
-    assert "1.0% of the relevance, 2.00 times the least possible; the guard had to force 4 slots." in text
-    assert "Calibration saved 25% of the cost." in text
-    assert "held 20.00% without floors and 19.25% with them (−0.75 points); 15.00% by the method of the paper" in text
-
-    reports["guaranteed, calibrated"] = make([20, 10, 10], 3.0, 3.0)
-    assert "Calibration did not pay here: it cost 50% more" in "\n".join(read(reports, best, RECALLS, 10))
-
-    idle = {name: make([20, 10, 10], 0.0, 1.0) for name in reports}
-    nothing = Hindsight(200.0, 200.0, 200.0, {}, {}, {}, None)  # type: ignore[arg-type]
-    text = "\n".join(read(idle, nothing, RECALLS, 10))
-    assert "floors change nothing here" in text
-    assert "times the least possible" not in text
-    assert "Calibration" not in text
-    assert "candidates held" not in text
-
-
-def test_no_share_of_a_relevance_that_is_not_positive() -> None:
-    reports = {"none": make([30, 10, 0], 0, 0)}
-    for whole, columns in ((200.0, 6), (-200.0, 5), (0.0, 5)):
-        best = Hindsight(whole - 1, whole - 1, whole, {}, {}, {}, np.zeros((5, 8), dtype=np.int64))
-        table = comparison(reports, best, RECALLS)
-        assert len(table.columns) == columns
-        assert ("relevance kept" in [column.header for column in table.columns]) is (whole > 0)
-        assert {len(list(column.cells)) for column in table.columns} == {2}
 
 
 @needs_baskets

@@ -47,7 +47,7 @@ def test_every_source(arguments: list[str], name: str, history: int, folder: Pat
     result = run(*arguments, "--least-items", 3)
     assert result.exit_code == 0, result.output
     assert f"Next: fairsync train data/{name} --model svd" in result.stdout
-    for line in ("interactions", "users", "groups", "rows read", "38% of the items", "unix seconds"):
+    for line in ("interactions", "users", "groups", "rows read", "38% of the items", "Unix seconds"):
         assert line in result.stdout
     data = Dataset.load(folder / "data" / name)
     facts = data.facts
@@ -61,7 +61,7 @@ def test_bad_rows_are_told(folder: Path) -> None:
     assert "bad: no time" in result.stdout
     assert "first: UserBehavior.csv:50" in result.stdout
     assert "left out: behaviour buy" in result.stdout
-    assert "those below 200 items are one" in " ".join(result.stdout.split())
+    assert "groups below 200 items are merged" in " ".join(result.stdout.split())
 
 
 def test_a_log_that_is_nearly_all_left_out_is_warned_of(folder: Path) -> None:

@@ -181,7 +181,7 @@ def test_the_list_names_every_experiment() -> None:
 
 def test_help_teaches() -> None:
     text = " ".join(reproduce("--help").stdout.split())
-    for words in ("fairsync reproduce --quick", "--model svd", "completejourney", "--seeds", "goes on where it was"):
+    for words in ("fairsync reproduce --quick", "--model svd", "completejourney", "--seeds", "continues"):
         assert words in text
 
 

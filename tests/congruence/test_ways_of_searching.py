@@ -34,7 +34,15 @@ def world(request: pytest.FixtureRequest) -> World:
 @pytest.mark.parametrize("policy", ["guaranteed", "fairsync"])
 def test_the_whole_loop_is_the_same(world: World, way: str, policy: str) -> None:
     def run(index: str | Index) -> FairRetriever:
-        return FairRetriever(world.catalog, world.k, world.floors, world.horizon, policy, batch_size=8, index=index)
+        return FairRetriever(
+            world.catalog,
+            k=world.k,
+            floors=world.floors,
+            horizon=world.horizon,
+            policy=policy,
+            batch_size=8,
+            index=index,
+        )
 
     plain, other = run("exact"), run(WAYS[way](world.catalog))
     for start in range(0, world.horizon, 50):

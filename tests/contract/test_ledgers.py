@@ -1,4 +1,4 @@
-"""What every ledger must do."""
+"""The contract of all ledgers."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coordination.valkey_server import ValkeyServer
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import RepeatedRequestError
 from fairsync.ledger import Entry, Ledger, MemoryLedger, SqliteLedger
-from fairsync.ledger.base import KEYS_KEPT
-from fairsync.ledger.redis import RedisLedger
-from ledger.valkey_server import ValkeyServer
+from fairsync.ledger.base import MAX_KEYS
 
 LEDGERS: dict[str, Callable[[Path, int], Ledger]] = {
     "memory": lambda _, n_groups: MemoryLedger(n_groups),
@@ -62,7 +62,7 @@ def test_horizons_follow_each_other(ledger: Ledger) -> None:
     assert [past.exposures.tolist() for past in ledger.past()] == [[3, 0, 0], [3, 0, 0]]
 
 
-def test_a_standing_is_a_fact_of_its_time(ledger: Ledger) -> None:
+def test_totals_are_immutable(ledger: Ledger) -> None:
     before = ledger.totals()
     ledger.record([entry(1, 1, 1)])
     assert before.exposures.tolist() == [0, 0, 0]
@@ -78,7 +78,7 @@ def test_groups_may_be_added(ledger: Ledger) -> None:
     assert ledger.past()[-1].exposures.tolist() == [2, 0, 0, 0, 3]
 
 
-def test_what_is_said_again_is_not_counted_again(ledger: Ledger) -> None:
+def test_writes_are_idempotent_by_key(ledger: Ledger) -> None:
     assert ledger.record([entry(1, 0, 0)], key="one")
     assert ledger.record([entry(2, 0, 0)], key="two")
     assert not ledger.record([entry(1, 0, 0)], key="one")
@@ -95,7 +95,7 @@ def test_a_cost_that_was_not_measured_stays_unknown(ledger: Ledger) -> None:
     assert ledger.totals().cost == 0.5
 
 
-def test_something_can_be_kept_beside_the_record(ledger: Ledger) -> None:
+def test_values_can_be_saved_beside_the_record(ledger: Ledger) -> None:
     assert ledger.load("prices") is None
     ledger.save("prices", b"old")
     ledger.save("prices", b"\x00new")
@@ -103,7 +103,7 @@ def test_something_can_be_kept_beside_the_record(ledger: Ledger) -> None:
     assert (ledger.load("prices"), ledger.load("forecast")) == (b"\x00new", b"")
 
 
-def test_answers_are_kept_for_whoever_asks_again(ledger: Ledger) -> None:
+def test_answers_are_saved_by_request_id(ledger: Ledger) -> None:
     assert ledger.answer("a") is None
     assert ledger.record([entry(1, 0, 0)], key="one", answers={"a": b"first", "b": b""})
     assert (ledger.answer("a"), ledger.answer("b"), ledger.answer("c")) == (b"first", b"", None)
@@ -115,7 +115,7 @@ def test_answers_are_kept_for_whoever_asks_again(ledger: Ledger) -> None:
     assert ledger.record([entry(0, 1, 0)], key="two", answers={"c": b"new"}), "nor its key"
 
 
-def test_what_was_shown_and_when_it_began(ledger: Ledger) -> None:
+def test_impressions_and_the_start_of_a_horizon(ledger: Ledger) -> None:
     ledger.record([entry(1, 0, 0)])
     assert ledger.totals().impressions is None
     nothing = np.zeros(3, dtype=np.int64)
@@ -129,10 +129,10 @@ def test_what_was_shown_and_when_it_began(ledger: Ledger) -> None:
     assert (past.impressions.tolist(), past.exposures.tolist(), past.began) == ([0, 4, 0], [1, 0, 0], 0.0)
 
 
-def test_the_latest_keys_are_known_however_many_there_were() -> None:
+def test_the_latest_keys_are_known() -> None:
     """Only in memory: the rule is the same everywhere, and a disk would take minutes."""
     ledger = MemoryLedger(1)
-    for number in range(KEYS_KEPT + 10):
+    for number in range(MAX_KEYS + 10):
         ledger.record([], key=str(number))
     assert ledger.record([], key="5")
-    assert not ledger.record([], key=str(KEYS_KEPT))
+    assert not ledger.record([], key=str(MAX_KEYS))

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 from fairsync.data.dataset import Dataset, Facts, check_target
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
+from fairsync.ragged import Ragged
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Files in blocks: every packing gives the same lines, and damage is told with the line."""
+"""Files in blocks: every compression gives the same lines, and errors name the damaged line."""
 
 import bz2
 import gzip

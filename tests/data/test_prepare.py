@@ -89,7 +89,7 @@ def test_the_order_of_rows_matters_only_where_times_are_equal(rows: Rows, random
 
 def test_finer_times_order_and_become_seconds() -> None:
     log = make_log([(0, 0, 1_900), (0, 1, 1_100), (0, 2, 900)])
-    log.ticks = 1_000
+    log.units_per_second = 1_000
     data = prepare(log, "x", least_interactions=1)
     assert data.times.tolist() == [0, 1, 1]
     assert data.item_ids[data.sequences[0]].tolist() == [ITEM_IDS[2], ITEM_IDS[1], ITEM_IDS[0]]

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairsync.data.replay import Replay, replay
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
+from fairsync.ragged import PADDING
 from sequences import Visits, drawn_visits, make_dataset, real_dataset
 
 

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 
-from fairsync.data.requests import PADDING, Requests
+from fairsync.data.requests import Requests
 from fairsync.data.splits import split_by_time, split_by_users
 from fairsync.errors import InvalidInputError
+from fairsync.ragged import PADDING
 from sequences import Visits, drawn_visits, make_dataset, real_dataset
 
 

@@ -32,7 +32,7 @@ ROWS = [("ann", "tea", 1_400_000_300), ("bob", "tea", 1_400_000_100)] + [
 
 def rows(log: Log) -> list[tuple[str, str, int]]:
     return [
-        (log.user_ids[int(user)], log.item_ids[int(item)], int(time) // log.ticks)
+        (log.user_ids[int(user)], log.item_ids[int(item)], int(time) // log.units_per_second)
         for part in log.parts
         for user, item, time in zip(*part, strict=True)
     ]
@@ -179,7 +179,7 @@ def test_columns_of_an_odd_kind(odd: pl.Series, column: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("odd", [pl.Series([True]), pl.Series([1]).cast(pl.Time)], ids=lambda one: str(one.dtype))
 def test_words_that_are_no_times(odd: pl.Series, tmp_path: Path) -> None:
     paths = write(tmp_path, "parquet", LOG.with_columns(timestamp=odd.new_from_index(0, len(LOG))))
-    with pytest.raises(InvalidInputError, match="give dates, unix seconds or places"):
+    with pytest.raises(InvalidInputError, match="give dates, Unix seconds or positions"):
         read_table(*paths)
 
 

@@ -81,7 +81,7 @@ def test_blocks_and_votes_in_pieces_change_nothing(tmp_path: Path, monkeypatch: 
     ]
     path = write(tmp_path, *lines[:2_000], "broken", *lines[2_000:])
     whole = read_taobao(path)
-    monkeypatch.setattr("fairsync.data.votes._MANY", 100)
+    monkeypatch.setattr("fairsync.data.majority_vote._MANY", 100)
     monkeypatch.setattr(
         taobao, "read_blocks", lambda path, advance: files.read_blocks(path, advance, block_bytes=1_000)
     )

@@ -21,7 +21,7 @@ TARGETS = [RNG.choice(IDS, size=size, replace=False).tolist() for size in RNG.in
 
 
 def alone(policy: str, k: int, floors: int) -> tuple[Any, Any]:
-    retriever = FairRetriever(CATALOG, k, floors, len(USERS), policy, batch_size=8)
+    retriever = FairRetriever(CATALOG, k=k, floors=floors, horizon=len(USERS), policy=policy, batch_size=8)
     return retriever.retrieve(USERS), retriever.report()
 
 
@@ -36,7 +36,7 @@ def test_every_figure_is_that_of_a_run_of_its_own() -> None:
     for one in found.results:
         lists, report = alone(one.policy, one.k, 40)
         plain, _ = alone("none", one.k, 0)
-        figures = one.figures
+        figures = one.metrics
         assert one.exposures == report.exposures
         assert one.relevance == pytest.approx(report.relevance)
         assert one.relevance_kept == pytest.approx(report.relevance / plain.relevance.sum())
@@ -54,7 +54,7 @@ def test_every_figure_is_that_of_a_run_of_its_own() -> None:
 
 def test_without_targets_and_floors_only_exposure_is_measured() -> None:
     [one] = evaluate(CATALOG, USERS, ks=[1]).results
-    figures = one.figures
+    figures = one.metrics
     assert (figures.recall, figures.ndcg, figures.hit_rate, figures.esp, figures.category_diversity) == (None,) * 5
     assert one.relevance_kept == 1
     assert sum(one.exposures.values()) == 70
@@ -85,9 +85,9 @@ def test_targets_that_are_no_items_count_as_missed() -> None:
     assert rows[1].tolist() == [4]
     assert len(set(rows[0].tolist())) == 2
     assert min(rows[0]) >= 90
-    top = FairRetriever(CATALOG, 1, 0, 2, "none").retrieve(USERS[:2]).ids
+    top = FairRetriever(CATALOG, k=1, floors=0, horizon=2, policy="none").retrieve(USERS[:2]).ids
     [one] = evaluate(CATALOG, USERS[:2], [[top[0, 0], "gone"], [top[1, 0]]], ks=[1]).results
-    assert one.figures.recall == 0.75
+    assert one.metrics.recall == 0.75
 
 
 @pytest.mark.parametrize(

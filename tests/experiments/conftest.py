@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fairsync.data.dataset import Dataset
-from fairsync.experiments.bases import Bases
+from fairsync.experiments.base_models import BaseModels
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.setting import Setting
+from fairsync.experiments.reproduction_setting import Setting
 from fairsync.experiments.store import Store
 from fairsync.experiments.trials import Trials
 from tastes import tasteful
@@ -45,7 +45,7 @@ def make_lab(dataset: Dataset, setting: Setting) -> MakeLab:
 
     def make(folder: Path, **changes: Any) -> Lab:
         terms = replace(setting, **changes)
-        bases = Bases(dataset, folder / "models", terms.quick)
+        bases = BaseModels(dataset, folder / "models", terms.quick)
         return Lab(terms, dataset, Trials(terms, bases, Store(folder / "cells")))
 
     return make

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairsync import FairRetriever, hindsight
-from fairsync.experiments.bases import Base
+from fairsync.experiments.base_models import BaseModel
 from fairsync.policies import Policy
 
 
@@ -21,12 +21,14 @@ class Direct(NamedTuple):
 
 
 def run_directly(
-    base: Base, k: int, floor: int, policy: str | Policy, batch_size: int, order: NDArray[np.intp] | None = None
+    base: BaseModel, k: int, floor: int, policy: str | Policy, batch_size: int, order: NDArray[np.intp] | None = None
 ) -> Direct:
     """Return percentages, missing exposures, the sum of relevance, and cost in multiples of hindsight."""
     order = np.arange(len(base.test.users)) if order is None else order
     users = base.test.users[order]
-    found = FairRetriever(base.catalog, k, floor, len(users), policy, batch_size).retrieve(users)
+    found = FairRetriever(
+        base.catalog, k=k, floors=floor, horizon=len(users), policy=policy, batch_size=batch_size
+    ).retrieve(users)
     exposures = np.array([(found.groups == label).sum() for label in base.catalog.labels])
     shares = []
     for at, ids in zip(order, found.ids, strict=True):

@@ -7,10 +7,10 @@ import pytest
 
 from fairsync import FairRetriever, InfeasibleFloorsError
 from fairsync.experiments.accuracy_curve import EXPERIMENT, floors_above, floors_below
-from fairsync.experiments.averages import COLUMNS
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.setting import Setting
-from fairsync.experiments.shares import floor_of
+from fairsync.experiments.floor_levels import floor_at_share
+from fairsync.experiments.reproduction_setting import Setting
+from fairsync.experiments.seed_means import COLUMNS
 from fairsync.experiments.trials import Trial
 from fairsync.metrics import hit_rate, ndcg, ndcg_of_hits, recall
 
@@ -23,7 +23,9 @@ def curve(make_lab: Callable[..., Lab], tmp_path_factory: pytest.TempPathFactory
 
 def direct(lab: Lab, method: str, k: int, floor: int, seed: int) -> list[float]:
     base = lab.trials.bases.get("svd", seed)
-    retriever = FairRetriever(base.catalog, k, floor, 30, method, lab.setting.batch_size)
+    retriever = FairRetriever(
+        base.catalog, k=k, floors=floor, horizon=30, policy=method, batch_size=lab.setting.batch_size
+    )
     found = retriever.retrieve(base.test.users)
     targets = [base.catalog.ids[rows] for rows in base.test.targets]
     return [100 * metric(found.ids, targets) for metric in (recall, ndcg, ndcg_of_hits, hit_rate)] + [
@@ -57,11 +59,11 @@ def test_fairsync_is_tuned_at_each_floor(curve: Lab) -> None:
 def test_floors_go_up_to_what_is_possible_and_no_further(curve: Lab) -> None:
     catalog = curve.trials.bases.get("svd", 0).catalog
     for k in (5, 10):
-        highest = floor_of(curve, k, 1.0)
+        highest = floor_at_share(curve, k, 1.0)
         assert max([0, *floors_above(curve, k)]) <= highest
-        FairRetriever(catalog, k, highest, 30)
+        FairRetriever(catalog, k=k, floors=highest, horizon=30)
         with pytest.raises(InfeasibleFloorsError):
-            FairRetriever(catalog, k, highest + 1, 30)
+            FairRetriever(catalog, k=k, floors=highest + 1, horizon=30)
 
 
 def test_floors_are_distinct_also_where_they_are_low() -> None:

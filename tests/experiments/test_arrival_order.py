@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 from experiments.directly import run_directly
-from fairsync.experiments.arrival_order import EXPERIMENT, Row
+from fairsync.experiments.arrival_order import EXPERIMENT, ArrivalOrderRow
+from fairsync.experiments.compared_methods import METHODS, make_method
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import METHODS, make_method
 from fairsync.experiments.trials import Trial
 
 FLOOR = 14  # the setting's, which is above half of what is feasible
 
 
 @pytest.fixture(scope="module")
-def rows(lab: Lab) -> dict[tuple[str, str], Row]:
+def rows(lab: Lab) -> dict[tuple[str, str], ArrivalOrderRow]:
     assert EXPERIMENT.steps is not None
     for step in EXPERIMENT.steps(lab):
         step.run()
-    shown = [Row(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
+    shown = [ArrivalOrderRow(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
     return {(row.order, row.method): row for row in shown}
 
 
-def test_rows_are_what_direct_runs_give(lab: Lab, rows: dict[tuple[str, str], Row]) -> None:
+def test_rows_are_what_direct_runs_give(lab: Lab, rows: dict[tuple[str, str], ArrivalOrderRow]) -> None:
     base = lab.trials.bases.get("svd", 0)
     favourites = (base.test.users.reshape(30, -1) @ base.catalog.embeddings.T).argmax(axis=1)
     orders = {
@@ -43,16 +43,18 @@ def test_rows_are_what_direct_runs_give(lab: Lab, rows: dict[tuple[str, str], Ro
         assert (row.esp == 100) == (row.missing == 0)
 
 
-def test_the_promise_holds_in_every_order(rows: dict[tuple[str, str], Row]) -> None:
+def test_the_promise_holds_in_every_order(rows: dict[tuple[str, str], ArrivalOrderRow]) -> None:
     kept = [row for row in rows.values() if row.method == "guaranteed"]
     assert [row.esp for row in kept] == [100, 100, 100]
     assert all(row.cost_ratio is not None and row.cost_ratio >= 1 - 1e-9 for row in kept)
 
 
-def test_without_a_clock_there_is_no_order_of_time(lab: Lab, rows: dict[tuple[str, str], Row], tmp_path: Path) -> None:
+def test_without_a_clock_there_is_no_order_of_time(
+    lab: Lab, rows: dict[tuple[str, str], ArrivalOrderRow], tmp_path: Path
+) -> None:
     facts = replace(lab.dataset.facts, has_clock=False)
     exhibit = EXPERIMENT.show(replace(lab, dataset=replace(lab.dataset, facts=facts)))
-    assert [Row(*row) for row in exhibit.table.rows] == [  # type: ignore[arg-type]
+    assert [ArrivalOrderRow(*row) for row in exhibit.table.rows] == [  # type: ignore[arg-type]
         row for row in rows.values() if row.order != "in order of time"
     ]
     assert "these data have no clock" in exhibit.words

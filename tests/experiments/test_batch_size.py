@@ -8,9 +8,9 @@ import pytest
 
 from fairsync import FairRetriever
 from fairsync.experiments.batch_size import EXPERIMENT, batch_sizes
+from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import make_method
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.trials import Trial
 from fairsync.metrics import recall
 
@@ -37,16 +37,16 @@ def test_every_line_is_what_its_name_says(make_lab: Callable[..., Lab], tmp_path
             "guaranteed": "guaranteed",
         }
         for name, policy in policies.items():
-            retriever = FairRetriever(base.catalog, 5, 16, 30, policy, size)
+            retriever = FairRetriever(base.catalog, k=5, floors=16, horizon=30, policy=policy, batch_size=size)
             found = retriever.retrieve(base.test.users)
             row = rows[size, name]
             assert row[:2] == [5, 16]
             assert row[4] == pytest.approx(100 * recall(found.ids, targets))
             assert row[8] == pytest.approx(100 * retriever.report().esp)
     lines = [{tuple(rows[size, name][4:]) for size in batch_sizes(lab.setting)} for name in policies]
-    assert len(lines[0]) == 1 < len(lines[2]) < len(lines[1])  # tuned once and tuned anew are not the same
+    assert len(lines[0]) == 1 < len(lines[2]) < len(lines[1])  # tuned once and tuned for each B differ
     assert all(rows[size, "guaranteed"][8] == 100 for size in batch_sizes(lab.setting))
 
 
 def test_a_floor_is_raised_to_half_of_what_is_possible(lab: Lab) -> None:
-    assert [felt_floor(lab, k) for k in (5, 10)] == [14, round(30 * 10 // 8 / 2)]
+    assert [binding_floor(lab, k) for k in (5, 10)] == [14, round(30 * 10 // 8 / 2)]

@@ -1,231 +1,14 @@
-"""Every verdict both ways: on numbers that bear a claim out, and on numbers that do not."""
+"""Every claim gets a verdict, and sees each trial once."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
-import numpy as np
-import pytest
-from scipy.stats import ttest_rel
-
-from fairsync.experiments.claims import CLAIMS, Evidence, judge_all
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.readings import as_fast, as_in_the_extreme_case, correlated, towards_the_needy
-from fairsync.experiments.trials import Outcome, Trial
-from fairsync.experiments.verdicts import (
-    Result,
+from experiments.trial_results import along, result
+from fairsync.experiments.claim_verdicts import (
     Verdict,
-    above_at_every_floor,
-    as_accurate,
-    breaks_beyond,
-    compare,
-    cost_at_most,
-    falls_then_rises,
-    floors_cost,
-    floors_met,
-    floors_missed,
-    met_with_more_recall,
-    more_accurate,
 )
-
-NOISE = np.random.default_rng(0).normal(scale=0.01, size=200)
-
-
-def result(method: str, recall: float = 0.5, esp: float = 1.0, *, cost: float = 1.0, **terms: Any) -> Result:
-    """Return a result whose three measures all are ``recall``, request by request with some noise."""
-    each = (recall + NOISE * (1 + len(method) % 3)).tolist()
-    trial = Trial(**{"model": "svd", "seed": 0, "method": method, "k": 20, "floor": 10, **terms})
-    outcome = Outcome(
-        recall=recall,
-        ndcg=recall,
-        ndcg_of_hits=recall,
-        hit_rate=recall,
-        esp=esp,
-        exposures=[1],
-        missing=0,
-        relevance=100.0,
-        cost=cost,
-        least_cost=1.0,
-        coefficient=trial.coefficient,
-        each={"recall": each, "ndcg_of_hits": each, "hit_rate": each},
-    )
-    return Result(trial, outcome)
+from fairsync.experiments.claims import CLAIMS, Evidence, judge_all
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 
 
-def at(ks: Iterable[int] = (20, 50), **by_method: float) -> list[Result]:
-    return [result(method.replace("_", "-"), recall, k=k) for k in ks for method, recall in by_method.items()]
-
-
-def along(name: str, points: dict[int, float], method: str = "fairsync", **terms: Any) -> list[Result]:
-    return [result(method, value, **{name: place, **terms}) for place, value in points.items()]
-
-
-def sizes(esps: dict[int, float]) -> list[Result]:
-    return [result("fairsync", esp=esp, batch_size=size) for size, esp in esps.items()]
-
-
-plain = [result("none", esp=0.4), result("none", esp=0.4, k=50)]
-
-CASES: list[tuple[Callable[[Iterable[Result]], Verdict], list[Result], list[Result]]] = [
-    (
-        lambda seen: floors_met(seen, "fairsync"),
-        [result("fairsync"), result("ipw", esp=0.5)],
-        [result("fairsync"), result("fairsync", esp=0.99, k=50)],
-    ),
-    (
-        lambda seen: floors_missed(seen, ("regularized-fair", "ipw")),
-        [
-            *plain,
-            result("regularized-fair", esp=0.9),
-            result("ipw", esp=0.5),
-            result("ipw", k=99),
-            result("none", k=99),
-        ],
-        [*plain, result("regularized-fair", esp=0.9), result("ipw", esp=0.5), result("ipw", k=50)],
-    ),
-    (
-        lambda seen: more_accurate(seen, "fairsync", "uncalibrated"),
-        at(fairsync=0.5, uncalibrated=0.4),
-        [*at([20], fairsync=0.5, uncalibrated=0.4), *at([50], fairsync=0.5, uncalibrated=0.51)],
-    ),
-    (  # better, but not significantly
-        lambda seen: more_accurate(seen, "fairsync", "uncalibrated"),
-        at(fairsync=0.5, uncalibrated=0.4),
-        at(fairsync=0.5, uncalibrated=0.4999999),
-    ),
-    (
-        lambda seen: as_accurate(seen, "fairsync", ("regularized-fair", "ipw")),
-        at(fairsync=0.496, regularized_fair=0.5, ipw=0.5),
-        at(fairsync=0.49, regularized_fair=0.5, ipw=0.49),
-    ),
-    (
-        lambda seen: above_at_every_floor(seen, "fairsync", "uncalibrated"),
-        along("floor", {1: 0.5, 9: 0.4}) + along("floor", {1: 0.4, 9: 0.3}, "uncalibrated"),
-        along("floor", {1: 0.5, 9: 0.4}) + along("floor", {1: 0.4, 9: 0.4}, "uncalibrated"),
-    ),
-    (
-        lambda seen: floors_cost(seen, "fairsync"),
-        along("floor", {1: 0.5, 5: 0.51, 9: 0.4}),
-        along("floor", {1: 0.5, 9: 0.4}) + along("floor", {1: 0.5, 9: 0.5}, k=50),
-    ),
-    (
-        lambda seen: breaks_beyond(seen, "fairsync", 64),
-        sizes({1: 1.0, 64: 1.0, 128: 0.9, 512: 0.99}),
-        sizes({1: 1.0, 64: 1.0, 128: 0.9, 512: 1.0}),
-    ),
-    (
-        lambda seen: breaks_beyond(seen, "fairsync", 64),
-        sizes({1: 1.0, 64: 1.0, 128: 0.9}),
-        sizes({1: 1.0, 64: 0.9, 128: 0.9}),
-    ),
-    (
-        lambda seen: falls_then_rises(seen, "fairsync", 8),
-        along("batch_size", {1: 0.5, 8: 0.4, 512: 0.6}),
-        along("batch_size", {1: 0.5, 8: 0.4, 512: 0.6}) + along("batch_size", {1: 0.5, 8: 0.6, 512: 0.7}, k=50),
-    ),
-    (
-        lambda seen: met_with_more_recall(seen, "fairsync", ("k-neighbor", "uncalibrated")),
-        at([20], fairsync=0.5, k_neighbor=0.1, uncalibrated=0.4),
-        at([20], fairsync=0.5, k_neighbor=0.1, uncalibrated=0.6),
-    ),
-    (
-        lambda seen: met_with_more_recall(seen, "fairsync", ("k-neighbor", "uncalibrated")),
-        at([20], fairsync=0.5, k_neighbor=0.1, uncalibrated=0.4),
-        [result("fairsync", 0.5, esp=0.9), *at([20], k_neighbor=0.1, uncalibrated=0.4)],
-    ),
-    (
-        lambda seen: cost_at_most(seen, "guaranteed", 2.0),
-        [result("guaranteed", cost=1.5), result("fairsync", cost=9.0)],
-        [result("guaranteed", cost=1.5), result("guaranteed", cost=2.1, k=50)],
-    ),
-]
-
-
-@pytest.mark.parametrize(("judge", "good", "bad"), CASES)
-def test_both_ways(judge: Callable[[Iterable[Result]], Verdict], good: list[Result], bad: list[Result]) -> None:
-    assert judge(iter(good)).ruling == "holds"
-    assert judge(iter(bad)).ruling == "does not hold"
-    assert judge(iter([result("none")])).ruling == "not comparable"
-
-
-def table(columns: str, *rows: list[Any]) -> Table:
-    return Table(columns.split(", "), rows)
-
-
-def extreme(recall: float, esp: float) -> Table:
-    return table("Method, Recall %, ESP %", ["none", 100.0, 50.0], ["fairsync", recall, esp])
-
-
-def ranks(needy: list[int]) -> Table:
-    """Return two groups at two moments; only that of the first at the end matters."""
-    columns = "requests, group, without floors, due, rank, rank in dual space"
-    end = [[9, "a", 1, 5, *needy], [9, "b", 8, 5, 1, 2]]
-    return table(columns, [3, "a", 1, 2, 100, 150], [3, "b", 1, 2, 1, 1], *end)
-
-
-TABLES: list[tuple[Callable[[Table], Verdict], Table, Table]] = [
-    (
-        lambda seen: correlated(seen, 0.7),
-        table("K, correlation", [20, 0.9], [20, 0.9], [50, 0.7]),
-        table("K, correlation", [20, 0.9], [50, -0.8]),
-    ),
-    (lambda seen: as_in_the_extreme_case(seen, "fairsync", 0.96), extreme(95.9, 100.0), extreme(94.9, 100.0)),
-    (
-        lambda seen: as_fast(seen, "fairsync", 8, 1.25),
-        table("B, fairsync ÷ base", [1, 3.0], [8, 1.4], [16, 1.25], [512, 0.9]),
-        table("B, fairsync ÷ base", [1, 1.0], [16, 1.2], [512, 1.26]),
-    ),
-    (towards_the_needy, ranks([100, 20]), ranks([100, 101])),
-    (lambda seen: as_in_the_extreme_case(seen, "fairsync", 0.96), extreme(95.9, 100.0), extreme(96.0, 50.0)),
-]
-
-
-@pytest.mark.parametrize(("judge", "good", "bad"), TABLES)
-def test_tables_both_ways(judge: Callable[[Table], Verdict], good: Table, bad: Table) -> None:
-    assert judge(good).ruling == "holds"
-    assert judge(bad).ruling == "does not hold"
-
-
-def test_tables_that_do_not_tell() -> None:
-    assert as_fast(table("B, fairsync ÷ base", [8, 1.0]), "fairsync", 8, 1.25).ruling == "not comparable"
-    nobody = table("requests, group, without floors, due, rank, rank in dual space", [9, "a", 5, 5, 2, 1])
-    assert towards_the_needy(nobody).ruling == "not comparable"
-
-
-def test_a_stage_that_does_not_vary_has_no_correlation() -> None:
-    assert correlated(table("K, correlation", [20, None]), 0.7).ruling == "not comparable"
-
-
-def test_figures_are_of_the_run() -> None:
-    found = [result("fairsync", esp=esp, k=k) for k, esp in ((20, 1.0), (50, 0.875))]
-    assert floors_met(found, "fairsync").figures == "all floors met in 1 of 2 trials; lowest ESP 87.5%"
-    assert floors_met([*found, result("none", esp=0.3)], "fairsync").figures.endswith("87.5%, without floors 30.0%")
-    text = more_accurate(at(fairsync=0.5, uncalibrated=0.4), "fairsync", "uncalibrated").figures
-    assert text == "better in 6 of 6 comparisons, significantly in 6; recall 50.00% against 40.00% on average"
-
-
-def test_the_test_of_significance_is_paired_and_pools_seeds() -> None:
-    rng = np.random.default_rng(1)
-    mine, theirs = [result("fairsync").outcome, result("ipw").outcome], [result("none").outcome] * 2
-    for one in (*mine, theirs[0]):
-        one.each["recall"] = rng.random(50).tolist()
-    gain, p = compare(mine, theirs, "recall")
-    first, second = ([value for one in some for value in one.each["recall"]] for some in (mine, theirs))
-    assert gain == pytest.approx(np.mean(first) - np.mean(second))
-    assert p == pytest.approx(ttest_rel(first, second).pvalue)
-    assert compare(mine, mine, "recall") == (0.0, 1.0)
-
-
-def test_seeds_meet_their_own_kind() -> None:
-    """The second method lists its seeds in another order, and has one that the first has not."""
-    mine = [result("fairsync", 0.5 + seed / 10, seed=seed) for seed in (0, 1)]
-    theirs = [result("ipw", 0.49 + seed / 10, seed=seed) for seed in (2, 1, 0)]
-    for one in (*mine, *theirs):
-        one.outcome.each["recall"] = [one.outcome.recall, one.outcome.recall + 0.001]
-    verdict = as_accurate([*mine, *theirs], "fairsync", ("ipw",))
-    assert "recall 55.00% against 54.00%" in verdict.figures
-
-
-def test_claims_of_what_was_not_run_or_not_possible() -> None:
+def test_claims_about_experiments_that_were_not_run() -> None:
     judged = judge_all({}, lambda name: [], {"table-2": "no users"})
     rulings = {one.claim.experiment: one.verdict for one in judged}
     assert rulings["table-2"] == Verdict("not comparable", "not possible here: no users")
@@ -236,15 +19,15 @@ def test_claims_of_what_was_not_run_or_not_possible() -> None:
 def test_a_claim_about_everything_sees_every_experiment_once() -> None:
     shared, bad = result("guaranteed"), result("guaranteed", esp=0.5, k=50)
     seen = {"a": [shared], "b": [shared, bad]}
-    exhibits = {name: Exhibit(name, name, "", Table([], [])) for name in seen}
+    exhibits = {name: Exhibit(name, name, "", ExhibitTable([], [])) for name in seen}
     [one] = [one for one in judge_all(exhibits, seen.__getitem__, {}) if one.claim.experiment is None]
     assert one.verdict == Verdict("does not hold", "all floors met in 1 of 2 trials; lowest ESP 50.0%")
     assert one.claim.ours
 
 
 def test_batch_sizes_are_judged_with_one_coefficient() -> None:
-    """Tuned anew at each size it would hold; with the one coefficient it does not, and that is what is judged."""
-    anew = along("batch_size", {1: 0.5, 8: 0.4, 512: 0.6})
+    """Tuned for each size the claim would hold. It is judged with one coefficient, with which it does not."""
+    tuned_each = along("batch_size", {1: 0.5, 8: 0.4, 512: 0.6})
     once = along("batch_size", {1: 0.5, 8: 0.6, 512: 0.7}, coefficient=0.1)
     [claim] = [one for one in CLAIMS if one.sentence.startswith("Accuracy falls")]
-    assert claim.judge(Evidence(iter([*anew, *once]), Table([], []))).ruling == "does not hold"
+    assert claim.judge(Evidence(iter([*tuned_each, *once]), ExhibitTable([], []))).ruling == "does not hold"

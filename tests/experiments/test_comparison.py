@@ -10,11 +10,11 @@ import pytest
 from scipy.stats import ttest_rel
 
 from experiments.uneven import uneven_lab
+from fairsync.experiments.compared_methods import BASELINES, METHODS
 from fairsync.experiments.comparison import EXPERIMENT, OURS, RIVALS
 from fairsync.experiments.exhibit import Exhibit
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import BASELINES, METHODS
-from fairsync.experiments.setting import Setting
+from fairsync.experiments.reproduction_setting import Setting
 from fairsync.experiments.trials import Trial
 
 MEASURES = ("recall", "ndcg", "ndcg_of_hits", "hit_rate")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from experiments.conftest import MakeLab
-from fairsync.experiments.comparison import TENSE, tense_floors
+from fairsync.experiments.compared_methods import METHODS
+from fairsync.experiments.comparison import BINDING_SHARE, tense_floors
 from fairsync.experiments.cost import EXPERIMENT, Cost, cost_of, least_cost
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import METHODS
 from fairsync.experiments.trials import Outcome, Trial
 
 
@@ -30,7 +30,7 @@ def outcome(**values: float) -> Outcome:
 
 def test_it_needs_nothing_beyond_table_2_where_floors_are_felt(lab: Lab) -> None:
     asked = dict(lab.trials.asked)
-    TENSE.show(lab)
+    BINDING_SHARE.show(lab)
     EXPERIMENT.show(lab)
     assert lab.trials.asked == asked
 

@@ -9,9 +9,9 @@ import pytest
 
 from fairsync import Catalog, FairRetriever, InvalidInputError
 from fairsync.experiments import embedding_map
+from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.embedding_map import EXPERIMENT, dual_space, mean_ranks
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import make_method
 from fairsync.experiments.trials import Trial
 
 RNG = np.random.default_rng(3)
@@ -64,7 +64,7 @@ def test_the_exhibit_tells_what_happened(lab: Lab, monkeypatch: pytest.MonkeyPat
         rows = exhibit.table.rows[5 * at : 5 * at + 5]
         reports = {}
         for name, chosen in (("fairsync", policy), ("none", "none")):
-            retriever = FairRetriever(catalog, 10, 18, 30, chosen, 4)
+            retriever = FairRetriever(catalog, k=10, floors=18, horizon=30, policy=chosen, batch_size=4)
             retriever.retrieve(users[:moment])
             reports[name] = retriever.report()
         assert [row[0] for row in rows] == [moment] * 5

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 
-TABLE = Table(
+TABLE = ExhibitTable(
     ["method", "recall", "groups", "p"], [["none", 1 / 3, 1_200, None], ["fairsync", 0.25, 7, 0.04]], digits=3
 )
 

@@ -7,22 +7,22 @@ import pytest
 
 from experiments.directly import run_directly
 from fairsync import hindsight
+from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.frontier import BEST, EXPERIMENT, METHODS, Point
-from fairsync.experiments.methods import make_method
+from fairsync.experiments.frontier import BEST, EXPERIMENT, METHODS, FrontierPoint
 from fairsync.experiments.trials import Trial, Trials
 from fairsync.metrics.accuracy import accuracy_of_each
 
 
 @pytest.fixture(scope="module")
-def points(lab: Lab) -> list[Point]:
+def points(lab: Lab) -> list[FrontierPoint]:
     assert EXPERIMENT.steps is not None
     for step in EXPERIMENT.steps(lab):
         step.run()
-    return [Point(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
+    return [FrontierPoint(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
 
 
-def test_points_are_what_direct_runs_give(lab: Lab, points: list[Point]) -> None:
+def test_points_are_what_direct_runs_give(lab: Lab, points: list[FrontierPoint]) -> None:
     base = lab.trials.bases.get("svd", 0)
     assert [(point.k, point.floor) for point in points[::6]] == [(5, 4), (5, 14)]  # of 30 · 5 slots for 8 groups
     for point in points:
@@ -41,7 +41,7 @@ def test_points_are_what_direct_runs_give(lab: Lab, points: list[Point]) -> None
         assert point.kept == pytest.approx(100 * direct.relevance / whole)
 
 
-def test_no_promise_kept_is_above_the_bound(points: list[Point]) -> None:
+def test_no_promise_kept_is_above_the_bound(points: list[FrontierPoint]) -> None:
     bounds = {(point.k, point.floor): point.kept for point in points if point.method == BEST}
     assert {point.method for point in points} == {*METHODS, BEST}
     kept = [point for point in points if point.esp == 100]
@@ -61,9 +61,9 @@ def test_all_of_it_where_there_is_time(make_lab: Callable[..., Lab], tmp_path: P
 
 
 def test_it_is_shown_again_without_work(
-    lab: Lab, points: list[Point], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lab: Lab, points: list[FrontierPoint], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Trials, "base", None)  # whoever computes needs it
+    monkeypatch.setattr(Trials, "base", None)  # computing needs it
     exhibit = EXPERIMENT.show(lab)
-    assert [Point(*row) for row in exhibit.table.rows] == points  # type: ignore[arg-type]
+    assert [FrontierPoint(*row) for row in exhibit.table.rows] == points  # type: ignore[arg-type]
     assert {path.suffix for path in exhibit.write(tmp_path)} == {".csv", ".md", ".svg", ".png"}

@@ -27,7 +27,9 @@ def test_a_slow_policy_shows_per_user() -> None:
     catalog, users = Catalog(rng.normal(size=(50, 4)), ["a", "b"] * 25), rng.normal(size=(40, 4))
     for size, changes in ((1, 39), (8, 4)):
         make = {
-            name: lambda policy=policy, size=size: FairRetriever(catalog, 3, 1, 40, policy, size)
+            name: lambda policy=policy, size=size: FairRetriever(
+                catalog, k=3, floors=1, horizon=40, policy=policy, batch_size=size
+            )
             for name, policy in (("none", NoPolicy()), ("slow", Slow()))
         }
         taken = time_in_turns(make, users, size, rounds=3)

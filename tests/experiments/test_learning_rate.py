@@ -7,22 +7,22 @@ import numpy as np
 import pytest
 
 from experiments.directly import run_directly
+from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.learning_rate import EXPERIMENT, Row, _plot
-from fairsync.experiments.methods import GRIDS, QUICK_GRIDS
+from fairsync.experiments.learning_rate import EXPERIMENT, LearningRateRow, _plot
 from fairsync.models import load_model
 from fairsync.policies import FairSync
 
 
 @pytest.fixture(scope="module")
-def rows(lab: Lab) -> list[Row]:
+def rows(lab: Lab) -> list[LearningRateRow]:
     assert EXPERIMENT.steps is not None
     for step in EXPERIMENT.steps(lab):
         step.run()
-    return [Row(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
+    return [LearningRateRow(*row) for row in EXPERIMENT.show(lab).table.rows]  # type: ignore[arg-type]
 
 
-def test_rows_are_what_direct_runs_give(lab: Lab, rows: list[Row]) -> None:
+def test_rows_are_what_direct_runs_give(lab: Lab, rows: list[LearningRateRow]) -> None:
     base = lab.trials.bases.get("svd", 0)
     asked = lab.trials.bases.split.validation.histories
     scores = load_model(lab.trials.bases.folder / "svd-0-quick").user_vectors(asked) @ base.catalog.embeddings.T
@@ -51,6 +51,9 @@ def test_all_of_it_where_there_is_time(make_lab: Callable[..., Lab], tmp_path: P
 
 @pytest.mark.parametrize("ratio", [None, 0.0, -1e-12, 3.0])
 def test_a_figure_also_where_nothing_was_paid(ratio: float | None, tmp_path: Path) -> None:
-    rows = [Row("fairsync", 16, "0.01", 100.0, 0, 5.0, ratio), Row("guaranteed", 16, None, 100.0, 0, 5.0, ratio)]
+    rows = [
+        LearningRateRow("fairsync", 16, "0.01", 100.0, 0, 5.0, ratio),
+        LearningRateRow("guaranteed", 16, None, 100.0, 0, 5.0, ratio),
+    ]
     _plot(rows, 5).savefig(tmp_path / "it.png")
     assert (tmp_path / "it.png").exists()

@@ -9,12 +9,12 @@ import pytest
 from matplotlib.figure import Figure
 
 from fairsync.data.dataset import Dataset
+from fairsync.experiments.claim_verdicts import Verdict
 from fairsync.experiments.claims import CLAIMS, Judged
-from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.page import render_page
 from fairsync.experiments.reproduction import Reproduction
-from fairsync.experiments.setting import Setting
-from fairsync.experiments.verdicts import Verdict
+from fairsync.experiments.reproduction_setting import Setting
 
 EVIL = '<script>alert("&")</script>'
 EMPTY = {"meta", "link", "br", "hr", "img", "input"}
@@ -69,11 +69,11 @@ def drawn(words: str) -> Figure:
 def run(dataset: Dataset, setting: Setting) -> Reproduction:
     facts = replace(dataset.facts, name=f"data {EVIL}")
     rows: list[list[str | float | None]] = [["none", 1 / 3], [f"mine {EVIL}", None], ["best", 0.75]]
-    table = Table(["method", f"recall {EVIL}"], rows, bold={(2, 1)}, starred={(2, 1), (1, 0)})
+    table = ExhibitTable(["method", f"recall {EVIL}"], rows, bold={(2, 1)}, starred={(2, 1), (1, 0)})
     exhibits = [
         Exhibit("table-9", f"Table 9 {EVIL}", f"Words {EVIL}", table, drawn(EVIL), {"p-values": table}),
-        Exhibit("figure-9", "Figure 9", "Other words", Table(["method", "x"], [["none", 1.0]] * 50), drawn("b")),
-        Exhibit("plain", "No figure", "Words", Table(["n"], [[1_234]])),
+        Exhibit("figure-9", "Figure 9", "Other words", ExhibitTable(["method", "x"], [["none", 1.0]] * 50), drawn("b")),
+        Exhibit("plain", "No figure", "Words", ExhibitTable(["n"], [[1_234]])),
     ]
     rulings = ("holds", "does not hold", "not comparable", "not run")
     claims = [

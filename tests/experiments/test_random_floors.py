@@ -8,7 +8,7 @@ import pytest
 from experiments.uneven import uneven_lab
 from fairsync.experiments.experiment import Lab
 from fairsync.experiments.random_floors import EXPERIMENT
-from fairsync.experiments.setting import Setting
+from fairsync.experiments.reproduction_setting import Setting
 
 METHODS = ("none", "k-neighbor", "uncalibrated", "fairsync", "guaranteed")
 

@@ -16,13 +16,13 @@ import pytest
 
 from fairsync.data.dataset import Dataset
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
-from fairsync.experiments.bases import Bases
+from fairsync.experiments.base_models import BaseModels
 from fairsync.experiments.claims import CLAIMS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.reproduction import Stand
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.reproduction import RunProgress
+from fairsync.experiments.reproduction_setting import Setting
 from fairsync.experiments.run import EXPERIMENTS, choose, reproduce
-from fairsync.experiments.setting import Setting
 from fairsync.experiments.store import Store
 from fairsync.experiments.trials import Trial, Trials
 
@@ -36,7 +36,7 @@ def fake(name: str, k: int, trials: Callable[[Setting], list[Trial]], **parts: o
         tried = trials(lab.setting)
         rows: list[list[str | int]] = [[one.method, one.seed, *lab.trials.outcome(one).exposures] for one in tried]
         columns = ["method", "seed", *(f"group {number}" for number in range(8))]
-        return Exhibit(name, f"Exposures at K = {k}", "What groups got.", Table(columns, rows))
+        return Exhibit(name, f"Exposures at K = {k}", "What groups got.", ExhibitTable(columns, rows))
 
     return Experiment(name, f"Exposures at K = {k}", trials, show, **parts)  # type: ignore[arg-type]
 
@@ -58,18 +58,18 @@ class Spy:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.run: Counter[Trial] = Counter()
         self.loaded: list[tuple[str, int]] = []
-        run, make = Trials._run, Bases._make
+        run, make = Trials.compute, BaseModels.make
 
         def counting_run(trials: Trials, trial: Trial) -> object:
             self.run[trial] += 1
             return run(trials, trial)
 
-        def counting_make(bases: Bases, name: str, seed: int) -> object:
+        def counting_make(bases: BaseModels, name: str, seed: int) -> object:
             self.loaded.append((name, seed))
             return make(bases, name, seed)
 
-        monkeypatch.setattr(Trials, "_run", counting_run)
-        monkeypatch.setattr(Bases, "_make", counting_make)
+        monkeypatch.setattr(Trials, "compute", counting_run)
+        monkeypatch.setattr(BaseModels, "make", counting_make)
 
 
 @pytest.fixture
@@ -85,13 +85,13 @@ def test_each_trial_runs_once_and_each_model_is_loaded_once(
     dataset: Dataset, setting: Setting, tmp_path: Path, spy: Spy
 ) -> None:
     terms = replace(setting, seeds=(0, 1))
-    seen: list[Stand] = []
+    seen: list[RunProgress] = []
     found = reproduce([FIVE, TEN], dataset, terms, tmp_path, seen.append)
     assert len(spy.run) == 8
     assert set(spy.run.values()) == {1}
     assert spy.loaded == [("svd", 0), ("svd", 1)]
     assert [one.name for one in found.exhibits] == ["five", "ten"]
-    lab = Lab(terms, dataset, Trials(terms, Bases(dataset, tmp_path / "models", True), Store(tmp_path / "cells")))
+    lab = Lab(terms, dataset, Trials(terms, BaseModels(dataset, tmp_path / "models", True), Store(tmp_path / "cells")))
     for row in found.exhibits[0].table.rows:
         [trial] = [one for one in at(5)(terms) if (one.method, one.seed) == (row[0], row[1])]
         assert list(row[2:]) == lab.trials.outcome(trial).exposures
@@ -129,7 +129,7 @@ def test_gone_on_with_after_any_stop(dataset: Dataset, setting: Setting, tmp_pat
     broken = tmp_path / "broken"
     for pieces in range(7):  # four trials, three shows
 
-        def stop(stand: Stand, pieces: int = pieces) -> None:
+        def stop(stand: RunProgress, pieces: int = pieces) -> None:
             if stand.done == pieces:
                 raise StopError
 
@@ -166,7 +166,7 @@ def test_killed_outright(dataset: Dataset, tmp_path: Path) -> None:
 def test_what_is_not_possible_is_told_and_the_rest_goes_on(
     dataset: Dataset, setting: Setting, tmp_path: Path, spy: Spy
 ) -> None:
-    def no_clock(lab: Lab) -> list[Step]:
+    def no_clock(lab: Lab) -> list[WorkStep]:
         raise InvalidInputError("these data have no clock")
 
     def raises(lab: Lab) -> Exhibit:
@@ -201,13 +201,13 @@ def test_steps_come_before_the_show_and_are_counted(dataset: Dataset, setting: S
     did: list[str] = []
     more = replace(at(5)(setting)[1], floor=3)
 
-    def steps(lab: Lab) -> list[Step]:
+    def steps(lab: Lab) -> list[WorkStep]:
         return [
-            Step("first step", lambda: did.append("first")),
-            Step("second step", lambda: lab.trials.outcome(more)),
+            WorkStep("first step", lambda: did.append("first")),
+            WorkStep("second step", lambda: lab.trials.outcome(more)),
         ]
 
-    seen: list[Stand] = []
+    seen: list[RunProgress] = []
     found = reproduce([fake("stepping", 5, at(5), steps=steps)], dataset, setting, tmp_path, seen.append)
     assert did == ["first"]
     labels = [one.label for one in seen]
@@ -219,7 +219,7 @@ def test_steps_come_before_the_show_and_are_counted(dataset: Dataset, setting: S
 
 def test_training_can_be_watched(dataset: Dataset, setting: Setting, tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    seen: list[Stand] = []
+    seen: list[RunProgress] = []
     reproduce([FIVE], dataset, replace(setting, models=("youtube-dnn",), analysed="youtube-dnn"), tmp_path, seen.append)
     training = [one.training for one in seen if one.training]
     assert training[-1].done == training[-1].total

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairsync.experiments.bases import Base
+from fairsync.experiments.base_models import BaseModel
+from fairsync.experiments.compared_methods import METHODS, QUICK_GRIDS, Scale, make_method
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.methods import METHODS, QUICK_GRIDS, Scale, make_method
 from fairsync.experiments.trials import Trial
 from fairsync.hindsight import hindsight
 from fairsync.retriever import FairRetriever
@@ -20,11 +20,11 @@ def trial(method: str, **changes: object) -> Trial:
     return Trial("svd", 0, method, **{"k": K, "floor": FLOOR, "batch_size": 4, **changes})  # type: ignore[arg-type]
 
 
-def base_of(lab: Lab) -> Base:
+def base_of(lab: Lab) -> BaseModel:
     return lab.trials.base(trial("none"))
 
 
-def plain_candidates(base: Base) -> list[list[int]]:
+def plain_candidates(base: BaseModel) -> list[list[int]]:
     scores = base.test.users @ base.catalog.embeddings.T
     return [found.tolist() for found in np.argsort(-scores, axis=1, kind="stable")[:, :K]]
 
@@ -58,7 +58,7 @@ def test_a_method_is_what_the_retriever_does(method: str, order: str, lab: Lab) 
     base, tried = base_of(lab), trial(method, order=order)
     outcome = lab.trials.outcome(tried)
     arriving = lab.trials.order(tried)
-    retriever = FairRetriever(base.catalog, K, FLOOR, len(arriving), method, batch_size=4)
+    retriever = FairRetriever(base.catalog, k=K, floors=FLOOR, horizon=len(arriving), policy=method, batch_size=4)
     found = retriever.retrieve(base.test.users[arriving])
     assert outcome.exposures == list(retriever.report().exposures.values())
     assert outcome.relevance == pytest.approx(found.relevance.sum())
@@ -95,7 +95,9 @@ def test_tuned_on_the_validation_requests_alone(method: str, lab: Lab) -> None:
     kept: dict[float, tuple[float, float]] = {}
     for coefficient in QUICK_GRIDS[method]:
         policy = make_method(method, coefficient, scale)
-        retriever = FairRetriever(base.catalog, K, floor, len(asked.users), policy, batch_size=4)
+        retriever = FairRetriever(
+            base.catalog, k=K, floors=floor, horizon=len(asked.users), policy=policy, batch_size=4
+        )
         found = retriever.retrieve(asked.users)
         kept[coefficient] = (retriever.report().esp, float(found.relevance.sum()))
     assert lab.trials.tuned(tried) == max(kept, key=lambda one: kept[one])

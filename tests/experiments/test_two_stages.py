@@ -61,7 +61,7 @@ def test_a_group_that_is_held_stops_at_its_target() -> None:
     rng = np.random.default_rng(1)
     catalog = Catalog(rng.normal(size=(40, 4)), np.repeat(["a", "b", "c", "d"], 10))
     held = np.array([True, False, False, False])
-    retriever = FairRetriever(catalog, 5, 20, 100, Regulated(held), batch_size=1)
+    retriever = FairRetriever(catalog, k=5, floors=20, horizon=100, policy=Regulated(held), batch_size=1)
     retriever.retrieve(rng.normal(size=(100, 4)))
     exposures = retriever.report().exposures
     assert 20 <= exposures["a"] < 25
@@ -75,7 +75,7 @@ def test_the_exhibit_shows_both_stages(lab: Lab, monkeypatch: pytest.MonkeyPatch
     base = lab.trials.bases.get("svd", 0)
     for k, shown in ((5, 1), (10, 2)):
         rows = [row for row in exhibit.table.rows if row[0] == k]
-        plain = FairRetriever(base.catalog, k, 0, 30, "none").retrieve(base.test.users)
+        plain = FairRetriever(base.catalog, k=k, floors=0, horizon=30, policy="none").retrieve(base.test.users)
         groups = np.array([[base.catalog.code_of(label) for label in row] for row in plain.groups.tolist()])
         least = int(np.bincount(groups.ravel(), minlength=8).min())
         assert rows[0][1:6] == [shown, "none", least, by_program(groups, 8, shown), 30 * shown // 8]

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from fairsync.experiments.bases import Bases
+from fairsync.experiments.base_models import BaseModels
 from fairsync.experiments.experiment import Lab
-from fairsync.experiments.setting import Setting
+from fairsync.experiments.reproduction_setting import Setting
 from fairsync.experiments.store import Store
 from fairsync.experiments.trials import Trials
 from tastes import tasteful
@@ -20,4 +20,4 @@ def uneven_lab(setting: Setting, folder: Path, **changes: Any) -> Lab:
     groups = np.array(["half" if item < 48 else f"small-{item // 4}" for item in range(96)])
     dataset = replace(dataset, item_groups=groups, facts=replace(dataset.facts, groups=13))
     terms = replace(setting, fingerprint=dataset.fingerprint(), **changes)
-    return Lab(terms, dataset, Trials(terms, Bases(dataset, folder / "models"), Store(folder / "cells")))
+    return Lab(terms, dataset, Trials(terms, BaseModels(dataset, folder / "models"), Store(folder / "cells")))

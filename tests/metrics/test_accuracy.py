@@ -8,9 +8,9 @@ import pytrec_eval
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.metrics import Accuracy, accuracy_of_each, hit_rate, ndcg, ndcg_of_hits, recall
+from fairsync.ragged import Ragged
 
 METRICS = (recall, ndcg, ndcg_of_hits, hit_rate)
 

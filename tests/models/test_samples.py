@@ -37,7 +37,7 @@ def test_batches_hold_samples_of_like_length() -> None:
 
 
 def test_nothing_to_learn_from() -> None:
-    with pytest.raises(InvalidInputError, match="nothing to learn"):
+    with pytest.raises(InvalidInputError, match="no next item to learn"):
         Samples(make_ragged([[1], [], [2]]), 3)
 
 

@@ -40,7 +40,7 @@ def test_torch_is_not_loaded_for_svd() -> None:
     program = """
 import sys
 import numpy as np
-from fairsync.data.requests import Ragged
+from fairsync.ragged import Ragged
 from fairsync.models import train_svd
 train_svd(Ragged(np.array([0, 1, 1, 0], dtype=np.int32), np.array([0, 2, 4])), np.array(["a", "b"]))
 assert "torch" not in sys.modules

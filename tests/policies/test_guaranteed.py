@@ -11,7 +11,7 @@ from fairsync.data import synthetic
 from fairsync.hindsight import hindsight
 from fairsync.policies import Guaranteed, Sample, Terms
 from fairsync.policies.base import Feedback
-from fairsync.policies.cut import exposure_variances, solve_subsidies
+from fairsync.policies.subsidy_solver import exposure_variances, solve_subsidies
 from fairsync.retriever import FairRetriever
 from worlds import make_world
 
@@ -87,7 +87,7 @@ def test_the_sample_keeps_the_latest_requests() -> None:
     assert (both.relevance[2:] == make_sample(1, 5).relevance).all()
 
 
-def test_what_is_reached_is_no_longer_subsidised() -> None:
+def test_a_group_that_has_reached_its_floor_gets_no_subsidy() -> None:
     terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
     policy = Guaranteed()
     counts = np.array([60, 30, 20, 10, 0])
@@ -98,8 +98,8 @@ def test_what_is_reached_is_no_longer_subsidised() -> None:
     assert policy.prices(state)[4] == 0
 
 
-def test_the_last_batch_gets_a_stock() -> None:
-    """Nothing can be mended after the last batch, so it aims higher than what is missing."""
+def test_the_last_batch_gets_a_reserve() -> None:
+    """Nothing can be corrected after the last batch, so it aims higher than what is missing."""
     terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
     policy = Guaranteed()
     counts = np.array([60, 30, 20, 8, 2])
@@ -113,7 +113,7 @@ def test_the_last_batch_gets_a_stock() -> None:
 def test_what_was_learnt_serves_the_next_horizon() -> None:
     """The second horizon, with as many like requests, costs less than the first, which started from nothing."""
     world = make_world(21, groups=20, items=800, horizon=600, k=10, tightness=0.5, dim=16)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, batch_size=64)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, batch_size=64)
     costs: list[float] = []
     for _ in range(2):
         retriever.retrieve(world.users)
@@ -125,7 +125,7 @@ def test_what_was_learnt_serves_the_next_horizon() -> None:
 def test_the_cost_is_near_the_least_possible(batch_size: int) -> None:
     made = synthetic(3_000, 40, 1_500, dim=16, seed=5)
     catalog = Catalog(made.embeddings, made.groups)
-    retriever = FairRetriever(catalog, 10, 60, 1_500, batch_size=batch_size).calibrate(made.past_users)
+    retriever = FairRetriever(catalog, k=10, floors=60, horizon=1_500, batch_size=batch_size).calibrate(made.past_users)
     retriever.retrieve(made.users)
     ratio = retriever.report(hindsight(catalog, made.users, k=10, floors=60)).cost_ratio
     assert ratio is not None
@@ -143,7 +143,7 @@ def test_lists_that_come_back_late_cannot_raise_subsidies_again() -> None:
     assert (prompt.ceiling > first.ceiling).any()
 
 
-def test_late_lists_are_told_by_their_prices() -> None:
+def test_late_lists_are_recognised_by_their_prices() -> None:
     policy, counts = Guaranteed(), np.array([60, 30, 20, 10, 0])
     terms = Terms(np.array([0, 0, 0, 0, 50]), np.full(5, 6), k=6, horizon=100, batch_size=20)
     state = policy.step(policy.start(terms), terms, Feedback(20, counts, counts, 80, make_sample(5, 20)))

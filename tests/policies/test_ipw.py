@@ -52,7 +52,7 @@ def test_it_is_the_plain_rule(seed: int) -> None:
             prices.append(-0.7 * math.log2(1 + due / max(given, 1)) if given < floor else 0.0)
         return prices
 
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 30, IPW(0.7), batch_size=4)
+    retriever = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=30, policy=IPW(0.7), batch_size=4)
     assert retriever.retrieve(users).ids.tolist() == plain_rule.retrieve(world, users, 4, rule)
 
 
@@ -60,7 +60,9 @@ def test_more_floors_are_reached_as_the_coefficient_grows() -> None:
     world = make_world(1, groups=12, items=240, horizon=400, k=5, tightness=0.7, dim=8)
     esp, relevance = [], []
     for policy in ("none", IPW(1.0), IPW(5.0)):
-        retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, policy, batch_size=8)
+        retriever = FairRetriever(
+            world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, policy=policy, batch_size=8
+        )
         retriever.retrieve(world.users)
         esp.append(retriever.report().esp)
         relevance.append(retriever.report().relevance)
@@ -73,7 +75,11 @@ def test_the_coefficient_is_in_units_of_the_scores() -> None:
     for scale in (1.0, 2.0**10):
         world = make_world(3, groups=6, horizon=60, scale=scale)
         policy = IPW(0.5 * scale)
-        lists.append(FairRetriever(world.catalog, world.k, world.floors, 60, policy, 4).retrieve(world.users).ids)
+        lists.append(
+            FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=60, policy=policy, batch_size=4)
+            .retrieve(world.users)
+            .ids
+        )
     assert (lists[0] == lists[1]).all()
 
 

@@ -52,7 +52,9 @@ def test_it_is_the_plain_rule(seed: int) -> None:
         third = sorted(exposures)[2]
         return [0.0 if e <= third else math.inf for e in exposures]
 
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 30, KNeighbor(), batch_size=4)
+    retriever = FairRetriever(
+        world.catalog, k=world.k, floors=world.floors, horizon=30, policy=KNeighbor(), batch_size=4
+    )
     assert retriever.retrieve(users).ids.tolist() == plain_rule.retrieve(world, users, 4, rule)
 
 
@@ -60,8 +62,10 @@ def test_exposure_becomes_nearly_equal_whatever_the_scale() -> None:
     lists = []
     for scale in (1.0, 2.0**10):
         world = make_world(2, groups=12, items=240, horizon=400, k=5, tightness=0.7, dim=8, scale=scale)
-        plain = FairRetriever(world.catalog, world.k, world.floors, world.horizon, "none")
-        retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, KNeighbor(), batch_size=1)
+        plain = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, policy="none")
+        retriever = FairRetriever(
+            world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, policy=KNeighbor(), batch_size=1
+        )
         plain.retrieve(world.users)
         lists.append(retriever.retrieve(world.users).ids)
         before, after = plain.report(), retriever.report()
@@ -73,7 +77,9 @@ def test_exposure_becomes_nearly_equal_whatever_the_scale() -> None:
 def test_a_floor_below_an_equal_share_can_be_missed() -> None:
     """The least liked group is always open, and still others of low exposure come before it."""
     world = make_world(1, groups=12, items=240, horizon=400, k=5, tightness=0.7, dim=8)
-    retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, KNeighbor(), batch_size=1)
+    retriever = FairRetriever(
+        world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, policy=KNeighbor(), batch_size=1
+    )
     retriever.retrieve(world.users)
     assert max(world.floors.values()) < world.horizon * world.k / 12
     assert retriever.report().esp < 1

@@ -39,7 +39,9 @@ def test_it_is_the_plain_rule(seed: int) -> None:
     def rule(exposures: list[int], served: int) -> list[float]:
         return [0.05 * (e - min(exposures)) for e in exposures]
 
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 30, RegularizedFair(0.05), batch_size=4)
+    retriever = FairRetriever(
+        world.catalog, k=world.k, floors=world.floors, horizon=30, policy=RegularizedFair(0.05), batch_size=4
+    )
     assert retriever.retrieve(users).ids.tolist() == plain_rule.retrieve(world, users, 4, rule)
 
 
@@ -47,7 +49,9 @@ def test_groups_come_closer_as_the_coefficient_grows() -> None:
     world = make_world(1, groups=12, items=240, horizon=400, k=5, tightness=0.7, dim=8)
     esp, gaps, relevance = [], [], []
     for policy in ("none", RegularizedFair(0.01), RegularizedFair(0.1)):
-        retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, policy, batch_size=8)
+        retriever = FairRetriever(
+            world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, policy=policy, batch_size=8
+        )
         retriever.retrieve(world.users)
         report = retriever.report()
         esp.append(report.esp)
@@ -63,7 +67,11 @@ def test_the_coefficient_is_in_units_of_the_scores() -> None:
     for scale in (1.0, 2.0**10):
         world = make_world(3, groups=6, horizon=60, scale=scale)
         policy = RegularizedFair(0.02 * scale)
-        lists.append(FairRetriever(world.catalog, world.k, world.floors, 60, policy, 4).retrieve(world.users).ids)
+        lists.append(
+            FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=60, policy=policy, batch_size=4)
+            .retrieve(world.users)
+            .ids
+        )
     assert (lists[0] == lists[1]).all()
 
 

@@ -49,8 +49,8 @@ def test_small_groups_get_their_floor_beside_others() -> None:
     embeddings = np.abs(world.catalog.embeddings) * np.where(labels < 2, -1, 1)[:, None]
     catalog = type(world.catalog)(embeddings, labels)
     users = np.abs(world.users)
-    plain = FairRetriever(catalog, 4, {0: 10, 1: 10}, 30, "none").retrieve(users)
-    retriever = FairRetriever(catalog, 4, {0: 10, 1: 10}, 30, Uncalibrated(), batch_size=1)
+    plain = FairRetriever(catalog, k=4, floors={0: 10, 1: 10}, horizon=30, policy="none").retrieve(users)
+    retriever = FairRetriever(catalog, k=4, floors={0: 10, 1: 10}, horizon=30, policy=Uncalibrated(), batch_size=1)
     found = retriever.retrieve(users)
     assert retriever.report().exposures == {0: 10, 1: 10, 2: 100}
     assert not (plain.groups < 2).any()
@@ -73,7 +73,9 @@ def test_it_is_the_plain_rule(seed: int, items: int) -> None:
             return [0.0 if low else math.inf for low in below]
         return [-1e6 if low else 0.0 for low in below]
 
-    retriever = FairRetriever(world.catalog, world.k, world.floors, 30, Uncalibrated(), batch_size=4)
+    retriever = FairRetriever(
+        world.catalog, k=world.k, floors=world.floors, horizon=30, policy=Uncalibrated(), batch_size=4
+    )
     assert retriever.retrieve(users).ids.tolist() == plain_rule.retrieve(world, users, 4, rule)
 
 
@@ -81,8 +83,10 @@ def test_floors_are_served_first_and_then_forgotten() -> None:
     lists = []
     for scale in (1.0, 2.0**10):
         world = make_world(1, groups=12, items=240, horizon=400, k=5, tightness=0.5, dim=8, scale=scale)
-        plain = FairRetriever(world.catalog, world.k, world.floors, world.horizon, "none")
-        retriever = FairRetriever(world.catalog, world.k, world.floors, world.horizon, Uncalibrated(), batch_size=8)
+        plain = FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, policy="none")
+        retriever = FairRetriever(
+            world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, policy=Uncalibrated(), batch_size=8
+        )
         bare = plain.retrieve(world.users).ids
         lists.append(retriever.retrieve(world.users).ids)
         assert plain.report().esp < retriever.report().esp == 1

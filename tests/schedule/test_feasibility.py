@@ -1,4 +1,4 @@
-"""The largest floor that fits: one more is too many, by a linear program."""
+"""The largest feasible floor: by a linear program, one more exposure is infeasible."""
 
 import json
 from dataclasses import replace
@@ -12,7 +12,7 @@ from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Promise, Window, check_promise, make_plan
 from fairsync.schedule.active_windows import ActiveWindows
-from schedule.flows import can_deliver
+from schedule.linear_program import can_deliver
 from schedule.test_plan import HOURS, situations
 from schedule.traffic import DAY, HOUR, START, Hours
 
@@ -25,36 +25,39 @@ def fits(promises: list[Promise], requests: list[int], k: int, caps: dict[Label,
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_one_more_would_be_too_many(data: st.DataObject) -> None:
+def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
     others, forecast, k, caps = data.draw(situations(recurring=False))
     last = data.draw(st.integers(1, HOURS))
     new = Promise(data.draw(st.sampled_from(list(caps))), 10**6, Window.campaign(START, START + last * HOUR, "UTC"))
-    assume(fits(others, forecast.sure, k, caps))
+    assume(fits(others, forecast.lower_hourly, k, caps))
     verdict = check_promise(new, others, {}, forecast, START, k, caps)
     assert not verdict.accepted
-    assert verdict.holds_from is None
-    assert verdict.largest_cautious <= verdict.largest
-    for largest, requests in ((verdict.largest, forecast.likely), (verdict.largest_cautious, forecast.sure)):
+    assert verdict.effective_from is None
+    assert verdict.largest_safe <= verdict.largest
+    for largest, requests in (
+        (verdict.largest, forecast.expected_hourly),
+        (verdict.largest_safe, forecast.lower_hourly),
+    ):
         assert largest == 0 or fits([*others, replace(new, floor=largest)], requests, k, caps)
         assert not fits([*others, replace(new, floor=largest + 1)], requests, k, caps)
-    if verdict.largest_cautious:
-        again = check_promise(replace(new, floor=verdict.largest_cautious), others, {}, forecast, START, k, caps)
+    if verdict.largest_safe:
+        again = check_promise(replace(new, floor=verdict.largest_safe), others, {}, forecast, START, k, caps)
         assert again.accepted
-        assert again.holds_from == START
+        assert again.effective_from == START
         plan = make_plan([*others, again.promise], {}, forecast, START, k, caps)
         assert not any(status.at_risk for status in plan.statuses)
 
 
 CAPS: dict[Label, int] = {"toys": 2, "books": 2}
-# Nights are quiet: 10 requests an hour until 8:00, then 100; one in five may not come.
+# Nights are quiet: 10 requests an hour until 8:00, then 100. The lower bound is four fifths of that.
 DAYS = Hours(
     [10 if hour % 24 < 8 else 100 for hour in range(24 * 21)], [8 if hour % 24 < 8 else 80 for hour in range(24 * 21)]
 )
 
 
-def test_the_weakest_hour_counts() -> None:
+def test_the_weakest_hour_limits_an_hourly_promise() -> None:
     verdict = check_promise(Promise("toys", 50, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS)
-    assert (verdict.accepted, verdict.largest, verdict.largest_cautious) == (False, 20, 16)
+    assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (False, 20, 16)
     assert verdict.tightest.start == START + DAY
     assert verdict.message == (
         "The floor of group 'toys' is 50 (each hour, UTC), which cannot be met: the window from"
@@ -68,13 +71,13 @@ def test_the_weakest_hour_counts() -> None:
     assert json.loads(json.dumps(fine.to_dict()))["largest"] == 20
 
 
-def test_a_daily_promise_late_in_the_day_holds_from_tomorrow() -> None:
+def test_a_daily_promise_late_in_the_day_takes_effect_tomorrow() -> None:
     daily = Promise("toys", 1000, Window.day("UTC"))
     early = check_promise(daily, [], {}, DAYS, START, 2, CAPS)
     late = check_promise(daily, [], {}, DAYS, START + 22 * HOUR, 2, CAPS)
     assert early.largest == late.largest == 2 * (8 * 10 + 16 * 100)
-    assert early.holds_from == START
-    assert late.holds_from == START + DAY
+    assert early.effective_from == START
+    assert late.effective_from == START + DAY
     assert late.message.endswith("which can be met from 2026-03-03 00:00 on, also if traffic is low.")
 
 
@@ -83,27 +86,27 @@ def test_a_daily_promise_beside_a_campaign_leaves_it_its_share() -> None:
     daily = Promise("toys", 1, Window.day("UTC"))
     # A week has 7 x 3,360 slots, of which 14,000 are promised: 1,360 are left each day.
     assert check_promise(daily, [sale], {}, DAYS, START, 2, CAPS).largest == 1360
-    # On the day before it ends the sale should miss 2,000 more; the campaign is 4,000 behind, which leaves less.
+    # With two days left the sale should miss 4,000 exposures. It misses 6,000, which leaves less for others.
     behind = check_promise(daily, [sale], {sale: 8_000}, DAYS, START + 5 * DAY, 2, CAPS)
     assert behind.largest == (2 * 3360 - 6_000) // 2
-    # What the group is promised anyway serves it as well.
+    # Exposures of another promise of the same group count for the new one too.
     assert check_promise(replace(daily, group="books"), [sale], {}, DAYS, START, 2, CAPS).largest == 3360
 
 
-def test_campaigns_to_come_under_way_and_over() -> None:
+def test_campaigns_in_the_future_the_present_and_the_past() -> None:
     def campaign(first: int, last: int) -> Promise:
         return Promise("toys", 100, Window.campaign(START + first * DAY, START + last * DAY, "UTC"))
 
     soon = check_promise(campaign(2, 3), [], {}, DAYS, START, 2, CAPS)
-    assert (soon.largest, soon.holds_from) == (3360, START + 2 * DAY)
+    assert (soon.largest, soon.effective_from) == (3360, START + 2 * DAY)
     under_way = check_promise(campaign(0, 3), [], {}, DAYS, START + DAY, 2, CAPS)
-    assert (under_way.largest, under_way.holds_from) == (2 * 3360, START + DAY)
+    assert (under_way.largest, under_way.effective_from) == (2 * 3360, START + DAY)
     with pytest.raises(InvalidInputError, match="is over: choose one that ends after"):
         check_promise(campaign(0, 1), [], {}, DAYS, START + DAY, 2, CAPS)
 
 
-def test_what_a_campaign_has_had_counts_towards_it() -> None:
-    """A floor that is raised while the campaign runs: what came before is not asked of the requests to come."""
+def test_exposures_so_far_count_towards_a_campaign() -> None:
+    """If a floor is raised while the campaign runs, earlier exposures are not required again."""
     campaign = Promise("toys", 100, Window.campaign(START, START + 4 * HOUR, "UTC"))
     caps: dict[Label, int] = {"toys": 1}
     forecast = Hours([10] * HOURS, [10] * HOURS)

@@ -1,4 +1,4 @@
-"""Plans: floors that always fit, and that deliver every promise that the traffic which was counted on can carry."""
+"""Floors of plans always fit, and keep every promise that the lower bound of the traffic can deliver."""
 
 import json
 import math
@@ -22,7 +22,7 @@ HOURS = 6
 
 @st.composite
 def situations(draw: st.DrawFn, recurring: bool) -> tuple[list[Promise], Hours, int, dict[Label, int]]:
-    """A few hours with promises that take up a good part of them."""
+    """Draw a few hours of traffic, and promises that need a large part of its slots."""
     k = draw(st.integers(1, 4))
     caps: dict[Label, int] = {group: draw(st.integers(1, k)) for group in range(draw(st.integers(1, 3)))}
     sure = draw(st.lists(st.integers(0, 5), min_size=HOURS, max_size=HOURS))
@@ -43,11 +43,11 @@ def situations(draw: st.DrawFn, recurring: bool) -> tuple[list[Promise], Hours, 
 @pytest.mark.parametrize("recurring", [False, True])
 @settings(max_examples=50)
 @given(data=st.data())
-def test_any_traffic_that_was_counted_on_delivers_all_that_it_could(recurring: bool, data: st.DataObject) -> None:
+def test_any_traffic_above_the_lower_bound_keeps_all_feasible_promises(recurring: bool, data: st.DataObject) -> None:
     promises, forecast, k, caps = data.draw(situations(recurring))
-    came = [low + data.draw(st.integers(0, 8)) for low in forecast.sure]
+    came = [low + data.draw(st.integers(0, 8)) for low in forecast.lower_hourly]
     plans, outcomes = serve_floors_only(promises, forecast, came, k, caps)
-    # If nothing begins later, the first plan knows. Otherwise a window is safe if none of its plans warned.
+    # If no window begins later, the first plan tells. Otherwise a window is safe if none of its plans warned.
     warned = {
         (status.promise, status.span)
         for plan in (plans if recurring else plans[:1])
@@ -61,7 +61,7 @@ def test_any_traffic_that_was_counted_on_delivers_all_that_it_could(recurring: b
 
 @settings(max_examples=50)
 @given(st.data())
-def test_floors_always_fit_and_plans_can_be_written_down(data: st.DataObject) -> None:
+def test_floors_always_fit_and_plans_can_be_serialised(data: st.DataObject) -> None:
     promises, forecast, k, caps = data.draw(situations(True))
     at = START + data.draw(st.integers(0, HOURS * 60)) * HOUR / 60
     exposures = {promise: data.draw(st.integers(0, 2 * promise.floor)) for promise in promises}
@@ -71,7 +71,7 @@ def test_floors_always_fit_and_plans_can_be_written_down(data: st.DataObject) ->
     assert all(0 <= floor <= plan.horizon * caps[group] for group, floor in plan.floors.items())
     assert plan.span.start == at < plan.span.end
     assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
-    for promise in promises:  # no window begins or ends within the tick
+    for promise in promises:  # no window begins or ends within the period
         inside = promise.window.after(at + HOUR / 3600)
         assert inside is None or inside.start >= plan.span.end
     for status in plan.statuses:
@@ -104,7 +104,7 @@ def test_shares_and_the_largest_of_a_groups_promises() -> None:
     plan = make_plan([DAILY, SALE], {DAILY: 60, SALE: 50}, STEADY, noon, 4, TOYS)
     assert plan.floors == {"toys": 50}
     assert plan.horizon == 12 * 80
-    assert (plan.expected, plan.cautious, plan.cut) == (1200, 960, {})
+    assert (plan.expected, plan.lower_bound, plan.cut) == (1200, 960, {})
     plan = make_plan([DAILY, SALE], {DAILY: 30, SALE: 50}, STEADY, noon, 4, TOYS)
     assert plan.floors == {"toys": 70}
 
@@ -125,17 +125,17 @@ def test_shares_of_many_small_promises_add_up() -> None:
     assert all(exposures[promise] == 3 for promise in promises)
 
 
-def test_what_later_requests_could_not_carry_comes_now() -> None:
-    # Of 400 exposures the 80 sure requests of the second hour carry 320 at 4 each, less the slot that books are
-    # promised in it. So 81 have to come in the first; by expected traffic, of which the second has nearly all, 4 would.
+def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
+    # Of 400 exposures the second hour's 80 requests (lower bound) hold 320 at 4 each, less the slot that is promised to
+    # books. So 81 have to come in the first hour. By expected traffic, nearly all in the second hour, 4 would do.
     promise = Promise("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
     clock = Promise("books", 1, Window.hour("UTC"))
     forecast = Hours([100, 9_900], [80, 80])
     assert make_plan([promise, clock], {}, forecast, START, 4, TOYS).floors == {"toys": 81, "books": 1}
 
 
-def test_later_windows_of_others_are_kept_free() -> None:
-    # Each hour has 80 sure requests of one slot, 60 of them promised to books: toys can have 20 an hour, 40 by the end.
+def test_later_windows_of_other_groups_are_reserved() -> None:
+    # Each hour has at least 80 requests of one slot, 60 of them promised to books: toys can have 20 an hour, 40 in all.
     one: dict[Label, int] = {"toys": 1, "books": 1}
     books = Promise("books", 60, Window.hour("UTC"))
     toys = Promise("toys", 40, Window.campaign(START, START + 2 * HOUR, "UTC"))
@@ -150,7 +150,7 @@ def test_later_windows_of_others_are_kept_free() -> None:
     ]
 
 
-def test_a_campaign_to_come_is_kept_free_too_and_its_start_ends_the_tick() -> None:
+def test_a_campaign_to_come_is_reserved_too_and_its_start_ends_the_period() -> None:
     one: dict[Label, int] = {"toys": 1, "books": 1}
     soon = Promise("books", 70, Window.campaign(START + 2 * HOUR, START + 3 * HOUR, "UTC"))
     toys = Promise("toys", 180, Window.campaign(START, START + 3 * HOUR, "UTC"))
@@ -159,52 +159,22 @@ def test_a_campaign_to_come_is_kept_free_too_and_its_start_ends_the_tick() -> No
     assert [(status.promise, status.certain) for status in plan.statuses] == [(toys, 170)]
 
 
-def test_where_it_cannot_fit_it_is_scaled_down_and_said() -> None:
+def test_infeasible_floors_are_cut_and_reported() -> None:
     promises = [Promise("toys", 600, Window.hour("UTC")), Promise("books", 200, Window.hour("UTC"))]
     plan = make_plan(promises, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS, worst_case_traffic=1.0)
-    # 80 requests hold toys 320 times at most, and 320 slots are shared as 320 to 200
+    # 80 requests hold at most 320 exposures of toys, and 320 slots are apportioned as 320 to 200.
     assert plan.floors == {"toys": 197, "books": 123}
     assert plan.cut == {"toys": 403, "books": 77}
     assert plan.horizon == 80
-    # Of the 100 that are expected, 400 slots as 400 to 200.
+    # The 100 expected requests have 400 slots, apportioned as 400 to 200.
     assert [status.reachable for status in plan.statuses] == [267, 133]
     assert [status.shortfall for status in plan.statuses] == [333, 67]
     later = [promises[0], Promise("books", 200, Window.day("UTC"))]
     assert make_plan(later, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS).floors == {"toys": 320, "books": 0}
 
 
-def test_an_early_warning_while_it_is_still_possible() -> None:
-    promise = Promise("toys", 360, Window.hour("UTC"))
-    plan = make_plan([promise], {}, Hours([100], [80]), START, 4, TOYS)
-    assert (plan.floors, plan.horizon, plan.cut) == ({"toys": 320}, 80, {"toys": 40})
-    assert plan.statuses[0].possible
-    assert plan.statuses[0].at_risk
-    assert plan.statuses[0].certain == 320
-
-
-def test_since_when_it_is_impossible() -> None:
-    promise = Promise("toys", 1000, Window.campaign(START, START + 4 * HOUR, "UTC"))
-    good, bad = Hours([100] * 4, [80] * 4), Hours([10] * 4, [5] * 4)
-    plan = make_plan([promise], {promise: 0}, good, START, 4, TOYS)
-    assert plan.statuses[0].impossible_since is None
-    assert (plan.statuses[0].reachable, plan.statuses[0].certain) == (1000, 1000)
-    plan = make_plan([promise], {promise: 100}, bad, START + HOUR, 4, TOYS, plan)
-    found = plan.statuses[0]
-    assert (found.possible, found.impossible_since, found.reachable, found.certain) == (False, START + HOUR, 220, 160)
-    assert found.shortfall == 780
-    assert found.at_pace == 100 + round(100 / 10 * 30)
-    for forecast, possible in ((bad, False), (good, True)):  # it stays, also when traffic picks up
-        again = make_plan([promise], {promise: 800}, forecast, START + 2 * HOUR, 4, TOYS, plan)
-        assert again.statuses[0].possible is possible
-        assert again.statuses[0].impossible_since == START + HOUR
-    hourly = Promise("toys", 200, Window.hour("UTC"))
-    failed = make_plan([hourly], {}, bad, START, 4, TOYS)
-    assert failed.statuses[0].impossible_since == START
-    assert make_plan([hourly], {}, good, START + HOUR, 4, TOYS, failed).statuses[0].impossible_since is None
-
-
-def test_where_only_a_part_of_what_is_handed_out_counts() -> None:
-    """One in four toys is shown. Of 40 that are missing, 8 are on their way: 128 must be handed out for the others."""
+def test_impression_rates_and_pending_impressions() -> None:
+    """One in four retrieved toys is shown. 40 are missing, 8 of them pending: 128 must be retrieved for the others."""
     promise, forecast = Promise("toys", 100, Window.hour("UTC")), Hours([100], [80])
     plan = make_plan(
         [promise],
@@ -213,18 +183,19 @@ def test_where_only_a_part_of_what_is_handed_out_counts() -> None:
         START,
         4,
         TOYS,
-        shares={"toys": 0.25},
-        coming={"toys": 8},
+        impression_rates={"toys": 0.25},
+        pending={"toys": 8},
         worst_case_traffic=1.0,
     )
     assert (plan.floors, plan.statuses[0].reachable, plan.statuses[0].certain) == ({"toys": 128}, 100, 100)
-    # 100 requests can hand out 400, of which 100 count; 80 can hand out 320.
-    cold = make_plan([replace(promise, floor=120)], {}, forecast, START, 4, TOYS, shares={"toys": 0.25}).statuses[0]
+    # 100 requests can retrieve 400 toys, of which 100 count; 80 can retrieve 320.
+    rates: dict[Label, float] = {"toys": 0.25}
+    cold = make_plan([replace(promise, floor=120)], {}, forecast, START, 4, TOYS, impression_rates=rates).statuses[0]
     assert (cold.reachable, cold.certain, cold.shortfall) == (100, 80, 20)
-    verdict = check_promise(replace(promise, floor=120), [], {}, STEADY, START, 4, TOYS, {"toys": 0.25})
-    assert (verdict.accepted, verdict.largest, verdict.largest_cautious) == (False, 100, 80)
-    with pytest.raises(InvalidInputError, match="shares"):
-        make_plan([promise], {}, forecast, START, 4, TOYS, shares={"toys": 0.0})
+    verdict = check_promise(replace(promise, floor=120), [], {}, STEADY, START, 4, TOYS, rates)
+    assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (False, 100, 80)
+    with pytest.raises(InvalidInputError, match="impression_rates"):
+        make_plan([promise], {}, forecast, START, 4, TOYS, impression_rates={"toys": 0.0})
     with pytest.raises(InvalidInputError, match="worst_case_traffic"):
         make_plan([promise], {}, forecast, START, 4, TOYS, worst_case_traffic=0.0)
 
@@ -257,7 +228,7 @@ def test_a_group_without_items() -> None:
         ({"exposures": {DAILY: -1}}, "must be whole numbers, 0 or more; of 100 exposures of 'toys'"),
     ],
 )
-def test_what_cannot_be_is_refused(change: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {
         "promises": [DAILY], "exposures": {}, "forecast": Forecast(1.0), "now": datetime(2026, 3, 2, tzinfo=UTC),
         "k": 4, "caps": {"toys": 4},
@@ -265,11 +236,3 @@ def test_what_cannot_be_is_refused(change: dict[str, Any], message: str) -> None
     make_plan(**given)
     with pytest.raises((InvalidInputError, UnknownGroupError), match=message):
         make_plan(**{**given, **change})
-
-
-@pytest.mark.parametrize(
-    ("group", "floor", "window"), [(True, 1, DAILY.window), ("a", 0, DAILY.window), ("a", 1, "day")]
-)
-def test_bad_promises(group: Any, floor: Any, window: Any) -> None:
-    with pytest.raises(InvalidInputError):
-        Promise(group, floor, window)

@@ -1,4 +1,4 @@
-"""Floors are met although traffic breaks off: what could not be met then has been brought forward."""
+"""Floors are met under worst-case traffic, because exposures are brought forward."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairsync.schedule import Promise, Window, make_plan
 from fairsync.schedule.requirements import Requirements
 from fairsync.schedule.safety_margin import bring_forward, cap_unreachable
-from schedule.flows import demands
+from schedule.linear_program import requirements_cases
 from schedule.traffic import HOUR, START, Hours, serve_floors_only
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ HOURS = 4
 
 @settings(max_examples=40)
 @given(st.data())
-def test_traffic_that_halves_at_any_time_still_brings_all_that_it_can(data: st.DataObject) -> None:
-    """The forecast is sure of itself and wrong. Yet nothing is missed that any way of dealing out would have kept."""
+def test_traffic_that_halves_at_any_time_keeps_all_feasible_floors(data: st.DataObject) -> None:
+    """The forecast is confident and wrong. Yet no floor is missed that any allocation would have kept."""
     k = data.draw(st.integers(1, 3))
     caps: dict[Label, int] = {group: data.draw(st.integers(1, k)) for group in range(data.draw(st.integers(1, 2)))}
     likely = data.draw(st.lists(st.integers(8, 30), min_size=HOURS, max_size=HOURS))
@@ -42,8 +42,8 @@ def test_traffic_that_halves_at_any_time_still_brings_all_that_it_can(data: st.D
         assert all(exposures >= promise.floor for (promise, _), exposures in outcomes.items())
 
 
-@given(demands(), st.integers(1, 20))
-def test_what_is_brought_forward_fits(requirements: Requirements, horizon: int) -> None:
+@given(requirements_cases(), st.integers(1, 20))
+def test_floors_brought_forward_fit_into_the_slots(requirements: Requirements, horizon: int) -> None:
     given_ = np.zeros_like(requirements.caps)
     floors, near = bring_forward(requirements, given_, horizon)
     assert 1 <= near <= horizon
@@ -52,8 +52,8 @@ def test_what_is_brought_forward_fits(requirements: Requirements, horizon: int) 
     assert (floors >= 0).all()
 
 
-def test_whoever_is_safe_keeps_the_pace() -> None:
-    """A promise of a quarter of the slots is safe if a third of the traffic comes, and one of a half is not."""
+def test_safe_promises_keep_their_pace() -> None:
+    """At a third of the traffic, a promise of a quarter of the slots is safe and one of half the slots is not."""
     forecast = Hours([900], [800])
     caps: dict[Label, int] = {"toys": 1}
     for floor, horizon in ((225, 800), (450, 450)):
@@ -65,22 +65,22 @@ def test_whoever_is_safe_keeps_the_pace() -> None:
     assert trusting.horizon == 800
 
 
-def test_later_windows_ask_for_no_more_than_they_can_get() -> None:
-    """Both groups want a later window each; ten requests of two slots come in it, of which each could have one."""
-    later = np.array([[0, 1], [0, 1]])
+def test_floors_of_later_windows_are_capped_at_what_they_can_get() -> None:
+    """Each of two groups has a later window with ten requests, and each request can hold one item of a group."""
+    later_windows = np.array([[0, 1], [0, 1]])
     requirements = Requirements(
-        group=np.array([0, 1]), missing=np.array([5, 5]), floor=np.array([40, 8]), place=np.array([0, 0]),
-        later=later, requests=np.array([6, 16]), caps=np.array([1, 1]), k=1,
+        group=np.array([0, 1]), missing=np.array([5, 5]), floor=np.array([40, 8]), deadline=np.array([0, 0]),
+        later_windows=later_windows, requests=np.array([6, 16]), caps=np.array([1, 1]), k=1,
     )  # fmt: skip
     assert cap_unreachable(requirements).floor.tolist() == [5, 4]  # 10 and 8 alone; together 10 slots for 18
 
 
 @pytest.mark.parametrize(("books", "toys"), [(8, 10), (16, 20)])
-def test_a_longer_promise_leans_on_later_windows_only_where_they_are_sure(books: int, toys: int) -> None:
-    """A sale of two hours wants 20 toys, of which each hour brings 8; a third of the 60 requests may be all that come.
+def test_a_longer_promise_relies_on_later_windows_only_where_they_are_safe(books: int, toys: int) -> None:
+    """A sale of two hours needs 20 toys. Each hour brings 8 of them; the worst case is a third of the 60 requests.
 
-    If the second hour's floors fit into 20 requests, the first one brings half of the sale. If they do not, it is not
-    known what toys will get of them, and the first hour brings all.
+    If the second hour's floors fit into 20 requests, the first hour brings half of the sale. If they do not, it is
+    unknown how many of those slots toys will get, and the first hour brings all.
     """
     sale = Promise("toys", 20, Window.campaign(START, START + 2 * HOUR, "UTC"))
     hourly = [Promise("toys", 8, Window.hour("UTC")), Promise("books", books, Window.hour("UTC"))]

@@ -1,4 +1,4 @@
-"""Windows against a walk through time, minute by minute, and on the days that are hard."""
+"""Windows against a search minute by minute, and on days when the UTC offset changes."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -23,7 +23,7 @@ moments = st.datetimes(datetime(1973, 1, 1), datetime(2090, 1, 1), timezones=st.
 
 
 def near_changes() -> st.SearchStrategy[tuple[str, datetime]]:
-    """Moments close to those at which the clocks of a zone were changed, which random ones hardly ever are."""
+    """Draw moments close to changes of the UTC offset, which random moments hardly ever are."""
     changes = []
     for zone in TRICKY:
         day = datetime(1995, 1, 1, tzinfo=UTC)
@@ -38,7 +38,7 @@ def near_changes() -> st.SearchStrategy[tuple[str, datetime]]:
 
 
 def walk(kind: str, zone: str, moment: datetime) -> Span:
-    """Find the window by going through the minutes on both sides, looking at the clock on the wall."""
+    """Find the span of a window by stepping through the minutes on both sides and reading the local time."""
     place = ZoneInfo(zone)
 
     def wall(at: datetime) -> datetime:
@@ -74,20 +74,20 @@ def walk(kind: str, zone: str, moment: datetime) -> Span:
 @example(("America/St_Johns", datetime(2006, 10, 29, 2, 40, tzinfo=UTC)), "day")  # back at one past midnight
 @example(("America/St_Johns", datetime(2006, 10, 29, 2, 30, tzinfo=UTC)), "hour")
 @example(("Pacific/Apia", datetime(2011, 12, 30, 9, 59, tzinfo=UTC)), "day")  # 30 December was left out
-def test_like_a_walk_through_the_minutes(drawn: tuple[str, datetime], kind: str) -> None:
+def test_spans_equal_a_search_minute_by_minute(drawn: tuple[str, datetime], kind: str) -> None:
     zone, moment = drawn
     assert Window(kind, zone).at(moment) == walk(kind, zone, moment)
 
 
 @settings(max_examples=8)
 @given(near_changes())
-def test_weeks_like_a_walk(drawn: tuple[str, datetime]) -> None:
+def test_weeks_equal_a_search_minute_by_minute(drawn: tuple[str, datetime]) -> None:
     zone, moment = drawn
     assert Window.week(zone).at(moment) == walk("week", zone, moment)
 
 
 @given(zones, moments, st.sampled_from(["hour", "day", "week"]))
-def test_spans_tile_the_time(zone: str, moment: datetime, kind: str) -> None:
+def test_spans_have_no_gaps_and_no_overlaps(zone: str, moment: datetime, kind: str) -> None:
     window = Window(kind, zone)
     span = window.at(moment)
     assert span is not None
@@ -156,7 +156,7 @@ def test_campaigns() -> None:
 
 
 @given(zones, st.lists(moments, min_size=3, max_size=3, unique=True), st.sampled_from(["hour", "day", "week"]))
-def test_what_does_not_lie_between_start_and_end_does_not_count(zone: str, drawn: list[datetime], kind: str) -> None:
+def test_spans_outside_start_and_end_are_left_out(zone: str, drawn: list[datetime], kind: str) -> None:
     moment, start, end = drawn[0], *sorted(drawn[1:])
     every, later, sooner = Window(kind, zone), Window(kind, zone, start), Window(kind, zone, end=end)
     both = Window(kind, zone, start, end)
@@ -216,6 +216,6 @@ def test_bad_zones(zone: Any) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
+def test_invalid_arguments_are_refused(make: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         make()

@@ -1,4 +1,4 @@
-"""Traffic that is known hour by hour, in place of a forecast."""
+"""Traffic that is known hour by hour, used as a forecast."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -12,16 +12,16 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 @dataclass(frozen=True)
 class Hours:
-    """So many requests are expected in each hour after the start, and so many can be counted on; then none."""
+    """A forecast with given expected requests and lower bounds for each hour after START, and 0 after that."""
 
-    likely: list[int]
-    sure: list[int]
+    expected_hourly: list[int]
+    lower_hourly: list[int]
 
     def expected(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
-        return self._sum(self.likely, start, end)
+        return self._sum(self.expected_hourly, start, end)
 
-    def cautious(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
-        return self._sum(self.sure, start, end)
+    def lower_bound(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
+        return self._sum(self.lower_hourly, start, end)
 
     def _sum(self, hours: list[int], start: datetime, end: datetime) -> float:
         low, high = ((moment - START) / HOUR for moment in (start, end))
@@ -37,10 +37,10 @@ def serve_floors_only(
     caps: dict[Label, int],
     step: int = 10**6,
 ) -> tuple[list[Plan], dict[tuple[Promise, Span], int]]:
-    """Serve hour by hour with a retriever that does what floors demand, as late as it may, and nothing else.
+    """Serve hour by hour with a retriever that meets floors as late as possible and does nothing else.
 
-    Plans are made anew whenever a horizon has passed, and after ``step`` requests. Returns all plans, and what each
-    window that ended has had.
+    A new plan is made whenever a horizon has passed, and after ``step`` requests. Returns all plans, and the exposures
+    of each window that ended.
     """
     plans: list[Plan] = []
     exposures: dict[Promise, int] = {}
@@ -65,7 +65,7 @@ def serve_floors_only(
 
 
 def forced(plan: Plan, requests: int, k: int, caps: dict[Label, int]) -> dict[Label, int]:
-    """Return the least exposures after so many requests of the horizon: what the rest of it could not hold."""
+    """Return the fewest exposures possible after ``requests``: those that the rest of the horizon cannot hold."""
     rest = plan.horizon - requests
     gained = {label: max(floor - rest * caps[label], 0) for label, floor in plan.floors.items()}
     lacking = sum(plan.floors.values()) - rest * k - sum(gained.values())

@@ -1,11 +1,11 @@
-"""What approximate indexes must keep whatever they miss, on catalogs small enough to check."""
+"""What the answers of an approximate index must hold, on catalogs small enough to check."""
 
 import numpy as np
 import numpy.typing as npt
 
 import plain
 from fairsync.catalog import Catalog
-from fairsync.search import ExactIndex, Hits, Index
+from fairsync.search import ExactIndex, Hits, Index, IvfIndex
 
 Prices = npt.NDArray[np.float64] | None
 
@@ -46,3 +46,17 @@ def recall(hits: Hits, catalog: Catalog, users: npt.NDArray[np.floating], prices
     """The share of the true best k that was found."""
     truth = ExactIndex(catalog).search(users, prices, k).rows
     return float(np.mean([np.isin(wanted, found).mean() for wanted, found in zip(truth, hits.rows, strict=True)]))
+
+
+def items_read(
+    index: IvfIndex, users: npt.NDArray[np.float64], prices: npt.NDArray[np.float64] | None, k: int
+) -> float:
+    """The share of the catalog that is read for a request: the tests below would say nothing if it were all of it."""
+    lists = index.lists
+    assert lists is not None
+    vectors = users[:, 0].astype(np.float32)
+    scores = vectors @ lists.centres.T
+    if prices is not None:
+        scores -= prices[lists.group_of].astype(np.float32)
+    chosen = index.tuning.choose(lists, vectors, scores, k)
+    return float((chosen @ lists.sizes).mean()) / len(index.catalog)

@@ -42,7 +42,7 @@ class Server:
             "LD_LIBRARY_PATH": str(folder / "bin"),
             "METRICS_PORT": str(health),
             "MILVUS_RUN_DIR": str(folder / "run"),
-            # A server that was killed counts as alive for so many seconds, and its successor waits; 30 by default.
+            # Seconds that a killed server counts as alive, for which its successor waits; 30 by default.
             "COMMON_SESSION_TTL": "3",
         }
         self._health = f"http://127.0.0.1:{health}/healthz"

@@ -39,7 +39,7 @@ class RayCluster:
 
     def __init__(self, nodes: int = 3, cpus: int = 2) -> None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Ray's own, which are not ours to mend
+            warnings.simplefilter("ignore")  # warnings of Ray itself
             self._only_one = _wait_for_turn()
             head = {"num_cpus": 0, "gcs_server_port": free_port(), "_system_config": _NOTICE_SOON}
             self._cluster = Cluster(initialize_head=True, head_node_args=head | _NODE)
@@ -87,7 +87,7 @@ def _wait_for_turn() -> IO[str]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens to, outside those that Ray gives to workers."""
+    """Return a free port, outside those that Ray gives to workers."""
     while True:
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))

@@ -77,7 +77,7 @@ def test_it_stops_as_soon_as_it_is_certain() -> None:
         assert engine.counts[-1] == last
 
 
-def test_what_needs_more_than_the_most_is_left_to_the_exact_index() -> None:
+def test_requests_beyond_the_limit_are_left_to_the_exact_index() -> None:
     catalog, users = make_case(0, n=1000)
     prices = np.array([0.0, 0.0, 0.0, 0.0, 0.0, -50.0])
     index, engine = make(catalog, 100, NoExact())
@@ -96,7 +96,7 @@ def test_what_needs_more_than_the_most_is_left_to_the_exact_index() -> None:
     k=st.sampled_from([1, 5, 30, 80]),
     prices=st.lists(st.sampled_from([0.0, -0.5, 0.5, -30.0, 1e6, np.inf]), min_size=3, max_size=3),
 )
-def test_what_the_engine_holds_beside_the_catalog_is_passed_over(
+def test_items_that_are_not_in_the_catalog_are_ignored(
     seed: int, dead: int, known: bool, k: int, prices: list[float]
 ) -> None:
     rng = np.random.default_rng(seed)

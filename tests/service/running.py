@@ -1,4 +1,4 @@
-"""A service on a real port, in a thread of the test."""
+"""A service on a real port, in a thread of the test process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.schedule import Forecast
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.server.app import make_app
-from fairsync.service.settings import Settings
+from fairsync.service.settings import Settings, parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,10 +27,10 @@ TOKENS = {role: f"{role}-token-that-is-long" for role in ("retrieve", "report", 
 
 
 def make_settings(http: dict[str, Any] | None = None, *, tokens: bool = False, **sections: Any) -> Settings:
-    """Return settings; with tokens, there is one for each role, in the environment variable of its name."""
+    """Return settings. With tokens, there is one per role, in the environment variable of its name."""
     given = [{"name": role, "roles": [role], "env": f"TEST_{role.upper()}"} for role in TOKENS] if tokens else []
     sections = {"catalog": {"path": "unused"}, "ledger": {"kind": "memory"}, **sections}
-    return Settings.model_validate({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
+    return parse_settings({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
 
 
 def small_catalog() -> Catalog:
@@ -39,20 +39,23 @@ def small_catalog() -> Catalog:
     return Catalog(rng.normal(size=(60, 8)).astype(np.float32), np.repeat(["books", "toys", "wine"], 20))
 
 
-def small_keeper(per_second: float = 1.0) -> PromiseService:
-    """Return a keeper of a small catalog, without promises."""
+def small_service(per_second: float = 1.0) -> PromiseService:
+    """Return a promise service with a small catalog and no promises."""
     catalog = small_catalog()
-    coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, auto_restart=False)
+    coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False)
     return PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
 
 
 class Running:
-    """A service that listens."""
+    """A service that listens on a port."""
 
-    def __init__(self, promise_service: PromiseService, settings: Settings) -> None:
+    def __init__(self, promise_service: PromiseService, settings: Settings, refresh_seconds: float = 1.0) -> None:
         self.promise_service = promise_service
-        self.app = make_app(promise_service, settings)
-        config = uvicorn.Config(self.app, port=0, log_config=None, access_log=False, timeout_graceful_shutdown=10)
+        self.app = make_app(promise_service, settings, refresh_seconds)
+        config = uvicorn.Config(
+            self.app, port=0, http="httptools", ws="none", log_config=None, access_log=False,
+            timeout_graceful_shutdown=10,
+        )  # fmt: skip
         self.server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve()), daemon=True)
 
@@ -60,7 +63,7 @@ class Running:
         self._thread.start()
         end = time.monotonic() + 30
         while not self.server.started:
-            assert self._thread.is_alive(), "the server ended at once"
+            assert self._thread.is_alive(), "the server stopped during its start"
             assert time.monotonic() < end, "the server did not start"
             time.sleep(0.01)
 
@@ -79,9 +82,11 @@ class Running:
 
 
 @contextmanager
-def running(promise_service: PromiseService, settings: Settings | None = None) -> Iterator[Running]:
+def running(
+    promise_service: PromiseService, settings: Settings | None = None, refresh_seconds: float = 1.0
+) -> Iterator[Running]:
     """Run a service as long as it is needed."""
-    service = Running(promise_service, settings or make_settings())
+    service = Running(promise_service, settings or make_settings(), refresh_seconds)
     service.start()
     try:
         yield service

@@ -1,6 +1,6 @@
-"""Backups of a service that runs, and what comes of them: the same counts, promises, prices and windows past.
+"""A backup of a running service restores the same counts, promises, prices and past windows.
 
-With FAIRSYNC_KILLS set, a snapshot of a server is restored as well as a copy of its files.
+With FAIRSYNC_KILLS set, the snapshot of a Redis server is restored too, not only a copy of its files.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
+from coordination.valkey_server import ValkeyServer
 from fairsync.cli import app
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.ledger import SqliteLedger
-from fairsync.ledger.redis import RedisLedger
 from fairsync.service.client import Client
 from fairsync.service.schema import PromiseRecord, WindowRecord
-from ledger.valkey_server import ValkeyServer
-from service.storm import K, Service, Storm, check_counts, until
+from service.retrying_clients import RetryingClients, check_counts
+from service.service_process import K, ServiceProcess, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,40 +36,40 @@ def run(*arguments: object) -> Any:
 
 
 def state(url: str) -> dict[str, Any]:
-    """Return all that must be the same again."""
+    """Return the state that a restored service must have."""
     with Client(url) as client:
         promises, prices = client.promises(), {one.group: one.price for one in client.groups()}
-        past = [one.model_dump() for one in client.past()]
+        past = [msgspec.to_builtins(one) for one in client.past()]
     counts = {one.id: (one.group, one.floor, one.window, one.exposures) for one in promises}
     return {"promises": counts, "past": past, "wine has a price": prices["wine"] < 0}
 
 
-def let_a_window_end(url: str) -> str:
-    """Make a promise, and wait until its window is over; return its id."""
+def make_past_window(url: str) -> str:
+    """Make a promise and wait until its window has ended. Returns the id of the promise."""
     now = datetime.now(UTC)
-    window = WindowRecord(every="campaign", start=now, end=now + timedelta(seconds=0.5))
+    window = WindowRecord(every="campaign", start=now.isoformat(), end=(now + timedelta(seconds=0.5)).isoformat())
     with Client(url) as client:
         made = client.make_promise(PromiseRecord(group="books", floor=5, window=window)).id
-        # An hour may end meanwhile too.
-        until(lambda: made in [one.promise for one in client.past()])
+        # Not the only past window: an hour may end in the meantime, too.
+        wait_until(lambda: made in [one.promise for one in client.past()])
     return made
 
 
 def test_a_backup_of_a_running_service_is_restored(tmp_path: Path) -> None:
     copy = tmp_path / "backup" / "copy.db"
     copy.parent.mkdir()
-    with Service(tmp_path) as service:
+    with ServiceProcess(tmp_path) as service:
         service.start()
-        with Storm(service.url) as storm:
-            until(lambda: len(storm.received) > 100)
-            ended = let_a_window_end(service.url)
+        with RetryingClients(service.url) as clients:
+            wait_until(lambda: len(clients.received) > 100)
+            ended = make_past_window(service.url)
         service.stop()
         service.start()
         before = state(service.url)
         done = run("backup", service.config, copy)
         assert done.exit_code == 0, done.output
-        assert f"{len(storm.received):,} requests" in done.output
-        with Storm(service.url, name="later"):
+        assert f"{len(clients.received):,} requests" in done.output
+        with RetryingClients(service.url, name="later"):
             time.sleep(0.3)
         refused = run("restore", service.config, copy)
         assert refused.exit_code == 1
@@ -81,20 +83,20 @@ def test_a_backup_of_a_running_service_is_restored(tmp_path: Path) -> None:
         assert ended in [one["promise"] for one in before["past"]]
         service.kill()
         with SqliteLedger(tmp_path / "exposures.db", 3) as ledger:
-            check_counts([*ledger.past(), ledger.totals()], storm)
+            check_counts([*ledger.past(), ledger.totals()], clients)
         (aside,) = tmp_path.glob("exposures.db.*")
         with SqliteLedger(aside, 3) as ledger:
-            assert sum(one.requests for one in [*ledger.past(), ledger.totals()]) > len(storm.received)
+            assert sum(one.requests for one in [*ledger.past(), ledger.totals()]) > len(clients.received)
 
 
-def test_backups_under_load_are_whole(tmp_path: Path) -> None:
-    """Every copy is a moment of the ledger: what had been answered before is in it, with its answer, and counts fit."""
-    with Service(tmp_path) as service:
+def test_backups_under_load_are_consistent(tmp_path: Path) -> None:
+    """Every copy is a snapshot of the ledger: it has all earlier answers, and its counts agree."""
+    with ServiceProcess(tmp_path) as service:
         service.start()
-        with Storm(service.url) as storm:
+        with RetryingClients(service.url) as clients:
             for number in range(3):
-                until(lambda: len(storm.received) > 40 * (number + 1))  # noqa: B023
-                copy, answered = tmp_path / f"copy {number}.db", list(storm.received)
+                wait_until(lambda: len(clients.received) > 40 * (number + 1))  # noqa: B023
+                copy, answered = tmp_path / f"copy {number}.db", list(clients.received)
                 done = run("backup", service.config, copy)
                 assert done.exit_code == 0, done.output
                 with SqliteLedger(copy, 3) as ledger:
@@ -105,8 +107,8 @@ def test_backups_under_load_are_whole(tmp_path: Path) -> None:
                     assert all(ledger.answer(name) for name in answered)
 
 
-def test_what_cannot_be_backed_up_or_restored_is_told(tmp_path: Path) -> None:
-    service = Service(tmp_path)
+def test_a_backup_that_cannot_be_made_or_restored_is_refused_with_a_reason(tmp_path: Path) -> None:
+    service = ServiceProcess(tmp_path)
     assert "there is no file" in run("backup", service.config, tmp_path / "copy.db").output
     with SqliteLedger(tmp_path / "exposures.db", 3):
         pass
@@ -124,13 +126,13 @@ def test_what_cannot_be_backed_up_or_restored_is_told(tmp_path: Path) -> None:
 
 
 def _copy_folder(server: ValkeyServer, other: ValkeyServer) -> None:
-    """Copy the files of a server that runs, as a snapshot of the disk would have them."""
+    """Copy the files of a running server, as a disk snapshot would."""
     shutil.copytree(Path(server.folder.name, "appendonlydir"), Path(other.folder.name, "appendonlydir"))
     other.start()
 
 
 def _copy_dump(server: ValkeyServer, other: ValkeyServer) -> None:
-    """Have a server write a snapshot, start another from it, and have that one write down what it is told."""
+    """Make a server save a snapshot, start another server from it, and turn on the append-only file there."""
     with server.client() as client:
         client.save()
     shutil.copy(Path(server.folder.name, "dump.rdb"), other.folder.name)
@@ -138,7 +140,7 @@ def _copy_dump(server: ValkeyServer, other: ValkeyServer) -> None:
     other.start()
     with other.client() as client:
         client.config_set("appendonly", "yes")
-        until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)
+        wait_until(lambda: client.info("persistence")["aof_rewrite_in_progress"] == 0)
     other.kill()
     other.settings = settings
     other.start()
@@ -150,18 +152,18 @@ def test_a_backup_of_a_server_is_restored(tmp_path: Path, copy: Callable[[Valkey
     with ValkeyServer() as server:
         (tmp_path / "one").mkdir()
         where = '[ledger]\nkind = "redis"\nname = "shop"\nurl = "{}"\n'
-        with Service(tmp_path / "one", where.format(server.url)) as service:
+        with ServiceProcess(tmp_path / "one", where.format(server.url)) as service:
             service.start()
-            with Storm(service.url) as storm:
-                until(lambda: len(storm.received) > 100)
-                ended = let_a_window_end(service.url)
+            with RetryingClients(service.url) as clients:
+                wait_until(lambda: len(clients.received) > 100)
+                ended = make_past_window(service.url)
             service.stop()
             service.start()
             before = state(service.url)
             copying = threading.Thread(target=copy, args=(server, other))
             copying.start()
             copying.join()
-            with Storm(service.url, name="later"):
+            with RetryingClients(service.url, name="later"):
                 time.sleep(0.2)
             service.kill()
             server.kill()
@@ -172,6 +174,6 @@ def test_a_backup_of_a_server_is_restored(tmp_path: Path, copy: Callable[[Valkey
             assert ended in [one["promise"] for one in before["past"]]
             service.kill()
         with RedisLedger(other.url, 3, "shop") as ledger:
-            check_counts([*ledger.past(), ledger.totals()], storm)
+            check_counts([*ledger.past(), ledger.totals()], clients)
         server.start()
     other.__exit__()

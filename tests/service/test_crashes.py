@@ -1,7 +1,7 @@
-"""Nothing that was acknowledged is lost, and nothing counts twice, through the running service.
+"""No acknowledged call is lost and none is counted twice when the service crashes.
 
-The service is killed with -9 at random moments, under load from clients that ask again until they are answered. Each
-test does so a few times; FAIRSYNC_KILLS=100 does it a hundred times, which takes some minutes, and prints figures.
+The service is killed with SIGKILL at random moments, under load from clients that retry. Each test does so a few
+times. FAIRSYNC_KILLS=100 does it a hundred times, which takes some minutes, and prints figures.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import httpx
 import numpy as np
 import pytest
 
+from coordination.valkey_server import ValkeyServer
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import BackendUnavailableError
 from fairsync.ledger import SqliteLedger
-from fairsync.ledger.redis import RedisLedger
 from fairsync.service.client import Client
 from fairsync.service.schema import PromiseRecord, WindowRecord
-from ledger.valkey_server import ValkeyServer
-from service.storm import FAR, Service, Storm, check_counts, until
+from service.retrying_clients import RetryingClients, check_counts
+from service.service_process import CAMPAIGN, ServiceProcess, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,22 +33,22 @@ if TYPE_CHECKING:
 
 KILLS = int(os.environ.get("FAIRSYNC_KILLS", "3"))
 MANY = KILLS >= 20
-# As often does a coordinator keep what its policy has learnt.
-KEEP_SECONDS = 5.0
-FAR_WINDOW = WindowRecord(every="campaign", start=FAR[0], end=FAR[1])
+# A coordinator saves the state of its policy this often.
+SAVE_SECONDS = 5.0
+CAMPAIGN_WINDOW = WindowRecord(every="campaign", start=CAMPAIGN[0].isoformat(), end=CAMPAIGN[1].isoformat())
 
 
-class Promiser:
-    """Makes, changes and ends a promise time and again, until the service is gone; knows what was acknowledged."""
+class PromiseEditor:
+    """Creates, changes and deletes a promise until the service stops, and records what was acknowledged."""
 
     def __init__(self, url: str) -> None:
         self._client = Client(url, attempts=1)
         self.name: str | None = None
-        self.floors: set[int] = set()  # that may be in force; none: there may be no promise
+        self.floors: set[int] = set()  # floors that may be in force; empty: there may be no promise
         self.acknowledged, self._floor = 0, 0
 
     def work(self) -> None:
-        """Go on until nobody answers."""
+        """Continue until the service does not answer."""
         try:
             while True:
                 self._change()
@@ -57,9 +58,11 @@ class Promiser:
 
     def _change(self) -> None:
         self._floor += 1
-        given = PromiseRecord(group="books", floor=self._floor, window=FAR_WINDOW)
+        given = PromiseRecord(group="books", floor=self._floor, window=CAMPAIGN_WINDOW)
         if self.name is None:
-            known = [one for one in self._client.promises() if one.group == "books"]  # one may be made unseen
+            known = [
+                one for one in self._client.promises() if one.group == "books"
+            ]  # a creation may have succeeded without an answer
             if known:
                 self.name, self.floors = known[0].id, {known[0].floor}
             else:
@@ -75,7 +78,7 @@ class Promiser:
             self.floors = {self._floor}
 
     def check(self) -> None:
-        """Compare what is promised now with what was acknowledged, and what may have been done besides."""
+        """Check that the promise is as acknowledged, or as a call without an answer may have left it."""
         found = {one.id: one.floor for one in self._client.promises() if one.group == "books"}
         if self.name is not None:
             assert found.get(self.name, 0) in self.floors, (found, self.floors)
@@ -93,9 +96,11 @@ def prices(url: str) -> dict[object, float]:
         return {one.group: one.price for one in client.groups()}
 
 
-def kill_time_and_again(service: Service, storm: Storm, rng: np.random.Generator, kills: int) -> Promiser:
-    """Kill a service that runs, and start it again, so many times; sometimes while it starts."""
-    promiser, learnt = Promiser(service.url), prices(service.url)["wine"]
+def kill_repeatedly(
+    service: ServiceProcess, clients: RetryingClients, rng: np.random.Generator, kills: int
+) -> PromiseEditor:
+    """Kill a running service and start it again, several times; sometimes during its start."""
+    editor, learnt = PromiseEditor(service.url), prices(service.url)["wine"]
     assert learnt < 0
     for kill in range(kills):
         if kill % 5 == 4:
@@ -104,59 +109,58 @@ def kill_time_and_again(service: Service, storm: Storm, rng: np.random.Generator
         else:
             if kill:
                 service.start()
-            promiser.check()
+            editor.check()
             found = prices(service.url)["wine"]
-            assert found < 0, "prices are cold"
-            changing = threading.Thread(target=promiser.work)
+            assert found < 0, "prices were lost"
+            changing = threading.Thread(target=editor.work)
             changing.start()
-            before = len(storm.received)
+            before = len(clients.received)
             time.sleep(rng.uniform(0, 0.6))
-            if kill % 2:  # not before somebody was answered
-                until(lambda: len(storm.received) > before)  # noqa: B023
+            if kill % 2:  # wait for at least one answer
+                wait_until(lambda: len(clients.received) > before)  # noqa: B023
         service.kill()
         if kill % 5 != 4:
             changing.join(30)
     service.start()
-    promiser.check()
-    return promiser
+    editor.check()
+    return editor
 
 
-def test_killed_time_and_again(tmp_path: Path) -> None:
+def test_a_service_that_is_killed_repeatedly(tmp_path: Path) -> None:
     rng, started = np.random.default_rng(0), time.monotonic()
-    with Service(tmp_path) as service:
+    with ServiceProcess(tmp_path) as service:
         service.start()
-        with Storm(service.url) as storm:
-            until(lambda: len(storm.received) > 150)
-            service.stop()  # which keeps prices, as otherwise happens every few seconds
+        with RetryingClients(service.url) as clients:
+            wait_until(lambda: len(clients.received) > 150)
+            service.stop()  # a clean stop saves the prices, which otherwise happens every few seconds
             service.start()
-            promiser = kill_time_and_again(service, storm, rng, KILLS)
+            editor = kill_repeatedly(service, clients, rng, KILLS)
             if MANY:
-                check_that_prices_are_kept(service, storm)
-        promiser.close()
+                check_that_prices_are_saved(service, clients)
+        editor.close()
         service.kill()
         with SqliteLedger(tmp_path / "exposures.db", 3) as ledger:
-            counts = check_counts([*ledger.past(), ledger.totals()], storm)
+            counts = check_counts([*ledger.past(), ledger.totals()], clients)
         assert "Traceback" not in service.log()
-    tell("sqlite", storm, promiser, counts, service.starts, started)
+    print_figures("sqlite", clients, editor, counts, service.starts, started)
 
 
-def check_that_prices_are_kept(service: Service, storm: Storm) -> None:
-    """Let it learn for longer than prices are kept apart, and kill it: they are those of a few seconds before."""
+def check_that_prices_are_saved(service: ServiceProcess, clients: RetryingClients) -> None:
+    """Kill the service after it has saved its prices: the restored ones are a few seconds old at most."""
     seen: list[tuple[float, float]] = []
-    end = time.monotonic() + 2.5 * KEEP_SECONDS
+    end = time.monotonic() + 2.5 * SAVE_SECONDS
     while time.monotonic() < end:
         seen.append((time.monotonic(), prices(service.url)["wine"]))
         time.sleep(0.05)
     service.kill()
     service.start()
     found = prices(service.url)["wine"]
-    near = [price for at, price in seen if at > end - KEEP_SECONDS - 2]
+    near = [price for at, price in seen if at > end - SAVE_SECONDS - 2]
     slack = 0.25 * abs(np.mean(near))
     assert min(near) - slack <= found <= max(near) + slack, (found, near)
 
 
-def test_killed_time_and_again_with_a_server(tmp_path: Path) -> None:
-    """The same with a ledger on a server, which is killed as well."""
+def test_a_service_and_its_redis_server_that_are_killed_repeatedly(tmp_path: Path) -> None:
     rng, started = np.random.default_rng(1), time.monotonic()
     over, deaths = threading.Event(), [0]
     with ValkeyServer() as server:
@@ -169,36 +173,38 @@ def test_killed_time_and_again_with_a_server(tmp_path: Path) -> None:
                 deaths[0] += 1
 
         ledger_of = f'[ledger]\nkind = "redis"\nurl = "{server.url}"\nname = "shop"\n'
-        with Service(tmp_path, ledger_of) as service:
+        with ServiceProcess(tmp_path, ledger_of) as service:
             service.start()
-            with Storm(service.url) as storm:
-                until(lambda: len(storm.received) > 150)
+            with RetryingClients(service.url) as clients:
+                wait_until(lambda: len(clients.received) > 150)
                 service.stop()
                 service.start()
                 killing = threading.Thread(target=kill_server)
                 killing.start()
                 try:
-                    promiser = kill_time_and_again(service, storm, rng, KILLS if MANY else 2)
+                    editor = kill_repeatedly(service, clients, rng, KILLS if MANY else 2)
                 finally:
                     over.set()
                     killing.join()
-            promiser.close()
+            editor.close()
             service.kill()
             with RedisLedger(server.url, 3, "shop") as ledger:
-                counts = check_counts([*ledger.past(), ledger.totals()], storm)
-    tell(f"valkey, itself killed {deaths[0]} times", storm, promiser, counts, service.starts, started)
+                counts = check_counts([*ledger.past(), ledger.totals()], clients)
+    print_figures(f"valkey, itself killed {deaths[0]} times", clients, editor, counts, service.starts, started)
 
 
-def tell(ledger: str, storm: Storm, promiser: Promiser, counts: object, starts: int, started: float) -> None:
+def print_figures(
+    ledger: str, clients: RetryingClients, editor: PromiseEditor, counts: object, starts: int, started: float
+) -> None:
     print(
-        f"\n{ledger}: {starts} starts in {time.monotonic() - started:.0f} s; {storm.calls} calls answered,"
-        f" {sum(storm.refused.values())} tried again; {len(storm.received)} requests, exposures {dict(counts)},"  # type: ignore[call-overload]
-        f" shown {dict(storm.impressions)}, {promiser.acknowledged} changes of promises acknowledged"
+        f"\n{ledger}: {starts} starts in {time.monotonic() - started:.0f} s; {clients.calls} calls answered,"
+        f" {sum(clients.refused.values())} tried again; {len(clients.received)} requests, exposures {dict(counts)},"  # type: ignore[call-overload]
+        f" impressions {dict(clients.impressions)}, {editor.acknowledged} changes of promises acknowledged"
     )
 
 
 class Disk:
-    """A place for a ledger that can be filled."""
+    """A folder for a ledger, on a disk that can be filled."""
 
     def __init__(self, folder: Path, service: Callable[[], int]) -> None:
         self.folder, self._service = folder, service
@@ -206,14 +212,14 @@ class Disk:
         self.is_mounted = False
 
     def mount(self) -> None:
-        """Make it a disk of its own, of four megabytes, where that is allowed."""
+        """Mount a disk of four megabytes, if the test may do so."""
         self.folder.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(self.folder)]
         with suppress(FileNotFoundError):
             self.is_mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def fill(self) -> None:
-        """Take all room; where there is no disk of its own, forbid files of the service to grow."""
+        """Fill the disk. Without a mount, limit the size of the files of the service instead."""
         if not self.is_mounted:
             sizes = [path.stat().st_size for path in self.folder.iterdir()]
             hard = resource.prlimit(self._service(), resource.RLIMIT_FSIZE)[1]
@@ -227,7 +233,7 @@ class Disk:
                 pass
 
     def clear(self) -> None:
-        """Make room again."""
+        """Free the space."""
         if self.is_mounted:
             self._ballast.unlink()
         else:
@@ -249,32 +255,32 @@ def disk(folder: Path, service: Callable[[], int]) -> Iterator[Disk]:
         made.unmount()
 
 
-def test_the_disk_is_full(tmp_path: Path) -> None:
-    """Calls are refused and can be made again; nothing refused counts; when there is room, it goes on by itself."""
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Calls fail with a retryable status, and are not counted. The service recovers when there is space again."""
     where = '[ledger]\nkind = "sqlite"\npath = "disk/exposures.db"\n'
-    service = Service(tmp_path, where)
+    service = ServiceProcess(tmp_path, where)
     with disk(tmp_path / "disk", lambda: service.pid) as full, service:
         service.start()
-        with Storm(service.url) as storm, Client(service.url, attempts=1) as client:
-            until(lambda: len(storm.received) > 50)
+        with RetryingClients(service.url) as clients, Client(service.url, attempts=1) as client:
+            wait_until(lambda: len(clients.received) > 50)
             full.fill()
-            until(lambda: sum(storm.refused.values()) > 8)  # what had been reserved may still be used
+            wait_until(lambda: sum(clients.refused.values()) > 8)  # leases granted before may still be used
             body = {"vectors": [[1.0] * 8], "request_ids": ["by hand"]}
             refused = httpx.post(f"{service.url}/v1/retrieve", json=body)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), refused.text
             assert "Nothing was changed" in refused.text
             with pytest.raises(BackendUnavailableError):
-                client.make_promise(PromiseRecord(group="books", floor=5, window=FAR_WINDOW))
+                client.make_promise(PromiseRecord(group="books", floor=5, window=CAMPAIGN_WINDOW))
             assert [one.group for one in client.promises()] == ["toys", "wine"]
             assert service.is_alive()
-            pid, answered = service.pid, len(storm.received)
+            pid, answered = service.pid, len(clients.received)
             full.clear()
-            until(lambda: len(storm.received) > answered + 50)
-            made = client.make_promise(PromiseRecord(group="books", floor=5, window=FAR_WINDOW))
+            wait_until(lambda: len(clients.received) > answered + 50)
+            made = client.make_promise(PromiseRecord(group="books", floor=5, window=CAMPAIGN_WINDOW))
             assert service.pid == pid
         service.kill()
         with SqliteLedger(tmp_path / "disk" / "exposures.db", 3) as ledger:
-            check_counts([*ledger.past(), ledger.totals()], storm)
+            check_counts([*ledger.past(), ledger.totals()], clients)
             assert ledger.answer("by hand") is None
         service.start()
         with Client(service.url) as client:

@@ -1,4 +1,4 @@
-"""Several services, each a process of its own, keep promises together on one real server, whoever is killed."""
+"""Several replicas, each a process of its own, share their promises on a real Redis server, and survive crashes."""
 
 from __future__ import annotations
 
@@ -15,21 +15,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from coordination.valkey_server import ValkeyServer
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.coordination.redis import RedisCoordinator
+from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import BackendUnavailableError
-from fairsync.ledger.redis import RedisLedger
 from fairsync.schedule import Forecast, Promise, Window
 from fairsync.service.client import Client
+from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.schema import PastWindow, PromiseRecord, WindowRecord
-from ledger.valkey_server import ValkeyServer
-from service.test_run import RUN, free_port
+from service.service_process import free_port, is_ready, wait_until
+from service.test_run import RUN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from fairsync.ledger import Totals
@@ -54,23 +56,14 @@ name = "{NAME}"
 
 
 def make_catalog() -> Catalog:
-    """Return items of which nobody would be shown wine, unless it was promised."""
+    """Return a catalog whose wine is never retrieved without a promise."""
     vectors = np.random.default_rng(7).normal(size=(60, 8))
     vectors[:, 0] += np.repeat([3.0, 2.0, -9.0], 20)
     return Catalog(vectors.astype(np.float32), np.repeat(["books", "toys", "wine"], 20))
 
 
-def until(true: Callable[[], bool], seconds: float) -> float:
-    """Wait for something; return how long it took."""
-    started = time.monotonic()
-    while not true():
-        assert time.monotonic() < started + seconds, "it never came"
-        time.sleep(0.05)
-    return time.monotonic() - started
-
-
 class Fleet:
-    """Services that share a server, and clients that go from one to another until they are answered."""
+    """Replicas that share a server, and clients that try one after another until they are answered."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self.folder, self.ports = folder, [free_port() for _ in range(number)]
@@ -87,15 +80,8 @@ class Fleet:
         }
         self.ledger = self._stack.enter_context(RedisLedger(self.server.url, 3, NAME, timeout=20))
         for client in self.clients.values():
-            until(lambda: self._is_ready(client), 60)  # noqa: B023
+            wait_until(lambda: is_ready(client))  # noqa: B023
         return self
-
-    @staticmethod
-    def _is_ready(client: Client) -> bool:
-        try:
-            return client.ready()
-        except BackendUnavailableError:
-            return False
 
     def __exit__(self, *_: object) -> None:
         for process in self.processes.values():
@@ -115,13 +101,13 @@ class Fleet:
             return subprocess.Popen(command, stderr=log, env=environment)
 
     def leader(self) -> int:
-        """Return the port of the one that leads; 0 if none does."""
+        """Return the port of the leader; 0 if there is none."""
         with self.server.client() as client:
             holder = client.get(f"{{{NAME}}}:lead")
         return int(holder.split()[0].rsplit(b":")[-1]) if isinstance(holder, bytes) else 0
 
     def ask(self, number: int) -> None:
-        """Send a call of two requests to one service, and to the next ones, until it is answered."""
+        """Send a call of two requests to one replica after another until it is answered."""
         names = [f"{number} {i}" for i in range(2)]
         users = np.random.default_rng(number).normal(size=(2, 8))
         users[:, 0] += 2.0
@@ -139,7 +125,7 @@ class Fleet:
         return [*self.ledger.past(), self.ledger.totals()]
 
     def check_counts(self) -> None:
-        """Compare what the ledger has with what clients have received."""
+        """Check that the ledger has counted exactly what the clients have received."""
         counts = Counter(label for groups in self.received.values() for label in groups)
         counted = np.sum([one.exposures for one in self.totals_list()], axis=0)
         assert dict(zip(["books", "toys", "wine"], counted.tolist(), strict=True)) == {
@@ -149,7 +135,7 @@ class Fleet:
 
 
 class Traffic:
-    """Clients that ask all the time, about as often as was said to be expected."""
+    """Clients that send calls continuously, at about the expected rate."""
 
     def __init__(self, fleet: Fleet, first: int, threads: int = 6) -> None:
         self._fleet, self._over, self.failures = fleet, threading.Event(), list[BaseException]()
@@ -180,7 +166,7 @@ class Traffic:
 
 def campaign(floor: int, seconds: float) -> PromiseRecord:
     now = datetime.now(UTC)
-    window = WindowRecord(every="campaign", start=now, end=now + timedelta(seconds=seconds))
+    window = WindowRecord(every="campaign", start=now.isoformat(), end=(now + timedelta(seconds=seconds)).isoformat())
     return PromiseRecord(group="wine", floor=floor, window=window)
 
 
@@ -188,17 +174,17 @@ def outcome(client: Client, promise: str) -> PastWindow | None:
     return next((one for one in client.past() if one.promise == promise), None)
 
 
-def test_windows_that_end_while_nobody_leads_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever leads dies in the last hour of a day, and the next one takes over in the day after."""
-    monkeypatch.setattr("fairsync.ledger.redis_lead.LEAD_SECONDS", 0.2)
-    monkeypatch.setattr("fairsync.coordination.redis._ASKED_EVERY", 0.0)
-    catalog, rng, impressions = make_catalog(), np.random.default_rng(0), Counter[Any]()
+def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader dies in the last hour of a day, and its successor takes over on the next day."""
+    monkeypatch.setattr("fairsync.coordination.redis.lead.LEAD_SECONDS", 0.2)
+    monkeypatch.setattr("fairsync.coordination.redis.coordinator._ASKED_EVERY", 0.0)
+    catalog, rng, retrieved = make_catalog(), np.random.default_rng(0), Counter[Any]()
     now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
     promises = [Promise("wine", 200, Window.day("UTC")), Promise("toys", 5, Window.hour("UTC"))]
     with ValkeyServer() as server, ExitStack() as stack:
 
         def started() -> PromiseService:
-            coordinator = stack.enter_context(RedisCoordinator(server.url, catalog, K, horizon=1, auto_restart=False))
+            coordinator = stack.enter_context(RedisCoordinator(server.url, catalog, k=K, horizon=1, auto_restart=False))
             front = FrontEnd(catalog, coordinator)
             forecast = Forecast(rate=0.01)
             return PromiseService(front, coordinator, promises, forecast, clock=lambda: now[0])
@@ -207,34 +193,36 @@ def test_windows_that_end_while_nobody_leads_are_counted_in_full(monkeypatch: py
         for hour in range(24):
             for promise_service in (first, second):
                 promise_service.refresh()
-                impressions.update(promise_service.retrieve(rng.normal(size=(18, 8))).groups.ravel().tolist())
-            assert second.promises()[0].exposures == impressions["wine"], hour
+                retrieved.update(promise_service.retrieve(rng.normal(size=(18, 8))).groups.ravel().tolist())
+            assert second.promises()[0].exposures == retrieved["wine"], hour
             now[0] += 3600
-        time.sleep(0.3)
+        with server.client() as client:
+            (lead,) = client.keys("*:lead")
+            client.delete(lead)
         second.refresh()
         second.refresh()
         day = next(one for one in second.past() if one.group == "wine")
-        assert (day.exposures, day.kept) == (impressions["wine"], True)
+        assert (day.exposures, day.kept) == (retrieved["wine"], True)
         assert sum(one.group == "toys" for one in second.past()) == 24
         assert second.promises()[0].exposures == 0
 
 
-def test_a_promise_that_could_not_be_written_down_is_not_made() -> None:
+def test_a_promise_that_could_not_be_saved_is_not_made() -> None:
     catalog = make_catalog()
     with ValkeyServer() as server:
-        coordinator = RedisCoordinator(server.url, catalog, K, horizon=1, auto_restart=False, timeout=0.3)
+        coordinator = RedisCoordinator(server.url, catalog, k=K, horizon=1, auto_restart=False, timeout=0.3)
         front = FrontEnd(catalog, coordinator)
         promise_service = PromiseService(front, coordinator, [], Forecast(rate=10.0))
         server.kill()
         with pytest.raises(BackendUnavailableError, match="out of reach"):
-            promise_service.set_promise(campaign(5, 60))
+            promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
         server.start()
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(coordinator.ledger.lead, "save", _cut_off)
             with pytest.raises(BackendUnavailableError, match="cut off"):
-                promise_service.set_promise(campaign(5, 60))
+                promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
         assert promise_service.promises() == []
-        made = promise_service.set_promise(campaign(6, 60))
+        made = promise_service.set_promise(promise_from_record(campaign(6, 60), catalog))
         assert [promise.id for promise in promise_service.promises()] == [made.id]
         coordinator.close()
 
@@ -249,14 +237,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield fleet
 
 
-def test_whoever_estimates_what_fairness_costs_says_who_it_is(two: Fleet) -> None:
-    """Each does it on the requests that it has answered itself."""
+def test_an_estimate_of_the_cost_names_its_replica(two: Fleet) -> None:
+    """Each replica estimates from the requests that it answered itself."""
     names = {port: client.overview().least.replica for port, client in two.clients.items()}
     assert [name.rsplit(":")[-1] for name in names.values()] == [str(port) for port in names]
 
 
-def test_a_request_is_answered_once_whoever_is_asked(two: Fleet) -> None:
-    """One after another, and all at once."""
+def test_a_request_gets_one_answer_from_all_replicas(two: Fleet) -> None:
+    """Sequentially and concurrently."""
     one, other = two.clients.values()
     users = np.random.default_rng(0).normal(size=(8, 8))
     before = sum(totals.requests for totals in two.totals_list())
@@ -284,22 +272,24 @@ def test_a_request_is_answered_once_whoever_is_asked(two: Fleet) -> None:
     two.check_counts()
 
 
-def test_a_promise_changed_at_one_is_seen_at_all(two: Fleet) -> None:
+def test_a_promise_changed_at_one_replica_changes_at_all(two: Fleet) -> None:
     one, other = two.clients.values()
     assert {promise.id for promise in one.promises()} == {promise.id for promise in other.promises()}
     made = one.make_promise(campaign(50, 600))
-    changed = other.change_promise(made.id, campaign(70, 600))  # at once: whoever changes it knows of it first
+    changed = other.change_promise(
+        made.id, campaign(70, 600)
+    )  # at once: the replica reads the latest state before it changes a promise
     assert changed.floor == 70
     day = next(promise for promise in one.promises() if promise.window.every == "day")
     one.change_promise(day.id, PromiseRecord(group="wine", floor=300, window=day.window))
     for client in (one, other):
-        until(lambda: {70, 100, 300} == {promise.floor for promise in client.promises()}, 8)  # noqa: B023
+        wait_until(lambda: {70, 100, 300} == {promise.floor for promise in client.promises()}, 8)  # noqa: B023
     other.delete_promise(made.id)
-    until(lambda: made.id not in {promise.id for promise in one.promises()}, 8)
+    wait_until(lambda: made.id not in {promise.id for promise in one.promises()}, 8)
 
 
 def test_the_server_is_killed_during_traffic(two: Fleet) -> None:
-    """Clients ask again, under the same ids: nothing is lost, nothing counts twice, and the promise is kept."""
+    """Clients retry with the same ids: no request is lost or counted twice, and the promise is kept."""
     one, other = two.clients.values()
     made = one.make_promise(campaign(150, 8))
     with Traffic(two, 10_000):
@@ -308,34 +298,34 @@ def test_the_server_is_killed_during_traffic(two: Fleet) -> None:
             two.server.kill()
             time.sleep(0.2)
             two.server.start()
-        until(lambda: outcome(other, made.id) is not None, 20)
+        wait_until(lambda: outcome(other, made.id) is not None, 20)
     two.check_counts()
     ended = outcome(other, made.id)
     assert ended is not None
     assert ended.kept, ended
 
 
-def test_a_leader_that_is_stopped_lets_another_lead_at_once(two: Fleet) -> None:
+def test_a_leader_that_stops_hands_over_at_once(two: Fleet) -> None:
     stopped = two.leader()
     two.processes[stopped].terminate()
     assert two.processes[stopped].wait(20) == 0
-    assert until(lambda: two.leader() not in (0, stopped), 8) < 4
+    assert wait_until(lambda: two.leader() not in (0, stopped), 8) < 4
 
 
-def test_the_leader_is_killed_and_the_window_goes_on(tmp_path: Path) -> None:
-    """Four services: another leads soon after, keeps the promise, and says so when the window is over."""
+def test_another_leader_is_elected_when_the_leader_is_killed(tmp_path: Path) -> None:
+    """Four replicas: the new leader keeps the promise, and records the window when it ends."""
     with Fleet(tmp_path, 4) as fleet:
         made = fleet.clients[fleet.ports[0]].make_promise(campaign(300, 17))
         killed = fleet.leader()
-        assert killed == fleet.ports[0], "whoever is given a promise leads"
+        assert killed == fleet.ports[0], "the replica that makes a promise leads"
         alive = [client for port, client in fleet.clients.items() if port != killed]
         with Traffic(fleet, 0):
             time.sleep(4)
             fleet.processes[killed].kill()
-            assert until(lambda: fleet.leader() not in (0, killed), 15) < 15
-            until(lambda: outcome(alive[0], made.id) is not None, 30)
+            assert wait_until(lambda: fleet.leader() not in (0, killed), 15) < 15
+            wait_until(lambda: outcome(alive[0], made.id) is not None, 30)
         fleet.check_counts()
-        # Of the clock alone it depends to which window the last request belongs, so the ledger has to know.
+        # The clock decides to which window the last request belongs, so compare with the ledger.
         ended = outcome(alive[0], made.id)
         assert ended is not None
         assert ended.kept, ended
@@ -345,4 +335,4 @@ def test_the_leader_is_killed_and_the_window_goes_on(tmp_path: Path) -> None:
             if ended.start.timestamp() <= one.began < ended.end.timestamp()
         )
         assert ended.exposures == wine
-        assert wine < 600, "it was the promise that brought them"
+        assert wine < 600, "the promise, not relevance, brought them"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -19,46 +18,26 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import numpy as np
 import pytest
-import typer
-from typer.testing import CliRunner
 
+from coordination.valkey_server import ValkeyServer
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
-from fairsync.cli.check import check
 from fairsync.coordination.redis import RedisCoordinator
-from fairsync.data.requests import Ragged
-from fairsync.errors import InvalidInputError
+from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.models import train_svd
+from fairsync.ragged import Ragged
 from fairsync.service.client import Client
 from fairsync.service.run import bind, make_promise_service, make_search, serve
 from fairsync.service.settings import HttpSettings, SearchSettings, load_settings
-from ledger.valkey_server import ValkeyServer
+from service.config_file import PROMISES, configured, over_redis
 from service.running import small_catalog
+from service.service_process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 RUN = "import typer; from fairsync.cli.serve import serve; typer.run(serve)"
-PROMISES = '[[promises]]\ngroup = "wine"\nfloor = 500\nwindow = {every = "day"}\n'
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-def configured(folder: Path, more: str = "", *, port: int = 0) -> Path:
-    """Write a small catalog and a configuration."""
-    if not (folder / "items").exists():
-        save_catalog(small_catalog(), folder / "items")
-    path = folder / "service.toml"
-    path.write_text(
-        f'[catalog]\npath = "items"\n[promise]\nk = 3\n[ledger]\nkind = "sqlite"\npath = "exposures.db"\n'
-        f"[traffic]\nper_second = 1\n[http]\nport = {port}\n{more}"
-    )
-    return path
 
 
 @contextmanager
@@ -82,13 +61,13 @@ def test_it_serves_stops_gracefully_and_goes_on_where_it_was(tmp_path: Path) -> 
         answered: list[Any] = []
 
         def ask() -> None:
-            for start in range(0, 400, 4):
-                try:
-                    answered.append(client.retrieve(users[start : start + 4]).groups)
-                except Exception:  # the service has gone
-                    return
+            with Client(f"http://127.0.0.1:{port}", attempts=1) as impatient:
+                for start in range(0, 400, 4):
+                    try:
+                        answered.append(impatient.retrieve(users[start : start + 4]).groups)
+                    except BackendUnavailableError:  # the service has stopped
+                        return
 
-        client._attempts = 1
         thread = threading.Thread(target=ask)
         thread.start()
         while len(answered) < 10:
@@ -206,13 +185,6 @@ def test_histories_are_answered_by_the_model(tmp_path: Path) -> None:
         assert [set(ids) for ids in found.ids.tolist()] == [{"tea", "milk"}, {"nut", "bolt"}]
 
 
-def over_redis(config: Path, server: ValkeyServer) -> Path:
-    """Have the exposures recorded on a server."""
-    told = f'kind = "redis"\nurl = "{server.url}"\nname = "shop"'
-    config.write_text(config.read_text().replace('kind = "sqlite"\npath = "exposures.db"', told))
-    return config
-
-
 def test_groups_that_came_or_went_keep_their_counts_on_a_server(tmp_path: Path) -> None:
     """One that does not sort last has come since the last start, and one has no items any more."""
     users = np.random.default_rng(0).normal(size=(30, 8))
@@ -235,110 +207,17 @@ def test_groups_that_came_or_went_keep_their_counts_on_a_server(tmp_path: Path) 
         ledger = second.coordinator.ledger
         counted = np.sum([one.exposures for one in (*ledger.past(), ledger.totals())], axis=0)
         assert dict(zip(second.coordinator.labels, counted.tolist(), strict=True)) == impressions
-        assert first.scheduler.caps()["toys"] == 3, "whoever started first still has them"
+        assert first.scheduler.planner.caps()["toys"] == 3, "whoever started first still has them"
         for promise_service in (first, second):
             promise_service.close()
             assert isinstance(promise_service.coordinator, RedisCoordinator)
             promise_service.coordinator.close()
 
 
-def run_check(config: Path, *options: str) -> Any:
-    app = typer.Typer()
-    app.command()(check)
-    return CliRunner().invoke(app, [str(config), *options], env={"COLUMNS": "200"})
-
-
-def test_check_explains_and_changes_nothing(tmp_path: Path) -> None:
-    config = configured(tmp_path, PROMISES)
-    impressions = run_check(config)
-    assert impressions.exit_code == 0
-    words = re.sub(r"\s+", " ", impressions.output)
-    assert "60 items, 3 groups, dimension 8" in words
-    assert "Nothing to mend" in words
-    assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
-
-
-def test_check_tells_what_cannot_be_kept(tmp_path: Path) -> None:
-    # A day has 86,400 requests of three slots: two groups cannot have 150,000 each.
-    both = "".join(
-        f'[[promises]]\ngroup = "{group}"\nfloor = 150_000\nwindow = {{every = "day"}}\n' for group in ("wine", "toys")
-    )
-    told = run_check(configured(tmp_path, both), "--json")
-    assert told.exit_code == 1
-    document = json.loads(told.output)
-    assert [one["accepted"] for one in document["promises"]] == [False, False]
-    assert [one["largest"] for one in document["promises"]] == [3 * 86_400 - 150_000] * 2
-    assert "which cannot be met" in document["problems"][0]
-
-
-def test_check_looks_at_the_server_and_changes_nothing(tmp_path: Path) -> None:
-    config = configured(tmp_path, PROMISES)
-    with ValkeyServer("--appendfsync", "everysec") as server:
-        over_redis(config, server)
-        told = run_check(config, "--json")
-        document = json.loads(told.output)
-        assert told.exit_code == 0, document
-        assert (
-            f"127.0.0.1:{server.port} answers; shared under the name 'shop': nothing yet" in document["facts"]["ledger"]
-        )
-        assert "appendfsync everysec" in document["warnings"][0]
-        assert "appendfsync everysec" in re.sub(r"\s+", " ", run_check(config).output)
-        with server.client() as client:
-            assert not client.keys()
-        promise_service = make_promise_service(load_settings(config, {}))
-        ledger = json.loads(run_check(config, "--json").output)["facts"]["ledger"]
-        assert re.search(r"3 groups, k = 3, 500 exposures of 'wine' \(.*\); \S+ leads$", ledger)
-        config.write_text(config.read_text().replace("k = 3", "k = 4"))
-        told = run_check(config, "--json")
-        assert told.exit_code == 1
-        document = json.loads(told.output)
-        assert "differs in k (4 here, 3 there)" in document["problems"][0]
-        assert "3 groups, k = 3" in document["facts"]["ledger"]
-        assert document["warnings"]
-        assert isinstance(promise_service.coordinator, RedisCoordinator)
-        promise_service.coordinator.close()
-        server.kill()
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("fairsync.service.sharing._GLANCE_SECONDS", 0.2)
-            away = run_check(config, "--json")
-        server.start()
-    assert away.exit_code == 1
-    assert "Is the server up?" in json.loads(away.output)["problems"][0]
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ('[[tokens]]\nname = "a"\nroles = ["admin"]\nenv = "NOT_SET_ANYWHERE"\n', "NOT_SET_ANYWHERE, which is not set"),
-        ('[model]\npath = "nowhere"\n', "is not a model"),
-    ],
-)
-def test_check_finds_what_would_stop_a_start(tmp_path: Path, more: str, message: str) -> None:
-    told = run_check(configured(tmp_path, more), "--json")
-    assert told.exit_code == 1
-    assert message in " ".join(json.loads(told.output)["problems"])
-
-
-def test_check_looks_at_the_file_and_changes_nothing(tmp_path: Path) -> None:
-    config, file = configured(tmp_path), tmp_path / "exposures.db"
-    promise_service = make_promise_service(load_settings(config, {}))
-    promise_service.retrieve(np.ones((5, 8)))
-    promise_service.close()
-    promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]
-    before = file.read_bytes()
-    told = json.loads(run_check(config, "--json").output)
-    assert "5 requests so far, 3 groups; promises are those it has, not those of the file" in told["facts"]["ledger"]
-    assert file.read_bytes() == before
-    file.write_bytes(b"no ledger at all" * 1000)
-    told = run_check(config, "--json")
-    assert told.exit_code == 1
-    assert "cannot be read as a ledger" in json.loads(told.output)["problems"][0]
-
-
 def test_plans_are_prepared_for_the_slump_that_is_set(tmp_path: Path) -> None:
     config = configured(tmp_path, PROMISES)
     config.write_text(config.read_text().replace("per_second = 1\n", "per_second = 1\nworst_case = 0.1\n"))
     promise_service = make_promise_service(load_settings(config, {}))
-    assert promise_service.scheduler.worst_case_traffic == 0.1
+    assert promise_service.scheduler.planner.worst_case_traffic == 0.1
     promise_service.close()
     promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]

@@ -1,6 +1,6 @@
-"""How time and memory of search grow: with items, groups, candidates, interests and shards."""
+"""Scaling benchmark: time and memory of search by number of items, groups, candidates, interests and shards."""
 
-from fairsync.bench.points import Point, make_points
-from fairsync.bench.run import Figure, run
+from fairsync.bench.measurement_points import MeasurementPoint, make_points
+from fairsync.bench.run import Measurement, run
 
-__all__ = ["Figure", "Point", "make_points", "run"]
+__all__ = ["Measurement", "MeasurementPoint", "make_points", "run"]

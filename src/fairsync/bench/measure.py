@@ -1,4 +1,4 @@
-"""One point, measured in a process of its own: memory is then what this point takes, and nothing else.
+"""Measure one point. It runs in a process of its own, so that its memory is measured alone.
 
 python -m fairsync.bench.measure '{"index": "exact", "items": 10000, ...}'
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.bench.points import DIM, Point
+from fairsync.bench.measurement_points import DIM, MeasurementPoint
 from fairsync.catalog import Catalog
 from fairsync.data.synthetic import synthetic
 from fairsync.search import ExactIndex, ShardedIndex, make_index
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 BATCH = 64
 _REQUESTS = 256
-_SECONDS, _ROUNDS = 1.0, 7  # a timing ends after so long, but not before three rounds; or after so many rounds
+_SECONDS, _ROUNDS = 1.0, 7  # a timing ends after either limit, but not before three rounds
 
 
-def measure(point: Point, seed: int) -> dict[str, Any]:
-    """Return what was measured; ratios are to `exact` over the same catalog, in turns with it."""
+def measure(point: MeasurementPoint, seed: int) -> dict[str, Any]:
+    """Return the measurements. Ratios are relative to `exact` on the same catalog, timed in turns with it."""
     data = synthetic(
         point.items, point.groups, _REQUESTS, DIM, seed, n_past=256, interests=point.interests,
         smallest_share=min(0.00014, 0.1 / point.groups),
@@ -40,7 +40,7 @@ def measure(point: Point, seed: int) -> dict[str, Any]:
     catalog = Catalog(data.embeddings, data.groups)
     users = data.users.reshape(_REQUESTS, point.interests, DIM)
     prices = _prices(catalog, users, seed)
-    _forget_peak()
+    _reset_peak()
     before, started = _memory("VmRSS"), time.perf_counter()
     index = _build(point, catalog, data.past_users)
     build = time.perf_counter() - started
@@ -62,7 +62,7 @@ def measure(point: Point, seed: int) -> dict[str, Any]:
     }
 
 
-def _build(point: Point, catalog: Catalog, past: NDArray[np.float32]) -> Index:
+def _build(point: MeasurementPoint, catalog: Catalog, past: NDArray[np.float32]) -> Index:
     if point.shards > 1:
         return ShardedIndex(catalog, point.shards, point.index)
     index = make_index(point.index, catalog)
@@ -73,7 +73,7 @@ def _build(point: Point, catalog: Catalog, past: NDArray[np.float32]) -> Index:
 
 
 def _prices(catalog: Catalog, users: NDArray[np.float32], seed: int) -> NDArray[np.float64]:
-    """Return subsidies as a policy makes them: none for the largest group, some for two groups in three."""
+    """Return prices like those of a policy: 0 for the largest group, a subsidy for two groups in three."""
     rng = np.random.default_rng(seed)
     scale = float((users[:32, 0] @ catalog.embeddings[:4096].T).std())
     subsidies = rng.exponential(0.3 * scale, size=catalog.n_groups) * (rng.random(catalog.n_groups) < 2 / 3)
@@ -92,7 +92,7 @@ def _calls(
 
 
 def _fastest(calls: list[Callable[[int], object]]) -> list[float]:
-    """Return the seconds of each in its fastest round; they take turns."""
+    """Return the seconds of each call in its fastest round. The calls take turns."""
     best, spent, turn = [float("inf")] * len(calls), 0.0, 0
     while turn < 3 or (turn < _ROUNDS and spent < _SECONDS * len(calls)):
         for place, call in enumerate(calls):
@@ -111,7 +111,7 @@ def _recall(index: Index, exact: ExactIndex, users: NDArray[np.float32], prices:
 
 
 def _memory(what: str) -> int | None:
-    """Return what the kernel says this process holds, in bytes; None where it does not say."""
+    """Return a memory statistic of this process in bytes, or None if the system has no /proc."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -119,14 +119,14 @@ def _memory(what: str) -> int | None:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(what))
 
 
-def _forget_peak() -> None:
-    """Have the kernel note the peak anew: what it took to generate the catalog is no part of an index."""
+def _reset_peak() -> None:
+    """Reset the peak memory of this process, because generating the catalog is no part of the index."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def _grown(now: int | None, before: int | None, catalog: Catalog) -> int | None:
-    """Return the bytes of the embeddings and of all that came since."""
+    """Return the bytes of the embeddings plus the growth of memory since then."""
     return None if now is None or before is None else catalog.embeddings.nbytes + max(now - before, 0)
 
 
@@ -138,4 +138,4 @@ if __name__ == "__main__":
 
     faiss.omp_set_num_threads(threads_)
     with threadpool_limits(threads_):
-        print(json.dumps(measure(Point(**given), seed_)))
+        print(json.dumps(measure(MeasurementPoint(**given), seed_)))

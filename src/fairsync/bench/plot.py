@@ -1,4 +1,4 @@
-"""How things grow, as pictures: one column for each thing that grows, rows for time and memory."""
+"""Plot of the scaling benchmark: a column for each scaled variable, and rows for time and memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fairsync.bench.run import Figure
+    from fairsync.bench.run import Measurement
 
-# Where lines lie on top of each other, or colours are not printed, the shape tells.
+# Markers distinguish lines that overlap or are printed without colour.
 _STYLES = {
     "exact": (COLOURS["kept"], "o"),
     "ivf": (COLOURS["missed"], "D"),
@@ -30,8 +30,8 @@ _ROWS = (
 )
 
 
-def plot_growth(figures: Sequence[Figure]) -> Picture:
-    """Draw all series; both axes are logarithmic, so that what grows in proportion is parallel to the dotted line."""
+def plot_growth(figures: Sequence[Measurement]) -> Picture:
+    """Draw all series on logarithmic axes. Linear growth is parallel to the dotted line."""
     things = list(dict.fromkeys(one.growing for one in figures))
     picture = Picture(figsize=(max(3.0 * len(things) + 0.8, 4.5), 8.4), layout="constrained", dpi=150)
     panels = picture.subplots(len(_ROWS), len(things), squeeze=False, sharey="row", sharex="col")
@@ -44,7 +44,7 @@ def plot_growth(figures: Sequence[Figure]) -> Picture:
                 axes.set_ylabel(title)
         panels[0][column].set_title(thing, loc="left", fontsize=11, weight="bold")
         _mark_values(panels[-1][column], sorted({getattr(one.point, thing) for one in series}))
-    for row in panels:  # only now is it known how far the lines of a row reach
+    for row in panels:  # after all lines are drawn, because the limits of a row depend on them
         _draw_proportion(row[0], things[0], figures)
     handles = {
         text: handle for axes in panels.flat for handle, text in zip(*axes.get_legend_handles_labels(), strict=True)
@@ -54,7 +54,7 @@ def plot_growth(figures: Sequence[Figure]) -> Picture:
     return picture
 
 
-def _draw(axes: Axes, thing: str, series: Sequence[Figure], name: str, unit: float) -> None:
+def _draw(axes: Axes, thing: str, series: Sequence[Measurement], name: str, unit: float) -> None:
     """Draw one line for each index."""
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -70,13 +70,13 @@ def _draw(axes: Axes, thing: str, series: Sequence[Figure], name: str, unit: flo
 
 
 def _mark_values(axes: Axes, values: Sequence[int]) -> None:
-    """Name the values that were measured, and no others."""
+    """Label the measured values only."""
     axes.set_xticks(values, [_short(value) for value in values])
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _draw_proportion(axes: Axes, thing: str, figures: Sequence[Figure]) -> None:
-    """Draw what growth in proportion looks like, through the corner of a panel."""
+def _draw_proportion(axes: Axes, thing: str, figures: Sequence[Measurement]) -> None:
+    """Draw linear growth as a dotted line from the corner of a panel."""
     values = [getattr(one.point, thing) for one in figures if one.growing == thing]
     least, most = min(values), max(values)
     low, high = axes.get_ylim()

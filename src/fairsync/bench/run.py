@@ -1,4 +1,4 @@
-"""All points, one after another, each in a process of its own."""
+"""Run all measurement points in sequence, each in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from fairsync.errors import FairSyncError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fairsync.bench.points import Point
+    from fairsync.bench.measurement_points import MeasurementPoint
 
 
 @dataclass(frozen=True)
-class Figure:
-    """What was measured at a point.
+class Measurement:
+    """The measurements at a point.
 
     Attributes
     ----------
     growing : str
-        What grows in this series.
-    point : Point
-        Where.
+        The variable that is scaled in this series.
+    point : MeasurementPoint
+        The point.
     build_seconds : float
         Time to build the index.
     embeddings_bytes : int
-        Of the embeddings alone.
+        Memory of the embeddings.
     memory_bytes, peak_bytes : int or None
-        Embeddings and index: once built, and the most while building. None where the system does not say. What any
-        search takes for itself, some MB, is in it.
+        Memory of embeddings and index after building, and its peak while building. None if the system does not report
+        it. Working memory of a search, some MB, is included.
     ms_batch, ms_single : float
-        Milliseconds per request, 64 at a time and alone.
+        Milliseconds per request, in batches of 64 and alone.
     times_exact_batch, times_exact_single : float
-        How many times as fast as ``exact``.
+        Speed relative to ``exact``.
     recall : float
-        Share of the true best k under the same prices.
+        Fraction of the true best k found under the same prices.
     """
 
     growing: str
-    point: Point
+    point: MeasurementPoint
     build_seconds: float
     embeddings_bytes: int
     memory_bytes: int | None
@@ -56,35 +56,35 @@ class Figure:
 
     @property
     def memory_ratio(self) -> float | None:
-        """Memory in multiples of the embeddings."""
+        """Memory divided by that of the embeddings."""
         return None if self.memory_bytes is None else self.memory_bytes / self.embeddings_bytes
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values."""
+        """Return a JSON-serialisable dictionary."""
         return asdict(self)
 
 
 def run(
-    points: Mapping[str, Sequence[Point]],
+    points: Mapping[str, Sequence[MeasurementPoint]],
     seed: int = 0,
     threads: int = 1,
-    watch: Callable[[str, Point], object] | None = None,
-) -> list[Figure]:
-    """Measure all points that are not left out; one that is in several series is measured once.
+    watch: Callable[[str, MeasurementPoint], object] | None = None,
+) -> list[Measurement]:
+    """Measure all points that are not left out. A point in several series is measured once.
 
     Parameters
     ----------
     points
-        From :func:`fairsync.bench.make_points`.
+        The points, from :func:`fairsync.bench.make_points`.
     seed
-        Of the generated catalogs.
+        Random seed of the generated catalogs.
     threads
-        At most so many for each search.
+        Maximum number of threads per search.
     watch
-        Called before each point.
+        A callback that gets the variable and the point before each measurement.
     """
-    known: dict[Point, dict[str, Any]] = {}
-    figures: list[Figure] = []
+    known: dict[MeasurementPoint, dict[str, Any]] = {}
+    figures: list[Measurement] = []
     for growing, series in points.items():
         for point in series:
             if point.left_out:
@@ -93,19 +93,19 @@ def run(
                 watch(growing, point)
             if point not in known:
                 known[point] = _measure(point, seed, threads)
-            figures.append(Figure(growing, point, **known[point]))
+            figures.append(Measurement(growing, point, **known[point]))
     return figures
 
 
-def _measure(point: Point, seed: int, threads: int) -> dict[str, Any]:
+def _measure(point: MeasurementPoint, seed: int, threads: int) -> dict[str, Any]:
     given = json.dumps({**point.to_dict(), "seed": seed, "threads": threads})
-    # Set before any library is loaded: some look only then.
+    # Some libraries read these variables only when they are loaded.
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
     done = subprocess.run(
         [sys.executable, "-m", "fairsync.bench.measure", given],
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no error message"])[-1]
         raise FairSyncError(f"{point} could not be measured ({last}): is there enough memory?")
     return dict(json.loads(done.stdout))

@@ -1,4 +1,4 @@
-"""How things grow, as a table: one line for each point, also for those that were left out."""
+"""Table of the scaling benchmark: one line for each point, including those that were left out."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rich.table import Table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairsync.bench.points import Point
-    from fairsync.bench.run import Figure
+    from fairsync.bench.measurement_points import MeasurementPoint
+    from fairsync.bench.run import Measurement
 
 _COLUMNS = (
     "index",
@@ -28,17 +28,17 @@ _COLUMNS = (
 _NOTHING = "–"
 
 
-def growth_table(thing: str, points: Sequence[Point], figures: Sequence[Figure]) -> Table:
-    """Return the table of one series. What was not measured keeps its line, so that nobody takes it for forgotten.
+def growth_table(thing: str, points: Sequence[MeasurementPoint], figures: Sequence[Measurement]) -> Table:
+    """Return the table of one series. Points that were left out have a line too, without numbers.
 
     Parameters
     ----------
     thing
-        What grows.
+        The scaled variable.
     points
-        Of the series, those that were left out among them.
+        All points of the series, including those that were left out.
     figures
-        What was measured; of other series too.
+        The measurements. Those of other series are ignored.
     """
     table = Table(title=f"As {thing} grow", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for name in (thing, *_COLUMNS):
@@ -50,19 +50,20 @@ def growth_table(thing: str, points: Sequence[Point], figures: Sequence[Figure])
     return table
 
 
-def reasons(points: Sequence[Point]) -> list[str]:
-    """Return why points were left out, each reason once.
+def reasons(points: Sequence[MeasurementPoint]) -> list[str]:
+    """Return the distinct reasons why points were left out.
 
     Examples
     --------
-    >>> from fairsync.bench.points import Point
-    >>> reasons([Point("exact"), Point("hnsw", items=10**6), Point("hnsw", items=10**7)])
+    >>> from fairsync.bench.measurement_points import MeasurementPoint
+    >>> points = [MeasurementPoint("exact"), *(MeasurementPoint("hnsw", items=n) for n in (10**6, 10**7))]
+    >>> reasons(points)
     ['hnsw: graphs are built up to 100,000 items here']
     """
     return list(dict.fromkeys(f"{point.index}: {point.left_out}" for point in points if point.left_out))
 
 
-def _cells(one: Figure) -> list[str]:
+def _cells(one: Measurement) -> list[str]:
     return [
         f"{one.build_seconds:,.1f}",
         _megabytes(one.memory_bytes),

@@ -25,11 +25,11 @@ class Catalog:
     Parameters
     ----------
     embeddings
-        (n, d) array of float16, float32 or float64, used in place if C-contiguous: do not write to it later.
+        (n, d) array of float16, float32 or float64. A C-contiguous array is used in place: do not write to it later.
     groups
-        n group labels, all str or all int.
+        n group labels, one per item, all str or all int.
     ids
-        n distinct item ids, all str or all int; None means the row numbers.
+        n distinct item ids, all str or all int. Defaults to the row numbers.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Catalog:
     labels : list
         The group labels as plain Python values: sorted, followed by labels added later (`fairsync.catalog.changes`).
     group_sizes : numpy.ndarray
-        (G,) int64, how many items each group has.
+        (G,) int64, the number of items of each group.
     rank : numpy.ndarray or None
         Position of each item in the order of ids, which settles ties; None when that is the row number.
 
@@ -79,7 +79,7 @@ class Catalog:
 
     @property
     def ids(self) -> npt.NDArray[Any]:
-        """The n item ids, in row order (made on the fly when they are the row numbers)."""
+        """The n item ids, in row order (computed on the fly when they are the row numbers)."""
         return np.arange(len(self), dtype=np.int64) if self._ids is None else self._ids
 
     @property
@@ -98,20 +98,20 @@ class Catalog:
         return len(self.labels)
 
     @classmethod
-    def coded(
+    def from_codes(
         cls,
         embeddings: npt.NDArray[np.floating[Any]],
         group_of: npt.NDArray[np.integer],
         labels: Sequence[Label],
         ids: npt.NDArray[Any],
     ) -> "Catalog":
-        """Return a catalog of what is known to be sound, with group codes in the order of the labels.
+        """Return a catalog from group codes instead of labels. The input is trusted and not checked.
 
-        A label may have no item. This is how catalogs come from others, where codes must stay what they were.
+        Catalogs are derived from others in this way, where every label must keep its code. A label may have no item.
 
         Examples
         --------
-        >>> Catalog.coded(np.eye(2), np.array([1, 1]), ["b", "a"], np.array([7, 3])).group_sizes.tolist()
+        >>> Catalog.from_codes(np.eye(2), np.array([1, 1]), ["b", "a"], np.array([7, 3])).group_sizes.tolist()
         [0, 2]
         """
         catalog = cls.__new__(cls)
@@ -125,7 +125,7 @@ class Catalog:
         return catalog
 
     def under(self, labels: Sequence[Label]) -> "Catalog":
-        """Return the same items with the group codes of these labels; labels that are not among them follow.
+        """Return the same items with group codes in the order of these labels; other labels follow behind them.
 
         Examples
         --------
@@ -137,13 +137,13 @@ class Catalog:
         names = [*labels, *(label for label in self.labels if label not in known)]
         place = {label: code for code, label in enumerate(names)}
         codes = np.array([place[label] for label in self.labels])
-        return Catalog.coded(self.embeddings, codes[self.group_of], names, self.ids)
+        return Catalog.from_codes(self.embeddings, codes[self.group_of], names, self.ids)
 
     def part(self, rows: npt.NDArray[np.integer]) -> "Catalog":
-        """Return a catalog of these rows alone, in this order, for a shard to hold.
+        """Return a catalog of these rows only, in this order, for a shard to hold.
 
-        Labels and group codes stay those of the whole, so that one price vector serves every part; a group that has
-        no item here has size 0. Rows that follow one another share the memory of the whole.
+        Labels and group codes stay those of the whole catalog, so that one price vector serves every part. A group
+        without an item in the part has size 0. Consecutive rows share the memory of the whole catalog.
 
         Examples
         --------
@@ -158,7 +158,7 @@ class Catalog:
         run = bool((np.diff(rows) == 1).all())
         at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows
         part = copy.copy(self)
-        part.__dict__.pop("groups", None)  # their sizes are others
+        part.__dict__.pop("groups", None)  # the cached groups have the sizes of the whole
         part.embeddings = _frozen(self.embeddings[at])
         part.group_of = _frozen(self.group_of[at])
         part.group_sizes = _frozen(np.bincount(part.group_of, minlength=self.n_groups).astype(np.int64))
@@ -170,6 +170,20 @@ class Catalog:
         """Return the ids of the items in these rows."""
         at = np.asarray(rows, dtype=np.int64)
         return at.copy() if self._ids is None else self._ids[at]
+
+    def rows_of(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return the row of each id, -1 for an unknown id. The shape is that of ``ids``.
+
+        Examples
+        --------
+        >>> Catalog(np.eye(2), ["a", "b"], ids=["y", "x"]).rows_of(np.array([["x", "q"]])).tolist()
+        [[1, -1]]
+        """
+        known = self.ids
+        order = np.arange(len(known)) if self.rank is None else np.argsort(self.rank)
+        places = np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)
+        rows = order[places]
+        return np.where(known[rows] == ids, rows, -1).astype(np.int64)
 
     def labels_of(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the labels of these group codes."""
@@ -205,8 +219,7 @@ def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
         )
     if array.size == 0:
         raise InvalidInputError(f"embeddings are empty (shape {array.shape}): a catalog needs at least one item.")
-    # A view of the caller's array would stay writeable through its own flags; a new view has flags of its
-    # own.
+    # A new view has flags of its own: the caller's array stays writeable.
     array = _frozen(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).view())
     limit = min(LARGEST_VALUE, float(np.finfo(array.dtype).max))
     step = max(1, _BLOCK_VALUES // array.shape[1])
@@ -223,7 +236,7 @@ def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
 
 
 def check_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
-    """Return labels or ids as an int64 or str array, refusing what cannot be compared or matched reliably."""
+    """Return labels or ids as an int64 or str array. Raise for values that cannot be compared or matched reliably."""
     array = given if isinstance(given, np.ndarray) else None
     if array is None and (isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable)):
         raise InvalidInputError(f"{what} must be {n} {one}s in the order of the items, got {given!r:.80}.")
@@ -253,14 +266,14 @@ def check_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
 
 
 def check_same_kind(given: npt.NDArray[Any], known: npt.NDArray[Any], what: str) -> None:
-    """Refuse names that could never match: words where the catalog has numbers, or the other way round."""
+    """Raise if names can never match: words where the catalog has numbers, or the other way round."""
     kinds = [("words" if array.dtype.kind == "U" else "numbers") for array in (given, known)]
     if kinds[0] != kinds[1]:
         raise InvalidInputError(f"the catalog's {what} are {kinds[1]}, and these are {kinds[0]}: convert them.")
 
 
 def _kind(type_: type) -> str:
-    """Say how values of this type count as labels; a bool is an int to Python, but not to us."""
+    """Return the name of the kind of a label; a bool is an int to Python, but not a label."""
     if issubclass(type_, bool | np.bool_):
         return "bool"
     if issubclass(type_, int | np.integer):

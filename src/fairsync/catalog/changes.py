@@ -1,8 +1,9 @@
-"""Changes to a catalog: items that come, go, move to another group, or get another embedding.
+"""Changes to a catalog: items are added, removed, moved to another group, or get another embedding.
 
-A catalog never changes. A change makes a new one, and says which items are the same in both, so that an index can keep
-what it knows about them. Group codes only ever grow: a label keeps its code, a new label gets the next one, and a group
-that has lost its last item stays, with size 0. So counts, floors and prices stay where they are.
+A catalog is immutable. A change makes a new catalog and records which items are the same in both, so that an index can
+keep what it has built for them. Group codes are never reused: a label keeps its code, a new label gets the next one,
+and a group that has lost its last item stays, with size 0. So arrays by group code (counts, floors, prices)
+stay valid.
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CatalogChange:
-    """A catalog after a change, and where the items of the one before it are.
+    """A catalog after a change, and where the items of the previous catalog are in it.
 
     Attributes
     ----------
     catalog : Catalog
-        As it is now.
+        The catalog after the change.
     rows : numpy.ndarray
-        (items before,) int64: the row of each item now, -1 if it is gone, or not the same as before: in another group,
-        or with another embedding.
+        (items before,) int64, the new row of each item of the previous catalog; -1 if it was removed, moved to another
+        group, or got another embedding.
     """
 
     catalog: Catalog
@@ -46,14 +47,14 @@ def upsert_items(
     groups: Sequence[Label] | NDArray[Any],
     ids: Sequence[Label] | NDArray[Any],
 ) -> CatalogChange:
-    """Add items; where an id is known already, replace the item.
+    """Add items, or replace those whose ids are known.
 
     Parameters
     ----------
     catalog
-        As it is.
+        The catalog before the change.
     embeddings, groups, ids
-        Of the items that come or change; see :class:`Catalog`. The embeddings get the catalog's type.
+        The new and changed items; see :class:`Catalog`. The embeddings are converted to the catalog's type.
 
     Examples
     --------
@@ -65,12 +66,12 @@ def upsert_items(
     given = Catalog(np.asarray(embeddings, dtype=catalog.embeddings.dtype), groups, ids)
     if given.dim != catalog.dim:
         raise InvalidInputError(
-            f"the new embeddings have {given.dim} dimensions, those of the catalog {catalog.dim}: replace all items"
-            " at once where the model is another."
+            f"the new embeddings have {given.dim} dimensions, those of the catalog {catalog.dim}: to change the model,"
+            " replace all items at once."
         )
     check_same_kind(given.ids, catalog.ids, "ids")
     check_same_kind(np.asarray(given.labels), np.asarray(catalog.labels), "groups")
-    places = find_rows(catalog, given.ids)
+    places = catalog.rows_of(given.ids)
     added = np.flatnonzero(places < 0)
     target = places.copy()
     target[added] = len(catalog) + np.arange(len(added))
@@ -82,11 +83,11 @@ def upsert_items(
     rows = np.arange(len(catalog))
     rows[places[places >= 0]] = -1
     names = _joined(catalog.ids, given.ids[added])
-    return CatalogChange(Catalog.coded(whole, codes, after.labels, names), rows)
+    return CatalogChange(Catalog.from_codes(whole, codes, after.labels, names), rows)
 
 
 def remove_items(catalog: Catalog, ids: Sequence[Label] | NDArray[Any]) -> CatalogChange:
-    """Take items out.
+    """Remove items.
 
     Examples
     --------
@@ -97,7 +98,7 @@ def remove_items(catalog: Catalog, ids: Sequence[Label] | NDArray[Any]) -> Catal
     names = check_names(ids, len(ids), "ids", "id")
     if len(names):
         check_same_kind(names, catalog.ids, "ids")
-    places = find_rows(catalog, names)
+    places = catalog.rows_of(names)
     if (places < 0).any():
         lost = names[places < 0]
         raise InvalidInputError(
@@ -110,23 +111,8 @@ def remove_items(catalog: Catalog, ids: Sequence[Label] | NDArray[Any]) -> Catal
     rows = np.where(kept, np.cumsum(kept) - 1, -1)
     left = np.flatnonzero(kept)
     return CatalogChange(
-        Catalog.coded(catalog.embeddings[left], catalog.group_of[left], catalog.labels, catalog.ids[left]), rows
+        Catalog.from_codes(catalog.embeddings[left], catalog.group_of[left], catalog.labels, catalog.ids[left]), rows
     )
-
-
-def find_rows(catalog: Catalog, ids: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the row of each id, -1 where there is none.
-
-    Examples
-    --------
-    >>> find_rows(Catalog(np.eye(2), ["a", "b"], ids=["y", "x"]), np.array(["x", "q"])).tolist()
-    [1, -1]
-    """
-    known = catalog.ids
-    order = np.arange(len(known)) if catalog.rank is None else np.argsort(catalog.rank)
-    places = np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)
-    rows = order[places]
-    return np.where(known[rows] == ids, rows, -1).astype(np.int64)
 
 
 def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:

@@ -1,13 +1,11 @@
-"""A catalog on disk, for many processes to open: front ends page in what they touch, shards read their own rows."""
+"""Catalogs on disk, shared by many processes: front ends memory-map the embeddings, shards read their own rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,35 +13,37 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import polars as pl
 
+from fairsync.atomic_write import atomic_folder
 from fairsync.catalog import Catalog
 from fairsync.catalog.readers import FILES, VERSION, make_reader
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import os
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Label
 
 
-Watch: TypeAlias = "Callable[[int, int], object]"
-"""Called with the number of items that were read, and of all."""
+Watch: TypeAlias = Callable[[int, int], object]
+"""A progress callback: called with the number of items done and the total."""
 
-# Enough to read fast, and little to hold.
-_BLOCK_BYTES = 1 << 24
+# Large enough to read fast, small enough to hold in memory.
+BLOCK_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What a catalog holds, in a few bytes: two catalogs of the same fingerprint are the same.
+    """A checksum of a catalog: two catalogs with the same fingerprint have the same content.
 
     Attributes
     ----------
     names : str
-        Hash of sizes, labels, groups and ids.
+        A hash of the sizes, labels, groups and ids.
     blocks : tuple of int
-        A checksum of the embeddings of each block of rows, so that a part can be checked without the rest.
+        A checksum of the embeddings of each block of rows, so that a part can be verified without reading the rest.
     """
 
     names: str
@@ -54,7 +54,7 @@ class Fingerprint:
 
     @classmethod
     def of(cls, catalog: Catalog) -> Fingerprint:
-        """Return the fingerprint of a catalog: the one it was saved with, or made by reading all of it.
+        """Return the fingerprint of a catalog: the saved one if there is one, else computed from all its content.
 
         Examples
         --------
@@ -66,47 +66,48 @@ class Fingerprint:
 
 
 class StoredCatalog(Catalog):
-    """A catalog that every process can read from the same path. `open_catalog` makes it.
+    """A catalog that every process can read from the same path. `open_catalog` returns it.
 
     Attributes
     ----------
     path : pathlib.Path
-        The folder, or the parquet file.
+        The folder or the parquet file.
     fingerprint : Fingerprint
-        Of what it held when it was opened.
+        The fingerprint of its content when it was opened.
     """
 
     path: Path
     fingerprint: Fingerprint
 
     def under(self, labels: Sequence[Label]) -> Catalog:
-        """Return the same items with the group codes of these labels; itself if it has them. See `Catalog.under`."""
+        """Return the same items with group codes in the order of these labels; see `Catalog.under`."""
         return self if list(labels) == self.labels else super().under(labels)
 
     def part(self, rows: NDArray[np.integer]) -> Catalog:
-        """Return a catalog of these rows alone, which is no longer what the path holds; see `Catalog.part`."""
+        """Return a catalog of these rows only, which is no longer tied to the path; see `Catalog.part`."""
         part = super().part(rows)
-        return Catalog.coded(part.embeddings, part.group_of, part.labels, part.ids)
+        return Catalog.from_codes(part.embeddings, part.group_of, part.labels, part.ids)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process opens the files; embeddings do not travel.
+        # The receiving process opens the files itself; embeddings are not sent.
         return _open_same, (self.path, self.fingerprint)
 
 
 def save_catalog(catalog: Catalog, folder: str | os.PathLike[str]) -> None:
     """Write a catalog to a folder: ``embeddings.npy``, ``items.parquet`` (id and group) and ``catalog.json``.
 
-    The folder appears whole or not at all, and may replace a catalog: processes that have the old one open keep it.
+    The write is atomic and may replace a catalog: processes that have the old one open keep it.
 
     Parameters
     ----------
     catalog
-        What to write.
+        The catalog to write.
     folder
-        Where; for a cluster, a place that every node can read.
+        The folder to write it to. On a cluster, every node must be able to read it.
 
     Examples
     --------
+    >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "items"
     >>> save_catalog(Catalog(np.eye(3, dtype=np.float32), ["toys", "books", "toys"], ids=["c", "a", "b"]), folder)
     >>> open_catalog(folder)
@@ -125,22 +126,10 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str]) -> None:
         "names": fingerprint.names,
         "blocks": fingerprint.blocks,
     }
-    target.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
+    with atomic_folder(target) as work:
         np.save(work / "embeddings.npy", catalog.embeddings, allow_pickle=False)
         pl.DataFrame({"id": catalog.ids, "group": catalog.group_of}).write_parquet(work / "items.parquet")
         (work / "catalog.json").write_text(json.dumps(words) + "\n", encoding="utf-8")
-        umask = os.umask(0)
-        os.umask(umask)
-        work.chmod(0o777 & ~umask)  # temporary folders are for their owner only
-        old = work.with_name(work.name + "-old")
-        if target.exists():
-            target.rename(old)
-        work.rename(target)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
@@ -149,12 +138,13 @@ def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
     Parameters
     ----------
     path
-        A folder that `save_catalog` wrote: its embeddings stay on disk, and only what is touched is paged in. Or a
-        ``.parquet`` file with the columns ``id``, ``group`` and ``embedding`` (lists of equal length): it cannot be
-        paged and is read whole; save it to a folder where that is too much.
+        A folder that `save_catalog` wrote: its embeddings are memory-mapped, and only the pages in use are read. Or a
+        ``.parquet`` file with the columns ``id``, ``group`` and ``embedding`` (lists of equal length): it is read into
+        memory completely. Save a file that is too large for that to a folder.
 
     Examples
     --------
+    >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "items.parquet"
     >>> columns = {"id": ["tea", "jam"], "group": ["a", "b"], "embedding": [[0.5, 1.0], [2.0, 0.0]]}
     >>> pl.DataFrame(columns).write_parquet(path)
@@ -164,7 +154,7 @@ def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
     reader = make_reader(path)
     embeddings, names = reader.embeddings(), reader.names()
     catalog = StoredCatalog.__new__(StoredCatalog)
-    vars(catalog).update(vars(Catalog.coded(embeddings, names.group_of, names.labels, names.ids)))
+    vars(catalog).update(vars(Catalog.from_codes(embeddings, names.group_of, names.labels, names.ids)))
     catalog.path = reader.path
     saved = reader.saved
     if saved is None:
@@ -181,28 +171,30 @@ def read_part(
     choose: Callable[[Catalog], NDArray[np.int64]],
     watch: Watch | None = None,
 ) -> tuple[Catalog, NDArray[np.int64]]:
-    """Read some rows of a catalog on disk into memory, block by block, each block checked.
+    """Read some rows of a catalog on disk into memory, block by block, and verify the checksum of each block.
 
     Parameters
     ----------
     path
-        As for `open_catalog`.
+        The folder or parquet file, as for `open_catalog`.
     fingerprint
-        What it must hold: anything else is refused.
+        The expected content. Anything else is refused.
     choose
-        Returns the rows wanted, in order, of a catalog that knows ids and groups but has no embeddings worth reading.
+        A function that returns the wanted rows, in ascending order. It gets a catalog whose ids and groups are real and
+        whose embeddings are placeholders.
     watch
-        Told how many of the wanted items are read.
+        A progress callback: called with the number of rows read and the number wanted.
 
     Returns
     -------
     Catalog
-        A part, with the group codes of the whole.
+        The chosen rows, with the group codes of the whole catalog.
     numpy.ndarray
-        Its rows in the whole.
+        The chosen rows of the whole catalog.
 
     Examples
     --------
+    >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp()) / "items"
     >>> save_catalog(Catalog(np.eye(3), ["toys", "books", "toys"]), folder)
     >>> held = open_catalog(folder).fingerprint
@@ -223,12 +215,12 @@ def read_part(
         if _sum(block) != fingerprint.blocks[number]:
             raise InvalidInputError(
                 f"{reader.path}: rows {at.start} to {at.stop - 1} are not those that were saved: the file is damaged or"
-                " was replaced. Save the catalog again, and start the shards anew."
+                " was replaced. Save the catalog again, and restart the shards."
             )
         embeddings[first:end] = block[rows[first:end] - at.start]
         if watch is not None:
             watch(end, len(rows))
-    return Catalog.coded(embeddings, names.group_of[rows], names.labels, names.ids[rows]), rows
+    return Catalog.from_codes(embeddings, names.group_of[rows], names.labels, names.ids[rows]), rows
 
 
 def _open_same(path: Path, fingerprint: Fingerprint) -> StoredCatalog:
@@ -244,7 +236,7 @@ def _check_names(
     if _hash_names(names, shape, dtype) != fingerprint.names:
         raise InvalidInputError(
             f"{path}: ids and groups are not those that were saved: the file is damaged or was replaced."
-            " Save the catalog again, and start the shards anew."
+            " Save the catalog again, and restart the shards."
         )
 
 
@@ -255,7 +247,7 @@ def _read(names: Catalog, embeddings: NDArray[np.floating[Any]]) -> Fingerprint:
 
 def _blocks(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[slice]:
     items, dim = shape
-    step = max(1, _BLOCK_BYTES // (dim * dtype.itemsize))
+    step = max(1, BLOCK_BYTES // (dim * dtype.itemsize))
     return (slice(start, min(start + step, items)) for start in range(0, items, step))
 
 

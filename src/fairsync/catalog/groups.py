@@ -1,8 +1,8 @@
-"""Groups without their items: all that floors, prices and counts are about."""
+"""Groups without their items, and arrays with one value per group."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,8 @@ import numpy.typing as npt
 from fairsync.errors import UnknownGroupError
 
 Label: TypeAlias = str | int
+
+_Number = TypeVar("_Number", np.int64, np.float64)
 
 
 class Grouped(Protocol):
@@ -22,7 +24,7 @@ class Grouped(Protocol):
 
     @property
     def group_sizes(self) -> npt.NDArray[np.int64]:
-        """(G,) how many items each group has."""
+        """(G,) the number of items of each group."""
         ...
 
     def code_of(self, label: object) -> int:
@@ -34,14 +36,14 @@ class Grouped(Protocol):
 
 @dataclass(frozen=True)
 class Groups:
-    """The groups of a catalog: small enough to be sent anywhere.
+    """The groups of a catalog: labels and sizes, small enough to be sent to another process.
 
     Attributes
     ----------
     labels : list
-        In the order of their codes.
+        The group labels, in the order of their codes.
     group_sizes : numpy.ndarray
-        (G,) how many items each has.
+        (G,) the number of items of each group.
 
     Examples
     --------
@@ -67,5 +69,16 @@ class Groups:
         return code
 
     def __len__(self) -> int:
-        """Return how many items there are in all."""
+        """Return the number of items in all groups."""
         return int(self.group_sizes.sum())
+
+
+def grow(values: npt.NDArray[_Number], n_groups: int) -> npt.NDArray[_Number]:
+    """Return values by group, padded with zeros for groups that were added later.
+
+    Examples
+    --------
+    >>> grow(np.array([1.5, 2.0]), 3).tolist()
+    [1.5, 2.0, 0.0]
+    """
+    return np.concatenate([values, np.zeros(n_groups - len(values), dtype=values.dtype)])

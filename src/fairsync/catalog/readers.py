@@ -1,4 +1,4 @@
-"""The files that catalogs lie in, read in rows: a folder of our own, and parquet from anywhere."""
+"""Readers of the file formats of a catalog: our own folder format, and parquet."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FILES = {"catalog.json", "embeddings.npy", "items.parquet"}
-"""What a folder holds."""
+"""The files in the folder of a catalog."""
 
 VERSION = 1
-"""Of the format; a folder with another version is refused."""
+"""The version of the folder format. A folder with another version is refused."""
 
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, TypeError, pl.exceptions.PolarsError)
 _COLUMNS = ("id", "group", "embedding")
 
 
 class Reader(Protocol):
-    """A catalog on disk. Whatever cannot be read raises `InvalidInputError`."""
+    """Reads a catalog from disk. Files that cannot be read raise `InvalidInputError`."""
 
     path: Path
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     saved: tuple[str, tuple[int, ...]] | None
-    """The fingerprint that stands beside it, if one does."""
+    """The saved fingerprint (``names`` and ``blocks``), if there is one."""
 
     def names(self) -> Catalog:
-        """Return ids and groups; the embeddings of this catalog mean nothing."""
+        """Return a catalog with the ids and groups. Its embeddings are placeholders."""
         ...
 
     def embeddings(self) -> NDArray[np.floating[Any]]:
-        """Return all embeddings, left on disk where that is possible."""
+        """Return all embeddings, memory-mapped where the format allows it."""
         ...
 
     def block(self, at: slice) -> NDArray[np.floating[Any]]:
-        """Return some rows, read into memory."""
+        """Read some rows into memory."""
         ...
 
 
 def make_reader(path: str | os.PathLike[str]) -> Reader:
-    """Return what reads this path, having looked at sizes and types only."""
+    """Return the reader for this path. Only sizes and types are read at this point."""
     path = Path(path).resolve()
     if not path.exists():
         raise InvalidInputError(
@@ -67,7 +67,7 @@ def make_reader(path: str | os.PathLike[str]) -> Reader:
 
 
 class FolderReader:
-    """What `save_catalog` wrote."""
+    """Reads a folder that `save_catalog` wrote."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -97,17 +97,17 @@ class FolderReader:
             if len(items) != self.shape[0] or codes.min() < 0 or codes.max() >= len(self.labels):
                 raise ValueError(f"{len(items)} items")
             ids = ids.astype(str) if items["id"].dtype == pl.String else ids
-            return Catalog.coded(_nothing(len(ids)), codes, self.labels, ids)
+            return Catalog.from_codes(_nothing(len(ids)), codes, self.labels, ids)
         except _DAMAGE as error:
             raise _damaged(self.path / "items.parquet", error) from error
 
     def embeddings(self) -> NDArray[np.floating[Any]]:
-        """Return them memory-mapped, see `Reader`."""
+        """Return the memory-mapped embeddings, see `Reader`."""
         return self._paged
 
     def block(self, at: slice) -> NDArray[np.floating[Any]]:
         """Return some rows, see `Reader`."""
-        # Read, not paged: an error of the disk is then an exception, and not the end of the process.
+        # Read, not memory-mapped: a disk error then raises an exception instead of killing the process (SIGBUS).
         try:
             row = self.shape[1] * self.dtype.itemsize
             values = np.fromfile(
@@ -122,7 +122,7 @@ class FolderReader:
 
 
 class ParquetReader:
-    """A file with the columns id, group and embedding."""
+    """Reads a parquet file with the columns id, group and embedding."""
 
     saved: tuple[str, tuple[int, ...]] | None = None
 
@@ -159,7 +159,7 @@ class ParquetReader:
             raise InvalidInputError(f"{self.path}: {error}") from error
 
     def embeddings(self) -> NDArray[np.floating[Any]]:
-        """Return them all, see `Reader`."""
+        """Return all embeddings, see `Reader`."""
         whole = self.block(slice(0, self.shape[0]))
         try:
             return Catalog(whole, np.zeros(len(whole), dtype=np.int64)).embeddings

@@ -1,4 +1,4 @@
-"""The command line: ``fairsync COMMAND``. One module per command; what they share is here."""
+"""The command line interface: ``fairsync COMMAND``. Each command has a module of its own."""
 
 from typing import Annotated, Any
 
@@ -23,12 +23,12 @@ __all__ = ["app"]
 
 
 class _Commands(TyperGroup):
-    """Shows an error that was raised on purpose as one line: its message says what to do."""
+    """Prints an error of FairSync or the operating system as one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (FairSyncError, OSError) as error:  # OSError: a path that cannot be written, a disk that is full
+        except (FairSyncError, OSError) as error:  # OSError: for example a path that cannot be written
             message = " ".join(str(error).split())
             Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
             raise typer.Exit(1) from None

@@ -1,4 +1,4 @@
-"""``fairsync bench``: how time and memory of search grow on this machine."""
+"""``fairsync bench``: measure how the time and memory of search scale on this machine."""
 
 from __future__ import annotations
 
@@ -11,54 +11,54 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from fairsync.bench import Point, make_points, run
-from fairsync.bench.points import GROWING, INDEX_NAMES, USUAL
+from fairsync.bench import MeasurementPoint, make_points, run
+from fairsync.bench.measurement_points import GROWING, INDEX_NAMES, USUAL
 from fairsync.bench.table import growth_table, reasons
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairsync.bench import Figure
+    from fairsync.bench import Measurement
 
 
 def bench(
     growing: Annotated[
         list[str] | None,
-        typer.Argument(help=f"What grows: some of {', '.join(GROWING)}. Left out: all.", show_default=False),
+        typer.Argument(help=f"Variables to scale: some of {', '.join(GROWING)}. Default: all.", show_default=False),
     ] = None,
     index: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"One of {', '.join(INDEX_NAMES)}; can be given again. Left out: all but hnsw, which takes minutes.",
+            help=f"One of {', '.join(INDEX_NAMES)}. Repeatable. Default: all but hnsw, which takes minutes.",
             show_default=False,
         ),
     ] = None,
-    most_items: Annotated[int, typer.Option(min=10, help="The largest catalog.")] = 1_000_000,
-    items: Annotated[int, typer.Option(min=10, help="Items where something else grows.")] = 100_000,
-    groups: Annotated[int, typer.Option(min=1, help="Groups where something else grows.")] = 165,
-    k: Annotated[int, typer.Option("--k", min=1, help="Candidates where something else grows.")] = 50,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of each search.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed generates another catalog.")] = 0,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Where bench.json and growth.png go.")] = Path(
+    most_items: Annotated[int, typer.Option(min=10, help="Items of the largest catalog.")] = 1_000_000,
+    items: Annotated[int, typer.Option(min=10, help="Items while another variable is scaled.")] = 100_000,
+    groups: Annotated[int, typer.Option(min=1, help="Groups while another variable is scaled.")] = 165,
+    k: Annotated[int, typer.Option("--k", min=1, help="Candidates while another variable is scaled.")] = 50,
+    threads: Annotated[int, typer.Option(min=1, help="Threads per search.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the generated catalogs.")] = 0,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for bench.json and growth.png.")] = Path(
         "out/growth"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print what bench.json holds, and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the contents of bench.json only.")] = False,
 ) -> None:
-    """Measure how time and memory of search grow with items, groups, candidates, interests and shards.
+    """Measure how the time and memory of search scale with items, groups, candidates, interests and shards.
 
-    Catalogs are generated, with group sizes and a spectrum like real ones. Requests carry prices. Each point has a
-    process of its own, so that memory is what it takes alone, and exact search takes turns with every other index:
-    times depend on the machine and on what else it does, ratios hardly.
+    Catalogs are generated, with realistic group sizes and spectrum. Requests carry prices. Each point runs in a process
+    of its own, so that its memory is measured alone. Each index is timed in turns with exact search: times depend on
+    the machine and its load, ratios hardly do.
 
-        fairsync bench                                  # all, some minutes
-        fairsync bench items --most-items 5000000       # a quarter of an hour, and 5 GB
+        fairsync bench                                  # everything: takes a few minutes
+        fairsync bench items --most-items 5000000       # takes a quarter of an hour and 5 GB of memory
         fairsync bench items --index exact --index hnsw
     """
-    base = replace(Point("exact"), items=items, groups=groups, k=k)
+    base = replace(MeasurementPoint("exact"), items=items, groups=groups, k=k)
     points = make_points(index or USUAL, growing or tuple(GROWING), most_items, base)
     screen = Console(quiet=as_json, highlight=False)
     if not screen.is_terminal:
-        screen.width = 160  # a file is as wide as need be
+        screen.width = 160  # a file has no width of its own
     out.mkdir(parents=True, exist_ok=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=as_json, transient=True) as bar:
@@ -66,7 +66,7 @@ def bench(
         task = bar.add_task("", total=total)
         started: list[str] = []
 
-        def show(growing: str, point: Point) -> None:
+        def show(growing: str, point: MeasurementPoint) -> None:
             what = f"{point.index}, {growing} {getattr(point, growing):,}"
             bar.update(task, description=what, completed=len(started))
             started.append(what)
@@ -87,11 +87,11 @@ def bench(
     for thing, series in points.items():
         screen.print(growth_table(thing, series, figures))
     for reason in reasons([point for series in points.values() for point in series]):
-        screen.print(f"Left out: {reason}.", style="yellow")
+        screen.print(f"Default: {reason}.", style="yellow")
     screen.print(f"Written: {out / 'bench.json'}, {_draw(figures, out)}", soft_wrap=True, markup=False)
 
 
-def _draw(figures: Sequence[Figure], out: Path) -> Path:
+def _draw(figures: Sequence[Measurement], out: Path) -> Path:
     from fairsync.bench.plot import plot_growth
     from fairsync.report.plot import save
 

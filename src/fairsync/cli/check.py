@@ -1,4 +1,4 @@
-"""``fairsync check``: what a configuration means, and whether its promises can be kept."""
+"""``fairsync check``: explain a configuration, and whether its promises can be kept."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ if TYPE_CHECKING:
 
 def check(
     config: ConfigFile,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON, and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON, and nothing else.")] = False,
 ) -> None:
-    """Explain a configuration of `fairsync serve` without starting it.
+    """Check a configuration of `fairsync serve` without starting the service.
 
-    Reads the file, the environment and the catalog, and says of each promise whether the expected traffic can carry it.
-    Where promises are shared on a Redis server, it says whether that answers, what stands there and whether it may be
-    lost. Ends with code 1 if something has to be mended.
+    Reads the file, the environment variables, the catalog and the ledger. Shows for each promise whether the expected
+    traffic can carry it. If promises are shared on a Redis server, shows whether the server answers, what is stored
+    there, and whether its settings may lose data. Exits with code 1 if there is a problem.
     """
     need_service()
-    from fairsync.service.check import check as look
+    from fairsync.service.check import check as check_settings
     from fairsync.service.settings import load_settings
 
-    found = look(load_settings(config))
+    found = check_settings(load_settings(config))
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
     else:
-        _show(found, Console(highlight=False))
+        _print(found, Console(highlight=False))
     if found.problems:
         raise typer.Exit(1)
 
 
-def _show(found: ConfigurationCheck, screen: Console) -> None:
+def _print(found: ConfigurationCheck, screen: Console) -> None:
     facts = Table(box=None, show_header=False, pad_edge=False)
     for subject, words in found.facts.items():
         facts.add_row(f"[bold]{subject}[/]", words)
     screen.print(facts)
     if found.verdicts:
-        table = Table(title="Promises of the file", title_justify="left")
-        for name in ("group", "window", "floor", "largest", "to be safe", ""):
-            # A number that is cut short is another number.
-            table.add_column(name, no_wrap=name in ("floor", "largest", "to be safe"), overflow="fold")
+        table = Table(title="Promises in the settings", title_justify="left")
+        for name in ("group", "window", "floor", "largest", "safe", ""):
+            # A truncated number would be misread, so numbers are never wrapped or cut.
+            table.add_column(name, no_wrap=name in ("floor", "largest", "safe"), overflow="fold")
         for verdict in found.verdicts:
             promise = verdict.promise
-            safe = promise.floor <= verdict.largest_cautious
-            word = "can be kept" if safe else "if traffic comes as expected" if verdict.accepted else "cannot be kept"
-            numbers = (promise.floor, verdict.largest, verdict.largest_cautious)
+            safe = promise.floor <= verdict.largest_safe
+            word = "can be kept" if safe else "if traffic is as expected" if verdict.accepted else "cannot be kept"
+            numbers = (promise.floor, verdict.largest, verdict.largest_safe)
             table.add_row(str(promise.group), str(promise.window), *(f"{number:,}" for number in numbers), word)
         screen.print(table)
     for warning in found.warnings:
@@ -60,4 +60,4 @@ def _show(found: ConfigurationCheck, screen: Console) -> None:
     for problem in found.problems:
         screen.print(problem, style="red", markup=False)
     if not found.problems:
-        screen.print("Nothing to mend." if not found.warnings else "It can start.", style="green")
+        screen.print("No problems found." if not found.warnings else "The service can start.", style="green")

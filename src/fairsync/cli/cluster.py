@@ -1,4 +1,4 @@
-"""``fairsync cluster``: shards and a coordinator on a Ray cluster, to be started, looked at, asked and stopped."""
+"""``fairsync cluster``: start, inspect, query and stop shards and a coordinator on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -25,35 +25,37 @@ cluster = typer.Typer(
     help="Shards and a coordinator on a Ray cluster.", no_args_is_help=True, rich_markup_mode="markdown"
 )
 
-_Name = Annotated[str, typer.Option(help="Of what is started; a cluster may run several.")]
-_Address = Annotated[str, typer.Option(help="Of the Ray cluster: `auto` on one of its nodes.")]
+_Name = Annotated[str, typer.Option(help="Name of the deployment. A Ray cluster may run several.")]
+_Address = Annotated[str, typer.Option(help="Address of the Ray cluster; `auto` on one of its nodes.")]
 _Catalog = Annotated[
-    Path, typer.Argument(help="A folder that `save_catalog` wrote, or a .parquet file; on every node at this path.")
+    Path,
+    typer.Argument(help="A folder that `save_catalog` wrote, or a .parquet file. Every node needs it at this path."),
 ]
-# Requests that a front end hands to the shards at once: as many as prices hold for, or so.
+# Requests that a front end sends to the shards at once: about as many as one version of the prices is valid for.
 _CALL = 256
 
 
 @cluster.command()
 def start(
     catalog: _Catalog,
-    ledger: Annotated[Path, typer.Option(dir_okay=False, help="Where exposures are recorded, on this node.")],
+    ledger: Annotated[Path, typer.Option(dir_okay=False, help="Ledger file on this node.")],
     horizon: Annotated[int, typer.Option(min=1, help="Requests over which the floors are spread.")],
     name: _Name = "fairsync",
-    shards: Annotated[int, typer.Option(min=1, help="Parts of the catalog.")] = 4,
-    replicas: Annotated[int, typer.Option(min=1, help="Of each shard, on different nodes.")] = 1,
-    index: Annotated[str, typer.Option(help="Of each shard: exact, ivf, hnsw or one-hot.")] = "exact",
+    shards: Annotated[int, typer.Option(min=1, help="Shards of the catalog.")] = 4,
+    replicas: Annotated[int, typer.Option(min=1, help="Replicas per shard, on different nodes.")] = 1,
+    index: Annotated[str, typer.Option(help="Index of each shard: exact, ivf, hnsw or one-hot.")] = "exact",
     k: Annotated[int, typer.Option("--k", min=1, help="Candidates per request.")] = 20,
     floor: Annotated[int, typer.Option(min=0, help="Exposures promised to every group.")] = 0,
     floors: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="A .json or .toml file, group to exposures.", show_default=False)
+        Path | None,
+        typer.Option(dir_okay=False, help="A .json or .toml file of exposures by group.", show_default=False),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
-    cpus: Annotated[float, typer.Option(help="Processors that each replica takes of its node.")] = 1.0,
-    place_within: Annotated[float, typer.Option(help="Seconds until the cluster must have room for all.")] = 30.0,
+    cpus: Annotated[float, typer.Option(help="CPUs that each replica reserves on its node.")] = 1.0,
+    place_within: Annotated[float, typer.Option(help="Seconds to wait for room on the cluster.")] = 30.0,
     address: _Address = "auto",
 ) -> None:
-    """Load a catalog onto the cluster and start its coordinator. Both run on until `fairsync cluster stop`.
+    """Load a catalog onto the cluster and start its coordinator. Both run until `fairsync cluster stop`.
 
     fairsync cluster start /data/items --shards 8 --replicas 2 --floor 1000 --horizon 1000000 --ledger exposures.db
     """
@@ -79,7 +81,7 @@ def start(
 
 @cluster.command()
 def status(catalog: _Catalog, name: _Name = "fairsync", address: _Address = "auto") -> None:
-    """Show every replica, and where the promise stands."""
+    """Show the state of every replica, and the report of the coordinator."""
     from fairsync.coordination.ray import RayCoordinator
 
     screen = _connected(address)
@@ -100,7 +102,7 @@ def retrieve(
     name: _Name = "fairsync",
     address: _Address = "auto",
 ) -> None:
-    """Answer requests from a file, as one of any number of front ends."""
+    """Answer requests from a file, as a front end. Any number of front ends may run at the same time."""
     from fairsync.candidates import Candidates
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.coordination.ray import RayCoordinator
@@ -111,7 +113,7 @@ def retrieve(
     except (ValueError, EOFError) as error:
         raise InvalidInputError(f"{users} is no .npy file of vectors: {error}") from error
     index: RayIndex = _attached(name, catalog)
-    front = FrontEnd(index.catalog, RayCoordinator(name), index)
+    front = FrontEnd(index.catalog, RayCoordinator(name), index=index)
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     parts: list[Candidates] = []
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -121,15 +123,15 @@ def retrieve(
             bar.advance(task, len(parts[-1].ids))
     if not parts:
         raise InvalidInputError(f"{users} holds no request.")
-    found = {part: np.concatenate([getattr(one, part) for one in parts]) for part in Candidates.__dataclass_fields__}
-    np.savez_compressed(out, **found)  # type: ignore[arg-type]
-    degraded = int((found["searched"] < 1).sum())
+    found = Candidates.join(parts)
+    np.savez_compressed(out, ids=found.ids, groups=found.groups, relevance=found.relevance, searched=found.searched)
+    degraded = int((found.searched < 1).sum())
     screen.print(f"{len(vectors):,} requests answered, {degraded:,} of them without some of the shards. Written: {out}")
 
 
 @cluster.command()
 def stop(name: _Name = "fairsync", address: _Address = "auto") -> None:
-    """End shards and coordinator. The ledger stays, and `start` goes on from it."""
+    """Stop the shards and the coordinator. The ledger is kept, and `start` continues from it."""
     from fairsync.coordination.ray import RayCoordinator
     from fairsync.search.ray import RayIndex
 
@@ -137,11 +139,11 @@ def stop(name: _Name = "fairsync", address: _Address = "auto") -> None:
     ended = [RayIndex.end(name), RayCoordinator.end(name)]
     if not any(ended):
         raise InvalidInputError(f"nothing runs under the name {name!r}.")
-    screen.print(f"{name!r} is ended. Its ledger stays where it is.")
+    screen.print(f"{name!r} is stopped. Its ledger is kept.")
 
 
 def read_floors(path: Path, catalog: Catalog) -> Floors:
-    """Read floors from a file; labels are numbers where the catalog's are."""
+    """Read floors from a file. Labels become numbers if the catalog's labels are."""
     try:
         text = path.read_text(encoding="utf-8")
         given: Any = tomllib.loads(text) if path.suffix.lower() == ".toml" else json.loads(text)

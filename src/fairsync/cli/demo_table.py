@@ -1,4 +1,4 @@
-"""The comparison of a demo: one row for each policy, and the best plan in hindsight below."""
+"""The table of a demo: one row for each policy, and the best plan in hindsight below."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def comparison(reports: dict[str, Report], best: Hindsight, recalls: dict[str, float]) -> Table:
-    """Return the table.
+    """Return a table that compares the runs of a demo.
 
     Parameters
     ----------
     reports
-        By name of the run, next to ``best``.
+        {name of the run: its report}, made with ``best``.
     best
-        The plan in hindsight.
+        The best plan in hindsight.
     recalls
-        By name of the run, and of ``hindsight``.
+        {name of the run: recall}, with an entry for ``hindsight``.
     """
     title = "The same requests under each policy"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
@@ -32,7 +32,7 @@ def comparison(reports: dict[str, Report], best: Hindsight, recalls: dict[str, f
     whole = best.unconstrained_relevance
 
     def kept(relevance: float) -> list[str]:
-        return [f"{relevance / whole:.3%}"] if whole > 0 else []  # a share of anything else says nothing
+        return [f"{relevance / whole:.3%}"] if whole > 0 else []  # a share needs a positive total
 
     heading = ["relevance kept"] if whole > 0 else []
     for column in ("ESP", f"Recall@{k}", *heading, "cost ÷ hindsight", "forced"):
@@ -51,6 +51,6 @@ def comparison(reports: dict[str, Report], best: Hindsight, recalls: dict[str, f
     cells = (f"{1:.1%}", f"{recalls['hindsight']:.4f}", *kept(best.feasible_relevance), f"{1:.2f}", "")
     table.add_row("hindsight", *cells, style="dim")
     if any(report.esp < 1 for report in reports.values()):
-        table.caption = "–  it missed floors: what it gave up is not the price of the whole promise"
+        table.caption = "–  floors were missed, so the cost is not that of the whole promise"
         table.caption_justify = "left"
     return table

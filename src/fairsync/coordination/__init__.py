@@ -1,1 +1,1 @@
-"""One promise, many front ends: who is handed which requests, what comes back, and where that is written."""
+"""One promise, many front ends: leases, the coordinator that grants them, and the front ends that search."""

@@ -1,4 +1,4 @@
-"""What every coordinator does, wherever its books are: it hands out requests, and what came of them comes back."""
+"""The base of all coordinators: leases out, counts in, prices and policy state. Independent of where the state is."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import logging
 import math
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairsync.calibration import calibrate
-from fairsync.catalog.groups import Groups
-from fairsync.coordination.books import PriceState, changed_terms, make_terms
 from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.floors import resolve_floors
+from fairsync.floors import changed_terms, resolve_floors
 from fairsync.inputs import check_positive
 from fairsync.ledger import Entry
-from fairsync.policies.snapshot import dump_state, load_state
+from fairsync.loop import PriceState
+from fairsync.policies.serialization import dump_state, load_state
 from fairsync.report import Report, make_report
 
 if TYPE_CHECKING:
@@ -28,8 +26,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.catalog.groups import Grouped, Label
-    from fairsync.coordination.books import Lease
+    from fairsync.catalog.groups import Grouped, Groups, Label
+    from fairsync.coordination.lease import Lease
     from fairsync.coordination.state_store import StateStore
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
@@ -40,73 +38,66 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def promised(
-    catalog: Grouped, k: int, floors: Floors, horizon: int, batch_size: int, *, auto_restart: bool
-) -> tuple[Groups, Terms]:
-    """Return to whom something is promised, and what, if it can be kept at all."""
-    terms = make_terms(catalog, k, floors, horizon, batch_size)
-    return Groups(list(catalog.labels), catalog.group_sizes), replace(terms, auto_restart=auto_restart)
-
-
 def check_seconds(lease_seconds: float, save_seconds: float) -> None:
-    """Refuse times that make no sense."""
+    """Raise :class:`InvalidInputError` for durations that are out of range."""
     if not lease_seconds > 0 or not save_seconds >= 0:
         raise InvalidInputError(
-            f"lease_seconds must be above 0, and keep_seconds at least 0, got {lease_seconds} and {save_seconds}."
+            f"lease_seconds must be above 0, and save_seconds at least 0, got {lease_seconds} and {save_seconds}."
         )
 
 
 class CoordinatorBase:
-    """Hands out requests, and writes down what came of them. All its methods may be called from many threads at once.
+    """Grants leases and records their counts. All methods are thread-safe.
 
     Parameters
     ----------
-    books
-        Of the promise.
+    state
+        The state store.
     ledger
-        Where exposures are recorded, and what the policy has learnt is kept.
+        The ledger, which also saves the policy's state.
     policy
-        Makes prices.
+        The policy that makes prices.
     lease_seconds
-        A lease that is not settled for so long is given to others.
-    keep_seconds
-        What the policy has learnt is kept so often, and for the first time with the first that it learns.
-    kept_as
-        The name under which it is.
+        Seconds after which an open lease expires.
+    save_seconds
+        Seconds between two saves of the policy's state.
+    saved_as
+        Name under which the ledger saves the policy's state.
 
     Attributes
     ----------
     replica : str
-        Its name among all that share the promise; empty if no other can.
+        Name of this coordinator among those that share the promise; empty if it cannot be shared.
     """
 
     replica: str = ""
 
     def __init__(
         self,
-        books: StateStore,
+        state: StateStore,
         ledger: Ledger,
         policy: Policy,
         lease_seconds: float,
         save_seconds: float,
-        kept_as: str,
+        saved_as: str,
     ) -> None:
         self.ledger, self.policy = ledger, policy
         self.lease_seconds, self.save_seconds = lease_seconds, save_seconds
-        self._books, self._kept_as, self._changed = books, kept_as, threading.Condition()
-        self._remember()
-        # The first that is learnt is kept at once: who is killed again and again gets somewhere too.
-        self._kept_version, self._kept_at = books.pricing.version, -math.inf
+        self._state, self._saved_as, self._changed = state, saved_as, threading.Condition()
+        dump_state(policy, state.price_state.state)  # raises now, not at the first save, if the state cannot be saved
+        self._load_policy_state()
+        # Save the first state immediately, so that a process that keeps crashing still makes progress.
+        self._saved_version, self._saved_at = state.price_state.version, -math.inf
 
     @property
     def groups(self) -> Groups:
-        """Whom something is promised to."""
-        return self._books.groups
+        """The groups of the promise."""
+        return self._state.groups
 
     @property
     def terms(self) -> Terms:
-        """What is promised."""
-        return self._books.terms
+        """The promise."""
+        return self._state.terms
 
     @property
     def labels(self) -> list[Label]:
@@ -119,168 +110,172 @@ class CoordinatorBase:
         return self.terms.k
 
     def lead(self, *, take: bool = False) -> bool:
-        """Return whether this one plans for all that share the ledger; it does unless there can be others."""
+        """Return whether this coordinator is the leader, which plans for all that share the promise.
+
+        A coordinator that cannot be shared always leads; others hold a leader election.
+        """
         return True
 
     def lease(self, n: int) -> Lease:
-        """Hand out up to n requests; wait where the promise asks for it."""
-        while (lease := self.try_lease(n, patience=self.lease_seconds)) is None:
+        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
+        while (lease := self.try_lease(n, timeout=self.lease_seconds)) is None:
             pass
         return lease
 
-    def try_lease(self, n: int, patience: float = 0.0) -> Lease | None:
-        """Hand out up to n requests; None if the promise asks to wait for longer than so many seconds."""
-        n, until, tries = check_positive(n, "n"), time.monotonic() + patience, 0
+    def try_lease(self, n: int, timeout: float = 0.0) -> Lease | None:
+        """Lease up to n requests; None if that would block for longer than ``timeout`` seconds."""
+        n, deadline, tries = check_positive(n, "n"), time.monotonic() + timeout, 0
         with self._changed:
-            while (lease := self._books.lease(n)) is None:
-                left = until - time.monotonic()
+            while (lease := self._state.lease(n)) is None:
+                left = deadline - time.monotonic()
                 if left <= 0:
                     return None
-                self._changed.wait(min(self._books.pause(tries), left))
+                self._changed.wait(min(self._state.retry_delay(tries), left))
                 tries += 1
             return lease
 
     def settle(
         self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
     ) -> None:
-        """Write down what came of a lease, and answers to be kept; saying it again changes nothing.
+        """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
 
         Raises
         ------
         RepeatedRequestError
-            Some of the requests have been answered before. Nothing was written down: settle the others.
+            Some of the requests have been answered before. Nothing was recorded: settle without them.
         """
         with self._changed:
-            if self._books.settle(number, entry, sample, answers or {}):
+            if self._state.settle(number, entry, sample, answers or {}):
                 self._changed.notify_all()
-                if time.monotonic() >= self._kept_at + self.save_seconds:
+                if time.monotonic() >= self._saved_at + self.save_seconds:
                     self.save()
 
     def release(self, number: int) -> None:
-        """Take a lease back that was not answered."""
+        """Return a lease that was not answered. Its requests can be leased again."""
         with self._changed:
-            self._books.release(number)
+            self._state.release(number)
             self._changed.notify_all()
 
     def answer(self, request_id: str) -> bytes | None:
-        """Return the answer that is kept for a request; see `Ledger.answer`."""
+        """Return the saved answer to a request; see `Ledger.answer`."""
         return self.ledger.answer(request_id)
 
     def record_impressions(self, impressions: ArrayLike, key: str) -> bool:
-        """Write down exposures that were reported to be really shown; return False if that was done under this key."""
+        """Record exposures that were reported as really shown; return False if this idempotency key is known."""
         counts = np.asarray(impressions, dtype=np.int64)
         with self._changed:
-            return self._books.note(Entry(np.zeros_like(counts), 0, 0.0, 0.0, impressions=counts), key)
+            return self._state.record(Entry(np.zeros_like(counts), 0, 0.0, 0.0, impressions=counts), key)
 
     def set_targets(
-        self, more: Floors, requests: int, anew: float | None = None, groups: Grouped | None = None
+        self, more: Floors, requests: int, restart_at: float | None = None, groups: Grouped | None = None
     ) -> None:
-        """Aim at so many exposures more within so many requests, for promises that end by the clock.
+        """Aim at additional exposures within a number of further requests, for promises that end by the clock.
 
-        From then on a horizon ends when the next one is begun, however many requests have come. Nothing is refused:
-        what cannot be delivered is not, and whoever plans has to say so.
+        From then on a horizon ends when the next one begins, whatever the number of its requests. Targets are never
+        refused: they are lowered to what the requests can deliver, and reporting the rest is up to the caller.
 
         Parameters
         ----------
         more
-            Exposures from now on, of each group.
+            Additional exposures of each group.
         requests
-            From now on, that can be counted on.
-        anew
-            When a new horizon begins with this, in seconds since 1970; None to go on with the present one.
+            Expected number of further requests.
+        restart_at
+            Start of a new horizon, in seconds since 1970. By default the horizon under way continues.
         groups
-            Of the catalog after a change; new ones follow the others.
+            Groups of a changed catalog; new ones follow the known ones.
         """
         requests = check_positive(requests, "requests")
 
-        def steered() -> bool:
-            known = self.groups if groups is None else self._books.following(groups)
-            return self._books.set_targets(known, resolve_floors(more, known), requests, anew)
+        def attempt() -> bool:
+            known = self.groups if groups is None else self._state.extended_groups(groups)
+            return self._state.set_targets(known, resolve_floors(more, known), requests, restart_at)
 
-        self._until_done(steered)
+        self._retry(attempt)
 
     def promise(self, floors: Floors | None = None, horizon: int | None = None, catalog: Grouped | None = None) -> None:
-        """Promise something else from now on; whatever cannot be kept is refused before anything is changed.
+        """Replace the promise. One that cannot be kept is refused, and nothing is changed.
 
-        Leases that are out know nothing of it. Where they could break the new promise, it waits until they are settled
-        or expired.
+        Open leases were granted under the old promise. Blocks while they could make the new one unreachable, until they
+        are settled or expire.
 
         Parameters
         ----------
         floors
-            One number for all groups, or {label: number}; as before unless given.
+            One number for all groups, or {label: number}. By default the floors stay as they are.
         horizon
-            Requests over which they are spread, from the beginning of the present horizon; as before unless given.
+            Requests over which the floors are spread, from the start of the horizon under way. By default it stays as
+            it is.
         catalog
-            As it is after a change of items (:mod:`fairsync.catalog.changes`): new groups follow the others. First the
-            coordinator is told, then the front ends.
+            The catalog after a change of items (:mod:`fairsync.catalog.changes`); new groups follow the known ones.
+            Change the coordinator first, then the front ends.
         """
-        # Twice: a lease may have gone out just now, and has to have expired before it is given up.
-        patient_until = time.monotonic() + 2 * self.lease_seconds
+        # Twice, because a lease may have been granted just now, and has to expire first.
+        deadline = time.monotonic() + 2 * self.lease_seconds
 
-        def changed() -> bool:  # what stands may change while it waits
-            groups = self.groups if catalog is None else self._books.following(catalog)
+        def attempt() -> bool:  # the promise may be changed by others between two attempts
+            groups = self.groups if catalog is None else self._state.extended_groups(catalog)
             terms = changed_terms(self.terms, self.labels, groups, floors, horizon)
-            return self._books.promise(groups, terms, patient=time.monotonic() < patient_until)
+            return self._state.promise(groups, terms, may_wait=time.monotonic() < deadline)
 
-        self._until_done(changed)
+        self._retry(attempt)
 
     def calibrate(self, past_users: ArrayLike, catalog: Catalog, index: Index) -> Self:
         """Learn prices from past requests over these items; see :meth:`fairsync.FairRetriever.calibrate`."""
         with self._changed:
-            self._books.look()
-            present = self._books.present
-            self._books.pricing = calibrate(present, self.terms, self.policy, catalog, index, past_users).pricing
+            self._state.refresh()
+            calibrated = calibrate(self._state.loop, self.terms, self.policy, catalog, index, past_users)
+            self._state.price_state = calibrated.price_state
         return self
 
     def report(self, hindsight: Hindsight | None = None) -> Report:
-        """Return where the promise stands, as far as it is settled."""
+        """Return the state of the promise, from all settled leases."""
         with self._changed:
-            self._books.look()
-            books, past, labels, terms = self._books.present, self._books.past(), self.labels, self.terms
-        prices = books.prices_in_force(terms, self.policy)
-        return make_report(labels, terms, self.policy.name, books.accounts.totals, past, prices, hindsight)
+            self._state.refresh()
+            loop, past, labels, terms = self._state.loop, self._state.past(), self.labels, self.terms
+        prices = loop.prices_in_force(terms, self.policy)
+        return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight)
 
     def save(self) -> None:
-        """Keep what the policy has learnt in the ledger, now; otherwise it is done every few seconds."""
+        """Save the policy's state in the ledger now. It is also saved every ``save_seconds``."""
         with self._changed:
-            pricing = self._books.pricing
-            if pricing.version == self._kept_version:
+            price_state = self._state.price_state
+            if price_state.version == self._saved_version:
                 return
-            self._kept_at = time.monotonic()
+            self._saved_at = time.monotonic()
             try:
-                self.ledger.save(self._kept_as, dump_state(pricing.state))
-                self._kept_version = pricing.version
-            except FairSyncError as error:  # what was settled is settled, and the floors hold without it
-                _log.warning("what the policy has learnt was not kept: %s", error)
+                self.ledger.save(self._saved_as, dump_state(self.policy, price_state.state))
+                self._saved_version = price_state.version
+            except FairSyncError as error:  # the counts are recorded, and the floors hold without it
+                _log.warning("the policy's state was not saved: %s", error)
 
     def totals(self) -> Totals:
-        """Return where the horizon stands, as far as it is settled and known here."""
-        return self._books.present.accounts.totals
+        """Return the totals of the horizon, from all settled leases known here."""
+        return self._state.loop.progress.totals
 
     def prices(self) -> NDArray[np.float64]:
         """Return (G,) the prices in force."""
         with self._changed:
-            return self._books.present.prices_in_force(self.terms, self.policy)
+            return self._state.loop.prices_in_force(self.terms, self.policy)
 
-    def _until_done(self, attempt: Callable[[], bool]) -> None:
-        """Try until it is done; between two tries something has to be settled, or to expire."""
+    def _retry(self, attempt: Callable[[], bool]) -> None:
+        """Repeat an attempt until it succeeds, waiting in between for leases to be settled or to expire."""
         tries = 0
         with self._changed:
-            self._books.look()
+            self._state.refresh()
             while not attempt():
-                self._changed.wait(self._books.pause(tries))
+                self._changed.wait(self._state.retry_delay(tries))
                 tries += 1
             self._changed.notify_all()
 
-    def _remember(self) -> None:
-        """Go on from what the policy had learnt when it was last kept, if there is something that fits."""
-        kept = self.ledger.load(self._kept_as)
-        if kept is None:
+    def _load_policy_state(self) -> None:
+        """Continue with the policy's state that was saved last, if there is one that fits."""
+        saved = self.ledger.load(self._saved_as)
+        if saved is None:
             return
         try:
-            state: Any = self.policy.resume(load_state(kept), self.terms)
+            state: Any = self.policy.resume(load_state(self.policy, saved), self.terms)
         except Exception as error:  # whatever is wrong with it, the floors hold without it
-            _log.warning("starting without the prices that were kept: %s", error)
+            _log.warning("starting without the policy's saved state: %s", error)
         else:
-            self._books.pricing = PriceState.of(self.policy, state)
+            self._state.price_state = PriceState.of(self.policy, state)

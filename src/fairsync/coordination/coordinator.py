@@ -1,11 +1,13 @@
-"""Several front ends, one promise: a coordinator hands out requests, and what came of them comes back."""
+"""The coordinator: it holds counts and prices for any number of front ends."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from fairsync.coordination.base import CoordinatorBase, check_seconds, promised
+from fairsync.catalog.groups import Groups
+from fairsync.coordination.base import CoordinatorBase, check_seconds
 from fairsync.coordination.local_state import LocalState
+from fairsync.floors import make_terms
 from fairsync.ledger import Ledger, MemoryLedger
 from fairsync.policies import Policy, make_policy
 
@@ -13,14 +15,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairsync.catalog.groups import Grouped, Label
-    from fairsync.coordination.books import Lease
+    from fairsync.coordination.lease import Lease
     from fairsync.floors import Floors
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
 
 
 class CoordinatorProtocol(Protocol):
-    """What a front end needs of a coordinator, wherever it runs."""
+    """The part of a coordinator that front ends use, in this process or another."""
 
     @property
     def labels(self) -> Sequence[Label]: ...  # noqa: D102
@@ -29,49 +31,50 @@ class CoordinatorProtocol(Protocol):
     def k(self) -> int: ...  # noqa: D102
 
     def lease(self, n: int) -> Lease:
-        """Hand out up to n requests; wait where the promise asks for it."""
+        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
         ...
 
     def settle(
         self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
     ) -> None:
-        """Write down what came of a lease, and answers to be kept; saying it again changes nothing."""
+        """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         ...
 
     def answer(self, request_id: str) -> bytes | None:
-        """Return the answer that is kept for a request; see `Ledger.answer`."""
+        """Return the saved answer to a request; see `Ledger.answer`."""
         ...
 
     def release(self, number: int) -> None:
-        """Take a lease back that was not answered."""
+        """Return a lease that was not answered. Its requests can be leased again."""
         ...
 
 
 class Coordinator(CoordinatorBase):
-    """The one place where counts meet and prices are made, for any number of front ends.
+    """Holds counts and prices for any number of front ends, and grants them leases.
 
-    It knows groups and no items. All its methods may be called from many threads at once. Floors hold for any number of
-    front ends (:mod:`fairsync.coordination.lease_table` says why).
+    It knows groups and no items. All methods are thread-safe. The floors hold for any number of front ends
+    (:mod:`fairsync.coordination.lease_table` proves it).
 
-    With a ledger that outlives it, a coordinator that was killed is replaced by another one over the same ledger: it
-    goes on where the record ends, with the prices that the policy had learnt. Leases of the first one may still be
-    settled with the second; nothing is lost or counted twice.
+    With a durable ledger, a coordinator that was killed can be replaced by another one over the same ledger. It
+    continues from the recorded counts and the saved state of the policy. Leases of the first coordinator can be settled
+    with the second: no count is lost, and none is recorded twice.
 
     Parameters
     ----------
     catalog
-        Of which the groups count; its `groups` alone will do.
+        The catalog, or its `groups`: the coordinator needs no items.
     k, floors, horizon, policy, batch_size, ledger
         As for :class:`fairsync.FairRetriever`.
     lease_seconds
-        A lease that is not settled for so long is given to others: its front end is taken for dead.
-    keep_seconds
-        What the policy has learnt is kept in the ledger so often.
-    rolls
-        Whether a new horizon begins by itself after so many requests. Otherwise it ends by the clock: see `steer`.
-    goes_on
-        Whether to go on also where the ledger leaves floors that can no longer be met, as an outage may. Otherwise that
-        is refused.
+        Seconds after which an open lease expires: its front end is taken to be dead.
+    save_seconds
+        Seconds between two saves of the policy's state in the ledger.
+    auto_restart
+        Whether a new horizon starts by itself after ``horizon`` requests. Otherwise it ends by the clock: see
+        `set_targets`.
+    allow_infeasible
+        Whether to continue where floors can no longer be met with the counts of the ledger, as after an outage.
+        Refused by default.
 
     Examples
     --------
@@ -90,6 +93,7 @@ class Coordinator(CoordinatorBase):
     def __init__(
         self,
         catalog: Grouped,
+        *,
         k: int = 20,
         floors: Floors = 0,
         horizon: int = 10_000,
@@ -102,9 +106,8 @@ class Coordinator(CoordinatorBase):
         allow_infeasible: bool = False,
     ) -> None:
         check_seconds(lease_seconds, save_seconds)
-        groups, terms = promised(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart)
-        made, kept = make_policy(policy), MemoryLedger(len(groups.labels)) if ledger is None else ledger
-        self._books: LocalState = LocalState(
-            kept, groups, terms, made, lease_seconds, allow_infeasible=allow_infeasible
-        )
-        super().__init__(self._books, kept, made, lease_seconds, save_seconds, f"policy {made.name}")
+        terms = make_terms(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart)
+        groups, made = Groups(list(catalog.labels), catalog.group_sizes), make_policy(policy)
+        record = MemoryLedger(len(groups.labels)) if ledger is None else ledger
+        state = LocalState(record, groups, terms, made, lease_seconds, allow_infeasible=allow_infeasible)
+        super().__init__(state, record, made, lease_seconds, save_seconds, f"policy {made.name}")

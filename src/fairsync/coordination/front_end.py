@@ -1,4 +1,4 @@
-"""A front end: it has the items, and shares a promise with others through a coordinator."""
+"""A front end: it holds the items, searches them, and shares a promise with other front ends through a coordinator."""
 
 from __future__ import annotations
 
@@ -8,107 +8,119 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.batch import ServedBatch, serve
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.errors import InvalidInputError, RepeatedRequestError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_users
-from fairsync.search import Index, make_index
+from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
-from fairsync.serving import Served, serve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
+    from fairsync.batch import Batch
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.coordination.books import Lease
     from fairsync.coordination.coordinator import CoordinatorProtocol
+    from fairsync.coordination.lease import Lease
 
 
 class FrontEnd:
     """One of several retrievers that share a coordinator.
 
-    When items come or go, each front end is told so. It does not matter who is told first, and meanwhile each answers
-    from the items it has; a new group must be known to the coordinator before.
+    Changes of items are made in each front end, in any order; until then a front end answers from the items it has. A
+    new group must be known to the coordinator first.
 
     Parameters
     ----------
     catalog
-        The items; its groups are those of the coordinator.
+        The items. Their groups are those of the coordinator.
     coordinator
-        Where counts meet.
+        The coordinator, in this process or another.
     index
-        A name or an object.
+        The name of an index, or an index object, as for :class:`fairsync.FairRetriever`.
     """
 
-    def __init__(self, catalog: Catalog, coordinator: CoordinatorProtocol, index: str | Index = "exact") -> None:
+    def __init__(self, catalog: Catalog, coordinator: CoordinatorProtocol, *, index: str | Index = "exact") -> None:
         self.coordinator = coordinator
         self._check_groups(catalog)
-        # One reference to both, so that a change cannot come between them.
+        # One tuple, so that a request never sees the catalog of one version and the index of another.
         self._items = (catalog, make_index(index, catalog))
         self._changing = threading.Lock()
 
     @property
     def catalog(self) -> Catalog:
-        """The items as they are now."""
+        """The current items."""
         return self._items[0]
 
     @property
     def index(self) -> Index:
-        """What searches them."""
+        """The index of the current items."""
         return self._items[1]
 
     def retrieve(
-        self, users: ArrayLike, k: int | None = None, request_ids: Sequence[str | None] | None = None
+        self,
+        users: ArrayLike,
+        k: int | None = None,
+        request_ids: Sequence[str | None] | None = None,
+        *,
+        checked: bool = False,
     ) -> Candidates:
         """Return the candidates of requests in order of arrival.
 
-        Prices are those of the moment when requests are handed out, a batch at a time. If it fails in the middle of a
-        long call, what was decided before stays counted.
+        Prices are those of the moment when requests are leased, one batch at a time. If a long call fails, the batches
+        answered before stay counted.
 
         Parameters
         ----------
         users
             (n, d) one vector per request, or (n, interests, d) several.
         k
-            Candidates of each, where it is to be another number than the coordinator's. The promise counts on the
-            latter for the requests to come: where they ask for fewer, floors that take nearly all slots can be missed.
+            Candidates per request. Defaults to the coordinator's k, which the promise assumes for all later requests:
+            floors that take nearly all slots can be missed if those ask for fewer.
         request_ids
-            (n,) a name for each request, or None. A request that was answered before under its name gets the same
-            answer again, from whichever front end, and does not count again.
+            (n,) idempotency key of each request, or None. A request whose id was answered before, by any front end,
+            gets the same answer and is not counted again.
+        checked
+            Whether :func:`fairsync.inputs.check_users` has returned these users, so that they are not checked again.
         """
         catalog, index = self._items
-        vectors = check_users(users, catalog)
+        vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
         k = self.coordinator.k if k is None else check_k(k, catalog)
-        names = [None] * len(vectors) if request_ids is None else list(request_ids)
-        if len(names) != len(vectors):
-            raise InvalidInputError(f"there are {len(vectors)} requests, and {len(names)} request_ids.")
-        first: dict[str, int] = {}
-        for position, name in enumerate(names):
-            if name is not None:
-                first.setdefault(name, position)
-        known = {position: answer for name, position in first.items() if (answer := self._known(name, k)) is not None}
+        ids = [None] * len(vectors) if request_ids is None else list(request_ids)
+        if len(ids) != len(vectors):
+            raise InvalidInputError(f"there are {len(vectors)} requests, and {len(ids)} request_ids.")
+        first: dict[str, int] = {}  # the first position of each request id
+        for position, request_id in enumerate(ids):
+            if request_id is not None:
+                first.setdefault(request_id, position)
+        saved = {
+            position: answer
+            for request_id, position in first.items()
+            if (answer := self._saved_answer(request_id, k)) is not None
+        }
         waiting = [
             position
-            for position, name in enumerate(names)
-            if position not in known and (name is None or first[name] == position)
+            for position, request_id in enumerate(ids)
+            if position not in saved and (request_id is None or first[request_id] == position)
         ]
-        answers: dict[int, Candidates] = dict(known)
-        start = 0
+        start, parts = 0, []
         while start < len(waiting):
             lease = self.coordinator.lease(len(waiting) - start)
-            here = waiting[start : start + lease.requests]
-            found = self._serve(catalog, index, lease, vectors[here], k, [names[position] for position in here])
-            answers.update({position: found.take(slice(i, i + 1)) for i, position in enumerate(here)})
-            start += lease.requests
-        if not names:
+            here = waiting[start : start + lease.batch.requests]
+            parts.append(self._serve(catalog, index, lease, vectors[here], k, [ids[position] for position in here]))
+            start += lease.batch.requests
+        if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
-        return Candidates.join(
-            [answers[position if name is None else first[name]] for position, name in enumerate(names)]
-        )
+        found = Candidates.join([*parts, *saved.values()])
+        if len(waiting) == len(ids):
+            return found
+        place = {position: i for i, position in enumerate([*waiting, *saved])}
+        return found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
 
     def _serve(
         self,
@@ -117,51 +129,55 @@ class FrontEnd:
         lease: Lease,
         vectors: NDArray[np.floating[Any]],
         k: int,
-        names: Sequence[str | None],
+        request_ids: Sequence[str | None],
     ) -> Candidates:
-        """Answer the requests of a lease, and have it written down."""
+        """Answer the requests of a lease and settle it; release it on failure."""
         try:
-            return self._settled(catalog, serve(catalog, index, _fitted(lease, catalog, k), vectors), lease, k, names)
+            served = serve(_fit(lease.batch, catalog, k), catalog, index, vectors)
+            return self._settle(catalog, served, lease, k, request_ids)
         except BaseException:
-            # If it was settled after all, giving it back changes nothing.
+            # If the lease was settled before the failure, releasing it changes nothing.
             self.coordinator.release(lease.number)
             raise
 
-    def _settled(
-        self, catalog: Catalog, served: Served, lease: Lease, k: int, names: Sequence[str | None]
+    def _settle(
+        self, catalog: Catalog, served: ServedBatch, lease: Lease, k: int, request_ids: Sequence[str | None]
     ) -> Candidates:
-        """Have what was served written down; return the answers, those of requests answered before as they were."""
+        """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance = served.hits.rows, served.hits.relevance
         found = Candidates.of(catalog, rows, relevance, np.full(len(rows), served.searched))
-        entry, kept = served.entry, {name: found.dump(i) for i, name in enumerate(names) if name is not None}
+        entry = served.entry
+        answers = {request_id: found.dump(i) for i, request_id in enumerate(request_ids) if request_id is not None}
         while True:
             try:
-                self.coordinator.settle(lease.number, entry, served.sample, kept)
-            except RepeatedRequestError as error:  # another front end was faster with some of them: those count there
-                again = [i for i, name in enumerate(names) if name in error.request_ids]
-                entry = entry.less(
+                self.coordinator.settle(lease.number, entry, served.sample, answers)
+            except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
+                again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
+                entry = entry.without(
                     np.bincount(catalog.group_of[rows[again]].ravel(), minlength=catalog.n_groups),
                     float(relevance[again].sum()),
                     len(again),
                 )
-                known = {names[i]: self._known(names[i], k) for i in again}
-                kept = {name: answer for name, answer in kept.items() if name not in known}
-                parts = [known.get(name) or found.take(slice(i, i + 1)) for i, name in enumerate(names)]
+                saved = {request_ids[i]: self._saved_answer(request_ids[i], k) for i in again}
+                answers = {request_id: answer for request_id, answer in answers.items() if request_id not in saved}
+                parts = [
+                    saved.get(request_id) or found.take(slice(i, i + 1)) for i, request_id in enumerate(request_ids)
+                ]
                 found = Candidates.join(parts)
             else:
                 return found
 
-    def _known(self, name: str | None, k: int) -> Candidates | None:
-        """Return the answer that a request has had before, if it has."""
-        answer = None if name is None else self.coordinator.answer(name)
+    def _saved_answer(self, request_id: str | None, k: int) -> Candidates | None:
+        """Return the saved answer to a request that was answered before, or None."""
+        answer = None if request_id is None else self.coordinator.answer(request_id)
         if answer is None:
             return None
         if not answer:
-            raise InvalidInputError(f"the request {name!r} was answered too long ago to be answered again.")
+            raise InvalidInputError(f"the request {request_id!r} was answered too long ago to be answered again.")
         found = Candidates.load(answer)
         if found.ids.shape[1] != k:
             raise InvalidInputError(
-                f"the request {name!r} was answered with {found.ids.shape[1]} candidates, and now k is {k}: give"
+                f"the request {request_id!r} was answered with {found.ids.shape[1]} candidates, and now k is {k}: give"
                 " another request another id."
             )
         return found
@@ -174,26 +190,34 @@ class FrontEnd:
     ) -> None:
         """Add items, or replace those whose ids are known; see :meth:`fairsync.FairRetriever.upsert`.
 
-        A group that is new must be known to the coordinator: `Coordinator.promise(catalog=...)`.
+        A new group must be known to the coordinator first: `Coordinator.promise(catalog=...)`.
         """
         self._change(lambda catalog: upsert_items(catalog, embeddings, groups, ids))
 
     def remove(self, ids: Sequence[Label] | NDArray[Any]) -> None:
-        """Take items out; see :meth:`fairsync.FairRetriever.remove`.
+        """Remove items; see :meth:`fairsync.FairRetriever.remove`.
 
-        Floors are the coordinator's: where a group becomes too small for its own, lower it there first.
+        Floors belong to the coordinator: where a group becomes too small for its floor, lower the floor there first.
         """
         self._change(lambda catalog: remove_items(catalog, ids))
 
-    def replace(self, catalog: Catalog, index: str | Callable[[Catalog], Index] = "exact") -> None:
-        """Go on with another catalog: a new version of the model, or an index built anew."""
+    def replace(self, catalog: Catalog, index: str | Callable[[Catalog], Index] | None = None) -> None:
+        """Replace the catalog, because there is a new version of the model, or the index should be rebuilt.
+
+        Parameters
+        ----------
+        catalog
+            All items, with the embeddings of the new model.
+        index
+            A name, or a function of the catalog. Defaults to an index of the present kind with the same settings.
+        """
         with self._changing:
             under = catalog.under(self.coordinator.labels)
             self._check_groups(under)
-            self._items = (under, index(under) if callable(index) else make_index(index, under))
+            self._items = (under, replace_index(self.index, index, under))
 
     def follow(self, change: CatalogChange) -> None:
-        """Go on with the catalog after a change that was made elsewhere."""
+        """Continue with the catalog after a change that was made elsewhere."""
         self._change(lambda _: change)
 
     def _change(self, change: Callable[[Catalog], CatalogChange]) -> None:
@@ -213,17 +237,17 @@ class FrontEnd:
             )
 
 
-def _fitted(lease: Lease, catalog: Catalog, k: int) -> Lease:
-    """Return the lease for so many candidates of these items, where the coordinator knows of other items or groups."""
-    g, terms = catalog.n_groups, lease.terms
+def _fit(batch: Batch, catalog: Catalog, k: int) -> Batch:
+    """Return the batch for k candidates of this catalog, whose items or groups may differ from the coordinator's."""
+    g, terms = catalog.n_groups, batch.terms
     caps = np.minimum(terms.caps[:g], group_caps(catalog, terms.k))
     if k == terms.k and g == len(terms.floors) and (caps == terms.caps).all():
-        return lease
+        return batch
     return replace(
-        lease,
+        batch,
         k=k,
-        prices=lease.prices[:g],
-        missing=lease.missing[:g],
+        prices=batch.prices[:g],
+        missing=batch.missing[:g],
         terms=replace(terms, floors=terms.floors[:g], caps=caps),
-        watched=lease.watched and k == terms.k,  # a list is cut at k: another teaches nothing about this one
+        watched=batch.watched and k == terms.k,  # a sample is cut at k: one of another k would mislead the policy
     )

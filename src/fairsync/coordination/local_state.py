@@ -1,4 +1,4 @@
-"""The books of a coordinator that is alone with its ledger."""
+"""The state store of a coordinator that is the only writer of its ledger."""
 
 from __future__ import annotations
 
@@ -7,39 +7,46 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fairsync.coordination.books import LoopState, following, target_terms
+from fairsync.catalog.groups import Groups
+from fairsync.coordination.lease_table import LeaseTable
+from fairsync.coordination.targets import target_terms
+from fairsync.errors import InvalidInputError
+from fairsync.inputs import check_k
+from fairsync.loop import LoopState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from fairsync.catalog.groups import Grouped, Groups
-    from fairsync.coordination.books import Lease, PriceState
-    from fairsync.coordination.lease_table import LeaseTable
+    from fairsync.catalog.groups import Grouped
+    from fairsync.coordination.lease import Lease
     from fairsync.ledger import Entry, Ledger, Totals
+    from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
 
-# Leases of coordinators that followed each other must not share numbers: each starts at a place of its own.
-_LEASES_OF_ONE = 1 << 24
-# Whoever waits for leases looks again after so long at least, and at most.
-_SHORTEST_WAIT, _LONGEST_WAIT = 0.001, 60.0
+# Coordinators that follow one another must not reuse lease numbers: each draws a range of this length.
+_LEASES_PER_COORDINATOR = 1 << 24
+# Bounds of the time to wait for open leases, in seconds.
+_MIN_DELAY, _MAX_DELAY = 0.001, 60.0
 
 
 class LocalState:
-    """The state of one coordinator: the loop, its open leases with their deadlines, and the ledger behind them.
+    """The loop, the lease table with deadlines, and the ledger behind them.
 
     Parameters
     ----------
     ledger
-        Where everything is written down that is to outlive them.
+        The ledger in which entries are recorded.
     groups, terms, policy
-        What is promised, to whom, and who makes prices.
+        The promise, its groups, and the policy that makes prices.
     lease_seconds
-        For which a lease is out.
-    goes_on
-        Whether to go on also where floors can no longer be met.
+        Seconds after which an open lease expires.
+    allow_infeasible
+        Whether to continue where floors can no longer be met.
+    clock
+        Monotonic clock by which leases expire, in seconds.
     """
 
     def __init__(
@@ -50,111 +57,123 @@ class LocalState:
         policy: Policy,
         lease_seconds: float,
         *,
-        allow_infeasible: bool,
+        allow_infeasible: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
-        self.lease_seconds = lease_seconds
-        first = secrets.randbits(38) * _LEASES_OF_ONE
-        self.present = LoopState.open(terms, policy, ledger.totals(), first=first, allow_infeasible=allow_infeasible)
+        self.lease_seconds, self._clock = lease_seconds, clock
+        self.loop = LoopState.open(terms, policy, ledger.totals(), allow_infeasible=allow_infeasible)
+        first = secrets.randbits(38) * _LEASES_PER_COORDINATOR
+        self.leases = LeaseTable(first=first, issued=first)
         self._deadlines: dict[int, float] = {}
 
     @property
-    def accounts(self) -> LeaseTable:
-        """Who was given what, and what came of it."""
-        return self.present.accounts
+    def price_state(self) -> PriceState:
+        """The policy's state and prices."""
+        return self.loop.price_state
 
-    @property
-    def pricing(self) -> PriceState:
-        """The prices, and what they are made from."""
-        return self.present.pricing
+    @price_state.setter
+    def price_state(self, price_state: PriceState) -> None:
+        self.loop = replace(self.loop, price_state=price_state)
 
-    @pricing.setter
-    def pricing(self, pricing: PriceState) -> None:
-        self.present = replace(self.present, pricing=pricing)
-
-    def look(self) -> None:
-        """Nobody else writes to them."""
+    def refresh(self) -> None:
+        """No-op: a local state has a single writer."""
 
     def past(self) -> Sequence[Totals]:
-        """Return how the horizons before have ended."""
+        """Return the totals of the past horizons, oldest first."""
         return self.ledger.past()
 
-    def pause(self, tries: int) -> float:
-        """Return after how many seconds a lease expires, if nothing comes before."""
-        soonest = min(self._deadlines.values(), default=float("inf")) - time.monotonic()
-        return min(max(soonest, _SHORTEST_WAIT), _LONGEST_WAIT)
+    def retry_delay(self, tries: int) -> float:
+        """Return the seconds until the next lease expires."""
+        soonest = min(self._deadlines.values(), default=float("inf")) - self._clock()
+        return min(max(soonest, _MIN_DELAY), _MAX_DELAY)
 
     def lease(self, n: int) -> Lease | None:
-        """Hand out up to n requests; None if that has to wait for leases that are out."""
+        """Lease up to n requests; None if it has to wait for open leases."""
         self._expire()
-        granted = self.present.lease(self.terms, self.policy, n)
+        leased = self.leases.requests
+        loop = self.loop.begin(self.terms, self.policy, may_restart=not leased)
+        granted = self.leases.grant(loop.next_batch(self.terms, self.policy, n, leased=leased))
         if granted is None:
             return None
-        self.present, lease = granted
-        self._deadlines[lease.number] = time.monotonic() + self.lease_seconds
+        self.loop, (self.leases, lease) = loop, granted
+        self._deadlines[lease.number] = self._clock() + self.lease_seconds
         return lease
 
     def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
-        """Write down what came of a lease; return False if that was done before."""
-        settled = self.present.settle(self.policy, number, entry, sample)
+        """Record the counts of a lease; return False if it is settled already."""
+        settled = self.leases.settle(number, entry)
         if settled is None:
             return False
-        books, entry = settled
+        leases, entry = settled
+        loop, entry = self.loop.record(self.policy, entry, sample)
         if not self.ledger.record([entry], f"lease {number}", answers):
-            return False  # another coordinator wrote it down before it died
-        self.present = books
+            return False  # another coordinator recorded it before it died
+        self.loop, self.leases = loop, leases
         self._deadlines.pop(number, None)
         return True
 
-    def note(self, entry: Entry, receipt: str) -> bool:
-        """Write down something that belongs to no lease; return False if that was done under this receipt."""
-        accounts, entry = self.accounts.note(entry)
-        if not self.ledger.record([entry], receipt):
+    def record(self, entry: Entry, key: str) -> bool:
+        """Record an entry that belongs to no lease; return False if this idempotency key is known."""
+        progress, entry = self.loop.progress.record(entry)
+        if not self.ledger.record([entry], key):
             return False
-        self.present = replace(self.present, accounts=accounts)
+        self.loop = replace(self.loop, progress=progress)
         return True
 
     def release(self, number: int) -> None:
-        """Take a lease back that will hardly be answered."""
-        self.present = self.present.release(number)
+        """Close a lease without counts."""
+        self.leases = self.leases.release(number)
         self._deadlines.pop(number, None)
 
-    def following(self, groups: Grouped) -> Groups:
-        """Return the groups of a catalog, if they begin with those that are known."""
-        return following(groups, self.groups, self.terms.k)
+    def extended_groups(self, groups: Grouped) -> Groups:
+        """Return the groups of a changed catalog, or refuse them if the known groups do not come first."""
+        return extended_groups(groups, self.groups, self.terms.k)
 
-    def promise(self, groups: Groups, terms: Terms, *, patient: bool) -> bool:
-        """Go by another promise, if it can be kept; False if that has to wait for leases that are out.
+    def promise(self, groups: Groups, terms: Terms, *, may_wait: bool) -> bool:
+        """Replace the promise, or refuse one that cannot be kept; False if it has to wait for open leases.
 
-        However patient whoever asks is: they expire.
+        It waits in any case: open leases are settled, or expire.
         """
         self._expire()
-        books = self.present.under(terms, self.policy, self.terms)
-        if books is None:
+        loop = self.loop.under(terms, self.policy, self.terms)
+        if terms.auto_restart and self.policy.keeps_floors and not self.leases.allows(loop.progress, terms):
             return False
-        self._go_on(groups, terms, books)
+        self._replace_promise(groups, terms, loop)
         return True
 
-    def set_targets(self, groups: Groups, more: NDArray[np.int64], requests: int, anew: float | None = None) -> bool:
-        """Aim at so many exposures more within so many requests, in a new horizon where one begins with this."""
-        accounts, pricing, n = self.accounts, self.pricing, len(groups.labels)
-        if anew is not None:
-            accounts = accounts.anew(anew)
-        accounts = accounts.grown(n)
-        terms = target_terms(self.terms, accounts, groups, more, requests)
-        if n > len(self.groups.labels):
-            pricing = pricing.with_state(self.policy, self.policy.resume(pricing.state, terms))
-        if anew is not None:
-            pricing = pricing.stepped(self.policy, terms, accounts.totals)
-        self._go_on(groups, terms, LoopState(accounts, pricing))
+    def set_targets(
+        self, groups: Groups, more: NDArray[np.int64], requests: int, restart_at: float | None = None
+    ) -> bool:
+        """Aim at additional exposures within a number of requests, in a new horizon if ``restart_at`` is given."""
+        progress, price_state, n_groups = self.loop.progress, self.price_state, len(groups.labels)
+        if restart_at is not None:
+            progress = progress.restart(restart_at)
+        progress = progress.grown(n_groups)
+        terms = target_terms(self.terms, progress.totals, self.leases.requests, groups, more, requests)
+        if n_groups > len(self.groups.labels):
+            price_state = price_state.with_state(self.policy, self.policy.resume(price_state.state, terms))
+        if restart_at is not None:
+            price_state = price_state.step(self.policy, terms, progress.totals)
+        self._replace_promise(groups, terms, LoopState(progress, price_state))
         return True
 
-    def _go_on(self, groups: Groups, terms: Terms, books: LoopState) -> None:
+    def _replace_promise(self, groups: Groups, terms: Terms, loop: LoopState) -> None:
         if len(groups.labels) > len(self.groups.labels):
             self.ledger.grow(len(groups.labels))
-        self.groups, self.terms, self.present = groups, terms, books
+        self.groups, self.terms, self.loop = groups, terms, loop
 
     def _expire(self) -> None:
-        now = time.monotonic()
+        now = self._clock()
         for number in [number for number, deadline in self._deadlines.items() if deadline <= now]:
             self.release(number)
+
+
+def extended_groups(groups: Grouped, known: Groups, k: int) -> Groups:
+    """Return the groups of a changed catalog, or refuse them if the known groups do not come first."""
+    if list(groups.labels)[: len(known.labels)] != known.labels:
+        raise InvalidInputError(
+            "the catalog must have the coordinator's groups first, in their order: make it with .under(labels)."
+        )
+    check_k(k, groups)
+    return Groups(list(groups.labels), groups.group_sizes)

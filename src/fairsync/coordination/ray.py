@@ -1,4 +1,4 @@
-"""A coordinator on a Ray cluster: one actor that front ends in any process share, and that may die and come back."""
+"""A coordinator on a Ray cluster: an actor that front ends in any process share, and that Ray restarts if it dies."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from fairsync.catalog.groups import Groups
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.ledger import SqliteLedger
-from fairsync.search.ray.names import NAMESPACE, check_connected
+from fairsync.search.ray.actor_names import NAMESPACE, check_connected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from fairsync.catalog.groups import Grouped, Label
-    from fairsync.coordination.books import Lease
+    from fairsync.coordination.lease import Lease
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Entry
@@ -30,36 +30,36 @@ if TYPE_CHECKING:
     from fairsync.report import Report
 
 _PROMISE, _GROWN = "promise", "promise to more groups"
-# A front end that has to wait asks again so often. Each waits in a thread of the actor: there are enough for all, and
-# those who bring something back have threads of their own, so that they never queue behind the ones who wait for them.
-_PATIENCE = 0.2
-_WAITING_AT_ONCE, _SETTLING_AT_ONCE = 64, 4
+# Seconds that a call of lease() blocks a thread of the actor before the front end calls again.
+_LEASE_TIMEOUT = 0.2
+# Threads of the actor. Settling has threads of its own, so that it never queues behind leases that wait for it.
+_LEASE_THREADS, _SETTLE_THREADS = 64, 4
 
 
 class CoordinatorHost:
-    """The actor: a coordinator over a ledger that outlives it.
+    """The actor: a coordinator over a durable ledger.
 
     Parameters
     ----------
     settings
-        For :class:`fairsync.Coordinator`.
+        Arguments of :class:`fairsync.Coordinator`.
     ledger
-        The path of its ledger.
+        Path of the ledger's file.
     """
 
     def __init__(self, groups: Groups, settings: Mapping[str, Any], ledger: str) -> None:
         self._ledger = SqliteLedger(ledger, len(groups.labels))
-        promised = self._kept_promise()
+        promised = self._load_promise()
         if promised is not None and ray.get_runtime_context().was_current_actor_reconstructed:
-            document = json.loads(promised)  # what was promised since it was started
+            document = json.loads(promised)  # the promise may have changed since the first start
             groups = Groups(document["labels"], np.array(document["sizes"], dtype=np.int64))
             floors = dict(zip(document["labels"], document["floors"], strict=True))
             settings = {**settings, "floors": floors, "horizon": document["horizon"], "allow_infeasible": True}
         self._coordinator = Coordinator(groups, ledger=self._ledger, **settings)
-        self._keep_promise()
+        self._save_promise()
 
     def facts(self) -> dict[str, Any]:
-        """Return what front ends must know, and where this runs."""
+        """Return the labels, k and policy, and on which node and in which process the actor runs."""
         context = ray.get_runtime_context()
         return {
             "labels": self._coordinator.labels,
@@ -70,46 +70,46 @@ class CoordinatorHost:
         }
 
     def lease(self, n: int) -> Lease | None:
-        """Hand out up to n requests; None if it has to wait for long."""
-        return self._coordinator.try_lease(n, patience=_PATIENCE)
+        """Lease up to n requests; None if that would block for long."""
+        return self._coordinator.try_lease(n, timeout=_LEASE_TIMEOUT)
 
     @ray.method(concurrency_group="settling")
     def settle(
         self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
     ) -> None:
-        """Write down what came of a lease."""
+        """Record the counts of a lease."""
         self._coordinator.settle(number, entry, sample, answers)
 
     @ray.method(concurrency_group="settling")
     def answer(self, request_id: str) -> bytes | None:
-        """Return the answer that is kept for a request."""
+        """Return the saved answer to a request."""
         return self._coordinator.answer(request_id)
 
     @ray.method(concurrency_group="settling")
     def release(self, number: int) -> None:
-        """Take a lease back."""
+        """Return a lease that was not answered."""
         self._coordinator.release(number)
 
     def promise(self, floors: Floors | None, horizon: int | None, groups: Groups | None) -> None:
-        """Promise something else from now on."""
-        if groups is not None:  # they are written down before the ledger counts them: it may be killed in between
+        """Replace the promise."""
+        if groups is not None:  # save them before the ledger grows: the actor may be killed in between
             before = self._document(self._coordinator.groups)
             more = [0] * (len(groups.labels) - len(before["labels"]))
             grown = {"labels": groups.labels, "sizes": groups.group_sizes.tolist(), "floors": before["floors"] + more}
             self._ledger.save(_GROWN, json.dumps({**before, **grown}).encode())
         self._coordinator.promise(floors, horizon, groups)
-        self._keep_promise()
+        self._save_promise()
 
     def report(self, hindsight: Hindsight | None) -> Report:
-        """Return where the promise stands."""
+        """Return the state of the promise."""
         return self._coordinator.report(hindsight)
 
     def close(self) -> None:
-        """Keep what was learnt, and let go of the ledger."""
+        """Save the policy's state, and close the ledger."""
         self._coordinator.save()
         self._ledger.close()
 
-    def _keep_promise(self) -> None:
+    def _save_promise(self) -> None:
         self._ledger.save(_PROMISE, json.dumps(self._document(self._coordinator.groups)).encode())
 
     def _document(self, groups: Groups) -> dict[str, Any]:
@@ -117,28 +117,28 @@ class CoordinatorHost:
         sizes, floors = groups.group_sizes.tolist(), terms.floors.tolist()
         return {"labels": groups.labels, "sizes": sizes, "floors": floors, "horizon": terms.horizon}
 
-    def _kept_promise(self) -> bytes | None:
-        """Return what was promised last, to as many groups as the ledger counts."""
-        counted = len(self._ledger.totals().exposures)
+    def _load_promise(self) -> bytes | None:
+        """Return the latest saved promise that has as many groups as the ledger."""
+        n_groups = len(self._ledger.totals().exposures)
         for name in (_PROMISE, _GROWN):
-            kept = self._ledger.load(name)
-            if kept is not None and len(json.loads(kept)["labels"]) == counted:
-                return kept
+            saved = self._ledger.load(name)
+            if saved is not None and len(json.loads(saved)["labels"]) == n_groups:
+                return saved
         return None
 
 
 class RayCoordinator:
-    """The coordinator of a cluster, as front ends see it: give it to :class:`fairsync.FrontEnd`.
+    """A handle on the coordinator of a cluster: give it to :class:`fairsync.FrontEnd`.
 
-    If its process dies, Ray starts it again over the same ledger, and calls go on by themselves: what it had
-    acknowledged is recorded, what it had not is said again, and neither counts twice.
+    If its process dies, Ray restarts it over the same ledger, and calls are repeated automatically. Calls that were
+    acknowledged are recorded, the others are repeated, and none counts twice.
 
     Parameters
     ----------
     name
-        Of a coordinator that runs on the cluster; see `start`.
+        Name of a coordinator that runs on the cluster; see `start`.
     timeout
-        Seconds that a call may take, with a restart in between.
+        Seconds that a call may take, including a restart.
     """
 
     def __init__(self, name: str = "fairsync", timeout: float = 60.0) -> None:
@@ -164,19 +164,19 @@ class RayCoordinator:
         timeout: float = 60.0,
         **settings: Any,
     ) -> RayCoordinator:
-        """Start a coordinator that lives until it is ended, also when this process is gone, on the node of the caller.
+        """Start a coordinator on the node of the caller. It outlives this process, until `end` is called.
 
         Parameters
         ----------
         groups
             A catalog, or its groups.
         ledger
-            Where exposures are recorded: the path of a file. It may hold a record already, which is then gone on with:
-            so a coordinator whose node is lost can be started on another, from the file or a copy of it.
+            Path of the ledger's file. An existing record is continued, so that a coordinator whose node is lost can be
+            started on another one, from the file or a backup of it.
         name
-            Under which front ends find it.
+            Name under which front ends find it.
         timeout
-            As for the class.
+            Seconds that a call may take, including a restart.
         settings
             As for :class:`fairsync.Coordinator`: k, floors, horizon, policy, batch_size, lease_seconds.
         """
@@ -184,25 +184,25 @@ class RayCoordinator:
         groups = Groups(list(groups.labels), groups.group_sizes)
         if _exists(name):
             raise InvalidInputError(f"a coordinator {name!r} runs already: connect to it, or end it first.")
-        # What is wrong is said here, and nothing is started.
+        # Wrong arguments are refused here, before an actor is started.
         with SqliteLedger(ledger, len(groups.labels)) as tried:
             Coordinator(groups, ledger=tried, **settings)
         here = ray.get_runtime_context().get_node_id()
-        # Ray's types do not know of concurrency groups.
-        make_actor: Any = ray.remote(concurrency_groups={"settling": _SETTLING_AT_ONCE})  # type: ignore[call-overload]
+        # Ray's type hints lack concurrency groups.
+        make_actor: Any = ray.remote(concurrency_groups={"settling": _SETTLE_THREADS})  # type: ignore[call-overload]
         host = make_actor(CoordinatorHost).options(
             name=_actor_name(name),
             namespace=NAMESPACE,
             lifetime="detached",
-            num_cpus=0,  # it hardly computes, and must not be kept waiting by those who do
+            num_cpus=0,  # it computes little, and must not be queued behind tasks that compute
             scheduling_strategy=NodeAffinitySchedulingStrategy(here, soft=False),
             max_restarts=-1,
-            max_task_retries=-1,  # any call may come twice: a lease that nobody got expires, the rest changes nothing
-            max_concurrency=_WAITING_AT_ONCE,
+            max_task_retries=-1,  # calls are idempotent; a lease whose reply was lost expires
+            max_concurrency=_LEASE_THREADS,
         )
         actor = host.remote(groups, settings, ledger)
         try:
-            with _told(name):
+            with _translated_errors(name):
                 ray.get(actor.facts.remote(), timeout=timeout)
         except BaseException:
             ray.kill(actor)
@@ -216,7 +216,7 @@ class RayCoordinator:
         if not _exists(name):
             return False
         actor = ray.get_actor(_actor_name(name), namespace=NAMESPACE)
-        with _told(name):
+        with _translated_errors(name):
             ray.get(actor.close.remote(), timeout=10.0)
         ray.kill(actor)
         return True
@@ -233,7 +233,7 @@ class RayCoordinator:
         return self._k
 
     def lease(self, n: int) -> Lease:
-        """Hand out up to n requests; wait where the promise asks for it."""
+        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
         lease: Lease | None = None
         while lease is None:
             lease = self._call("lease", n)
@@ -242,35 +242,35 @@ class RayCoordinator:
     def settle(
         self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
     ) -> None:
-        """Write down what came of a lease, and answers to be kept; saying it again changes nothing."""
+        """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         self._call("settle", number, entry, sample, answers)
 
     def answer(self, request_id: str) -> bytes | None:
-        """Return the answer that is kept for a request; see `Ledger.answer`."""
+        """Return the saved answer to a request; see `Ledger.answer`."""
         answer: bytes | None = self._call("answer", request_id)
         return answer
 
     def release(self, number: int) -> None:
-        """Take a lease back that was not answered."""
-        self._call("give_back", number)
+        """Return a lease that was not answered. Its requests can be leased again."""
+        self._call("release", number)
 
     def promise(self, floors: Floors | None = None, horizon: int | None = None, catalog: Grouped | None = None) -> None:
-        """Promise something else from now on; see `Coordinator.promise`."""
+        """Replace the promise; see `Coordinator.promise`."""
         groups = None if catalog is None else Groups(list(catalog.labels), catalog.group_sizes)
         self._call("promise", floors, horizon, groups)
 
     def report(self, hindsight: Hindsight | None = None) -> Report:
-        """Return where the promise stands."""
+        """Return the state of the promise."""
         report: Report = self._call("report", hindsight)
         return report
 
     def facts(self) -> dict[str, Any]:
-        """Return labels and k, and on which node and in which process the coordinator runs."""
+        """Return the labels, k and policy, and on which node and in which process the coordinator runs."""
         facts: dict[str, Any] = self._call("facts")
         return facts
 
     def _call(self, method: str, *arguments: Any) -> Any:
-        with _told(self.name):
+        with _translated_errors(self.name):
             return ray.get(getattr(self._actor, method).remote(*arguments), timeout=self.timeout)
 
 
@@ -287,8 +287,8 @@ def _exists(name: str) -> bool:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Raise our own errors as they were raised in the actor, and say so where there is no answer."""
+def _translated_errors(name: str) -> Iterator[None]:
+    """Re-raise errors of this package as the actor raised them, and say what to do if the actor does not answer."""
     try:
         yield
     except RayTaskError as error:

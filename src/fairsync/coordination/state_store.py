@@ -1,4 +1,4 @@
-"""What a coordinator needs of its books: they may be its own, or shared with others."""
+"""The interface of a state store: where a coordinator keeps the loop's state and the leases."""
 
 from __future__ import annotations
 
@@ -11,59 +11,72 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Grouped, Groups
-    from fairsync.coordination.books import Lease, LoopState, PriceState
+    from fairsync.coordination.lease import Lease
     from fairsync.ledger import Entry, Totals
+    from fairsync.loop import LoopState, PriceState
     from fairsync.policies import Sample, Terms
 
 
 class StateStore(Protocol):
-    """Books as they are now, and how a change of them is made or agreed on. One thread at a time."""
+    """The state of a coordinator: its own (:mod:`.local_state`), or shared with other coordinators.
+
+    It is not thread-safe: the coordinator holds a lock.
+
+    Attributes
+    ----------
+    groups, terms
+        The promise, and its groups.
+    price_state : PriceState
+        The policy's state and prices.
+    """
 
     groups: Groups
     terms: Terms
-    pricing: PriceState
+    price_state: PriceState
 
     @property
-    def present(self) -> LoopState:
-        """Accounts and prices together."""
+    def loop(self) -> LoopState:
+        """The state of the loop."""
         ...
 
-    def look(self) -> None:
-        """Go by what others have written."""
+    def refresh(self) -> None:
+        """Read what other coordinators have written."""
         ...
 
     def past(self) -> Sequence[Totals]:
-        """Return how the horizons before have ended."""
+        """Return the totals of the past horizons, oldest first."""
         ...
 
-    def pause(self, tries: int) -> float:
-        """Return after how many seconds it is worth to try once more."""
+    def retry_delay(self, tries: int) -> float:
+        """Return after how many seconds a call that had to wait should be tried again."""
         ...
 
     def lease(self, n: int) -> Lease | None:
-        """Hand out up to n requests; None if that has to wait for leases that are out."""
+        """Lease up to n requests; None if it has to wait for open leases."""
         ...
 
     def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
-        """Write down what came of a lease; return False if that was done before."""
+        """Record the counts of a lease; return False if it is settled already."""
         ...
 
-    def note(self, entry: Entry, receipt: str) -> bool:
-        """Write down something that belongs to no lease; return False if that was done under this receipt."""
+    def record(self, entry: Entry, key: str) -> bool:
+        """Record an entry that belongs to no lease; return False if this idempotency key is known."""
         ...
 
     def release(self, number: int) -> None:
-        """Take a lease back that will hardly be answered."""
+        """Close a lease without counts."""
         ...
 
-    def following(self, groups: Grouped) -> Groups:
-        """Return the groups of a catalog, if they begin with those that are known."""
+    def extended_groups(self, groups: Grouped) -> Groups:
+        """Return the groups of a changed catalog, or refuse them if the known groups do not come first."""
         ...
 
-    def promise(self, groups: Groups, terms: Terms, *, patient: bool) -> bool:
-        """Go by another promise, if it can be kept; False if that is to be tried again as things stand then."""
+    def promise(self, groups: Groups, terms: Terms, *, may_wait: bool) -> bool:
+        """Replace the promise, or refuse one that cannot be kept; False if it has to be tried again."""
         ...
 
-    def set_targets(self, groups: Groups, more: NDArray[np.int64], requests: int, anew: float | None = None) -> bool:
-        """Aim at so many exposures more; False if that is to be tried again as things stand then."""
+    def set_targets(
+        self, groups: Groups, more: NDArray[np.int64], requests: int, restart_at: float | None = None
+    ) -> bool:
+        """Aim at additional exposures; False if it has to be tried again."""
         ...

@@ -1,4 +1,4 @@
-"""Amazon reviews of one category, as published in 2014: ``reviews_X_5.json`` and ``meta_X.json``."""
+"""Read Amazon reviews of one category, as published in 2014: ``reviews_X_5.json`` and ``meta_X.json``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 
 from fairsync.data.files import read_blocks
 from fairsync.data.lines import read_json, split_lines
-from fairsync.data.log import Gathering, Numbering
+from fairsync.data.log import IdEncoder, LogBuilder
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -24,10 +24,10 @@ _FIELDS = {"reviewerID": "user", "asin": "item", "unixReviewTime": "time"}
 _REVIEWS = "A line of the reviews is a JSON object with reviewerID, asin and unixReviewTime (reviews_Books_5.json)."
 _NO_LITERAL = (ValueError, SyntaxError, MemoryError, RecursionError, TypeError, KeyError, AttributeError)
 _META = "A line of the metadata is a Python literal with asin and categories (meta_Books.json)."
-# A line begins so in the published files. Most lines describe items that nobody in the 5-core reviewed; they need not
-# be parsed, which is what takes the time.
+# The start of a line in the published files. Most lines describe items without reviews in the 5-core and are skipped,
+# because parsing takes most of the time.
 _OPENING = re.compile(r"\{'asin': '(\w+)', ")
-# What stands inside a literal in single quotes has its quotes escaped, so this finds the field, not a text about it, as
+# Quotes inside a literal in single quotes are escaped, so this matches the field and not a text that mentions it, as
 # long as no literal in double quotes begins before.
 _CATEGORIES = re.compile(r"[^\"]*?'categories': (\[\[.*?\]\])")
 
@@ -35,23 +35,23 @@ _CATEGORIES = re.compile(r"[^\"]*?'categories': (\[\[.*?\]\])")
 def read_amazon(reviews: Path, meta: Path, advance: Callable[[int], object] | None = None) -> Log:
     """Read reviews and the groups of their items.
 
-    The group is the leaf of the first category path, the rule of ComiRec, which the paper follows: for ``[["Books",
+    The group of an item is the leaf of its first category path, as in ComiRec and the paper: for ``[["Books",
     "Fiction"], ["Books", "Crime"]]`` it is ``Fiction``.
 
     Parameters
     ----------
     reviews
-        JSON lines with ``reviewerID``, ``asin`` and ``unixReviewTime``; packed or not.
+        JSON lines with ``reviewerID``, ``asin`` and ``unixReviewTime``, compressed or not.
     meta
-        A Python literal per line, with ``asin`` and ``categories``; packed or not. Literals are parsed, never
-        run. If an item has several lines, the last one holds.
+        Lines with a Python literal that has ``asin`` and ``categories``, compressed or not. Literals are parsed and
+        never executed. If an item has several lines, the last one is used.
     advance
-        Called with the number of bytes read, now and then.
+        A callback that regularly gets the number of bytes read.
 
     Returns
     -------
     Log
-        Reviews of items that have no line or no category in ``meta`` are bad rows.
+        The reviews. Those of items without a line or a category in ``meta`` are bad rows.
 
     Examples
     --------
@@ -63,13 +63,13 @@ def read_amazon(reviews: Path, meta: Path, advance: Callable[[int], object] | No
     >>> log.user_ids.to_list(), log.item_ids.to_list(), log.item_groups.to_list()
     (['A'], ['B'], ['Soap'])
     """
-    users, items, gathering = Numbering(), Numbering(), Gathering(reviews, _REVIEWS)
+    users, items, builder = IdEncoder(), IdEncoder(), LogBuilder(reviews, _REVIEWS)
     for block in read_blocks(reviews, advance):
-        good = gathering.check(read_json(block, list(_FIELDS), reviews).rename(_FIELDS))
-        gathering.keep(good.with_columns(users.encode(good["user"]), items.encode(good["item"])))
+        good = builder.check(read_json(block, list(_FIELDS), reviews).rename(_FIELDS))
+        builder.add(good.with_columns(users.encode(good["user"]), items.encode(good["item"])))
     item_ids = items.ids
     groups = _read_groups(meta, set(item_ids), advance)
-    return gathering.finish(users.ids, item_ids, pl.Series([groups.get(item) for item in item_ids], dtype=pl.String))
+    return builder.finish(users.ids, item_ids, pl.Series([groups.get(item) for item in item_ids], dtype=pl.String))
 
 
 def _read_groups(path: Path, wanted: Container[str], advance: Callable[[int], object] | None) -> dict[str, str]:
@@ -84,7 +84,7 @@ def _read_groups(path: Path, wanted: Container[str], advance: Callable[[int], ob
                 item, paths = _read_line(line, opening)
             except _NO_LITERAL as error:
                 raise InvalidInputError(
-                    f"{path}:{number}: cannot be read ({error}). {_META} Fetch it again, or mend the line."
+                    f"{path}:{number}: cannot be read ({error}). {_META} Download it again, or repair the line."
                 ) from error
             match paths:
                 case [[*_, str(leaf)], *_] if item in wanted and leaf:
@@ -93,7 +93,7 @@ def _read_groups(path: Path, wanted: Container[str], advance: Callable[[int], ob
 
 
 def _read_line(line: str, opening: re.Match[str] | None) -> tuple[str, object]:
-    """Return item and category paths; a part of the line is parsed if it can be told, else the whole."""
+    """Return the item and its category paths. Only a part of the line is parsed if possible."""
     if opening and (found := _CATEGORIES.match(line)):
         with suppress(*_NO_LITERAL):
             return opening[1], ast.literal_eval(found[1])

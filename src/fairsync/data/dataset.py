@@ -1,12 +1,9 @@
-"""A prepared data set: who took which item when, and the group of each item; kept as parquet and a JSON of facts."""
+"""A prepared data set: interactions (user, item, time) and the group of each item, stored as parquet and JSON."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,45 +11,46 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from fairsync.data.requests import Ragged
+from fairsync.atomic_write import atomic_folder
 from fairsync.errors import InvalidInputError
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VERSION = 1
-"""Of the prepared format; a folder with another version is refused."""
+"""Version of the format. A folder with another version is refused."""
 
 _FILES = {"facts.json", "interactions.parquet", "users.parquet", "items.parquet"}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a data set is and how it was made: the numbers of the paper's Table 1, and the settings.
+    """Size and provenance of a data set: the numbers of the paper's Table 1, and the options of its preparation.
 
     Attributes
     ----------
     name
-        Of the data set.
+        Name of the data set.
     users, items, groups, interactions
-        How many there are.
+        Number of users, items, groups and interactions.
     raw_rows
         Rows read from the source.
     bad_rows
-        Why rows could not be used, and how many for each reason.
+        {reason: number of rows} that could not be used.
     first_bad
-        Where the first row of each reason stands in the source.
+        {reason: position in the source} of the first such row.
     left_out
-        Rows that are well but were not wanted, by reason. What was read is in use, bad or left out:
+        {reason: number of rows} that are valid but were not wanted. Every row is in use, bad or left out:
         ``raw_rows == interactions + sum(bad_rows.values()) + sum(left_out.values())``.
     least_interactions
-        Every user and every item has at least so many.
+        Minimum number of interactions of every user and every item.
     least_items
-        Groups with fewer items were made one.
+        Groups with fewer items were merged into one.
     history
-        How many items of a history models look at.
+        Number of items of a history that models use.
     has_clock
-        Whether times are unix seconds; if not, they are places in the user's sequence.
+        Whether times are Unix seconds. If not, they are positions in the user's sequence.
     """
 
     name: str
@@ -80,13 +78,13 @@ class Dataset:
     facts : Facts
         Numbers and settings.
     user_ids, item_ids : numpy.ndarray
-        (n,) str: the ids of the source. Everything else speaks of rows of these.
+        (n,) str ids of the source. All other arrays refer to rows of these.
     item_groups : numpy.ndarray
-        (n_items,) str: the label of each item's group.
+        (n_items,) str label of each item's group.
     sequences : Ragged
-        For each user, the items in order of time.
+        The items of each user in order of time.
     times : numpy.ndarray
-        int64, one for each of ``sequences.items``.
+        int64 time of each entry of ``sequences.items``.
     """
 
     facts: Facts
@@ -98,50 +96,40 @@ class Dataset:
 
     @property
     def n_items(self) -> int:
-        """Items in the catalog."""
+        """Number of items in the catalog."""
         return len(self.item_ids)
 
     def fingerprint(self) -> str:
-        """Return a mark of who took what when: splits of two data sets with the same mark are the same.
+        """Return a hash of all interactions. Splits of two data sets with the same fingerprint are the same.
 
-        Groups are not part of it; they may be drawn anew without a model noticing.
+        Groups are not part of it, because models do not depend on them.
         """
-        mark = hashlib.sha256()
+        digest = hashlib.sha256()
         for part in (self.sequences.offsets, self.sequences.items, self.times, self.user_ids, self.item_ids):
-            mark.update(np.ascontiguousarray(part).tobytes())
-        return mark.hexdigest()[:16]
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()[:16]
 
     def save(self, folder: Path) -> None:
-        """Write the data set; the folder appears whole or not at all, and replaces a prepared one.
+        """Write the data set atomically to a folder. A data set that is already there is replaced.
 
         Parameters
         ----------
         folder
-            Where to. A folder that holds something else is not touched.
+            Folder to write. A folder with other contents is refused.
         """
         folder = Path(folder).resolve()
         check_target(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-        try:
+        with atomic_folder(folder) as work:
             users = np.repeat(np.arange(len(self.user_ids), dtype=np.int32), self.sequences.lengths)
             visits = {"user": users, "item": self.sequences.items, "time": self.times}
             pl.DataFrame(visits).write_parquet(work / "interactions.parquet")
             pl.DataFrame({"id": self.user_ids}).write_parquet(work / "users.parquet")
             pl.DataFrame({"id": self.item_ids, "group": self.item_groups}).write_parquet(work / "items.parquet")
             (work / "facts.json").write_text(json.dumps(asdict(self.facts), indent=2) + "\n", encoding="utf-8")
-            work.chmod(0o777 & ~_umask())
-            old = work.with_name(f"{work.name}-old")
-            if folder.exists():
-                folder.rename(old)  # out of the way first: a rename is done at once, removing files is not
-            work.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
 
     @staticmethod
     def load(folder: Path) -> Dataset:
-        """Read what :meth:`save` wrote; raises :exc:`InvalidInputError` if it is not that."""
+        """Read a folder that :meth:`save` wrote. Raises :exc:`InvalidInputError` for any other folder."""
         folder = Path(folder)
         facts = _read_facts(folder)
         try:
@@ -168,7 +156,7 @@ class Dataset:
 
 
 def check_target(folder: Path) -> None:
-    """Refuse to write where something other than a prepared data set lies."""
+    """Refuse a folder that exists and is not a prepared data set."""
     if folder.is_dir():
         names = {path.name for path in folder.iterdir()}
         free = not names or ("facts.json" in names and names <= _FILES)
@@ -194,9 +182,3 @@ def _read_facts(folder: Path) -> Facts:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{path} is damaged ({error}): run 'fairsync prepare' again.") from error
-
-
-def _umask() -> int:
-    now = os.umask(0)
-    os.umask(now)
-    return now

@@ -1,4 +1,4 @@
-"""Text files in blocks of whole lines, compressed or not, so that the size of a file does not matter."""
+"""Read text files, compressed or not, in blocks of whole lines, with bounded memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BLOCK_BYTES = 1 << 25
-"""Read at a time. A million short lines: enough to be fast, and little to hold."""
+"""Bytes of a block: about a million short lines, large enough to be fast."""
 
 _UTF8_MARK = b"\xef\xbb\xbf"
 _DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError, NotImplementedError)
 
 
 class Block(NamedTuple):
-    """Whole lines of a file, and the number of the first, from 1."""
+    """Whole lines of a file, and the number of the first line, counted from 1."""
 
     lines: bytes
     first: int
@@ -36,17 +36,17 @@ def read_blocks(
 ) -> Iterator[Block]:
     r"""Read a text file block by block.
 
-    How it is packed is told by its first bytes, not by its name: downloads are often unpacked on the way and keep
-    their name.
+    The compression is detected by the first bytes, not by the file name, because downloads are often decompressed in
+    transit and keep their name.
 
     Parameters
     ----------
     path
-        A plain file, or one packed as gzip, bzip2, xz or zip (with one file in it).
+        A plain file, or one compressed as gzip, bzip2, xz or zip (with a single file in it).
     advance
-        Called after every block with the number of bytes of the file, as it lies on the disk, that were read.
+        A callback that gets the number of bytes read from the disk after every block.
     block_bytes
-        Bytes of text in a block; also the longest line that is taken for one.
+        Bytes of text in a block, which is also the maximum length of a line.
 
     Yields
     ------
@@ -63,7 +63,7 @@ def read_blocks(
     """
     if not path.is_file():
         raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
-    line, rest, told = 1, b"", 0
+    line, rest, position = 1, b"", 0
     with path.open("rb") as raw:
         try:
             with _unpack(raw, path) as text:
@@ -78,8 +78,8 @@ def read_blocks(
                         yield Block(lines, line)
                         line += lines.count(b"\n")
                     if advance:
-                        told, before = raw.tell(), told
-                        advance(told - before)
+                        position, before = raw.tell(), position
+                        advance(position - before)
         except _DAMAGE as error:
             raise InvalidInputError(
                 f"{path}: cannot be unpacked beyond line {line} ({error}): the file is damaged or was not fetched"

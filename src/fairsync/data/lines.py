@@ -1,7 +1,7 @@
-"""Blocks of CSV and JSON lines as tables of strings; lines that cannot be read are told, not dropped.
+"""Parse blocks of CSV and JSON lines into tables of strings, with the reason for each line that cannot be read.
 
-A block is read the fast way first. Whenever that leaves a doubt, it is read again line by line, the way that knows what
-is wrong with which line.
+A block is first parsed at once, which is fast. If that fails or is ambiguous, it is parsed again line by line, which
+finds the fault of each line.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from fairsync.data.files import Block
 
 LINE, FAULT = "line", "fault"
-"""Columns that every table has: the number of the line, and why it could not be read (null: it could)."""
+"""Columns of every table: the number of the line, and why it could not be read (null if it could)."""
 
-# OSError: a block whose first bytes look like those of a packed file is unpacked by polars, too.
-_DOUBTS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
+# OSError: polars tries to decompress a block whose first bytes look like a compressed file.
+_PARSE_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
 def read_csv(
     block: Block, names: Sequence[str], path: Path, separator: str = ",", *, quoted: bool = True
 ) -> pl.DataFrame:
-    r"""Read lines of fields.
+    r"""Parse lines of CSV.
 
     Parameters
     ----------
     block
         Whole lines without a header.
     names
-        Of the columns. A line with fewer fields lacks the last; one with more is at fault.
+        Names of the columns. Missing fields at the end of a line are null; a line with too many fields is a fault.
     path
-        The file, for messages.
+        Path of the file, for error messages.
     separator
-        Between fields.
+        Separator of the fields.
     quoted
-        Whether a field may stand in double quotes. It must end on its line.
+        Whether fields may be in double quotes. A quoted field must end on its line.
 
     Returns
     -------
     polars.DataFrame
-        ``line``, ``fault`` and the columns, all as strings; an empty field is null, and empty lines are left out.
+        ``line``, ``fault`` and the columns, all as strings. Empty fields are null, and empty lines are left out.
 
     Examples
     --------
@@ -61,13 +61,13 @@ def read_csv(
     columns = dict.fromkeys(names, pl.String)
     try:
         table = pl.read_csv(block.lines, has_header=False, schema=columns, separator=separator, quote_char=quote)
-    except _DOUBTS:
+    except _PARSE_ERRORS:
         table = None
     if table is not None and table.height == _count_lines(block.lines) and not _has_empty_rows(table):
         return _number(table, block.first)
 
     def fields(line: str) -> list[str] | str:
-        # Quotes that do not end would swallow the lines that follow, so each line is a file of its own.
+        # Each line is parsed alone, because unterminated quotes would include the lines that follow.
         read = next(csv.reader([line], delimiter=separator, strict=True)) if quoted else line.split(separator)
         return read if len(read) <= len(names) else "too many fields"
 
@@ -75,21 +75,21 @@ def read_csv(
 
 
 def read_json(block: Block, names: Sequence[str], path: Path) -> pl.DataFrame:
-    r"""Read lines that are one JSON object each.
+    r"""Parse lines with one JSON object each.
 
     Parameters
     ----------
     block
         Whole lines.
     names
-        Fields that are wanted; others are passed over.
+        Names of the fields to read. Other fields are ignored.
     path
-        The file, for messages.
+        Path of the file, for error messages.
 
     Returns
     -------
     polars.DataFrame
-        As :func:`read_csv`. A field that is missing is null, and one that is not a string is its JSON text.
+        As for :func:`read_csv`. A missing field is null, and a field that is not a string is its JSON text.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def read_json(block: Block, names: Sequence[str], path: Path) -> pl.DataFrame:
     """
     try:
         table = pl.read_ndjson(block.lines, schema=dict.fromkeys(names, pl.String))
-    except _DOUBTS:
+    except _PARSE_ERRORS:
         table = None
     if table is not None and table.height == _count_lines(block.lines):
         return _number(table, block.first)
@@ -120,7 +120,7 @@ def read_json(block: Block, names: Sequence[str], path: Path) -> pl.DataFrame:
 
 
 def split_lines(block: Block, path: Path) -> list[str]:
-    """Return the lines as text, or say which one is not."""
+    """Return the lines as text, or raise an error that names the line that is not UTF-8."""
     try:
         return block.lines.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
@@ -133,7 +133,7 @@ def split_lines(block: Block, path: Path) -> list[str]:
 def _read_slowly(
     block: Block, names: Sequence[str], path: Path, fields: Callable[[str], Sequence[str | None] | str]
 ) -> pl.DataFrame:
-    """Read line by line; ``fields`` returns the fields of a line, or what is wrong with it."""
+    """Parse line by line. ``fields`` returns the fields of a line, or its fault as text."""
     rows: list[tuple[int | str | None, ...]] = []
     for number, line in enumerate(split_lines(block, path), block.first):
         text = line.removesuffix("\r")

@@ -1,4 +1,4 @@
-"""Interactions as they come from a source: ids made numbers, bad rows counted, nothing prepared yet."""
+"""Log: the interactions of a source before preparation, with ids encoded as numbers and bad rows counted."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NO_GROUP = "item without a group"
-"""Why a row is bad whose item has no group: no floor could be promised to it."""
+"""The fault of a row whose item has no group: it could not have a floor."""
 
 
 class Part(NamedTuple):
-    """Some rows of a log, in order: numbers of user and item, and the time."""
+    """Consecutive rows of a log: codes of user and item, and the time."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
     times: NDArray[np.int64]
 
     def take(self, kept: NDArray[np.bool_]) -> Part:
-        """Return the rows that are marked."""
+        """Return the rows that a boolean mask selects."""
         return self if kept.all() else Part(self.users[kept], self.items[kept], self.times[kept])
 
 
 @dataclass
 class Log:
-    """What was read from a source.
+    """The interactions of a source.
 
     Attributes
     ----------
     parts : list of Part
-        The rows that can be used, in the order of the source, in pieces: a long log is never copied whole.
+        The usable rows in the order of the source, in parts, so that a long log is never copied as a whole.
     user_ids, item_ids : polars.Series
-        The ids, at the place of the number that stands for them. Not every one needs to occur.
+        The id of each code. Not every id needs to occur.
     item_groups : polars.Series
-        The label of each item's group, at the place of the item; null where it has none.
+        The label of each item's group, by code; null if it has none.
     raw_rows : int
         Rows that were read.
     bad_rows : dict
-        Why rows cannot be used, and how many for each reason.
+        {reason: number of rows} that cannot be used.
     first_bad : dict
-        Where the first row of each reason stands.
+        {reason: position in the source} of the first such row.
     left_out : dict
-        Rows that are well but not wanted, such as those of other behaviours, by reason.
+        {reason: number of rows} that are valid but not wanted, such as other behaviours.
     has_clock : bool
-        Whether times are of a clock. If not, they only tell the order.
-    ticks : int
-        Units of time in a second.
+        Whether times are clock times. If not, only their order is known.
+    units_per_second : int
+        Units of time per second.
     """
 
     parts: list[Part]
@@ -68,18 +68,18 @@ class Log:
     first_bad: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
     has_clock: bool = True
-    ticks: int = 1
+    units_per_second: int = 1
 
 
-class Numbering:
-    """Numbers for ids, in order of appearance.
+class IdEncoder:
+    """Encodes ids as integers, in order of appearance.
 
     Examples
     --------
-    >>> numbering = Numbering()
-    >>> numbering.encode(pl.Series(["a", None, "a"])).to_list(), numbering.encode(pl.Series(["b", "a"])).to_list()
+    >>> encoder = IdEncoder()
+    >>> encoder.encode(pl.Series(["a", None, "a"])).to_list(), encoder.encode(pl.Series(["b", "a"])).to_list()
     ([0, None, 0], [1, 0])
-    >>> numbering.ids.to_list()
+    >>> encoder.ids.to_list()
     ['a', 'b']
     """
 
@@ -87,7 +87,7 @@ class Numbering:
         self._numbers: dict[str, int] = {}
 
     def encode(self, column: pl.Series) -> pl.Series:
-        """Return the number of every id; null stays null."""
+        """Return the code of every id. Null stays null."""
         known = self._numbers
         distinct = column.drop_nulls().unique(maintain_order=True)
         numbers = [known.setdefault(word, len(known)) for word in distinct.to_list()]
@@ -95,19 +95,19 @@ class Numbering:
 
     @property
     def ids(self) -> pl.Series:
-        """The ids, in order of their numbers."""
+        """The ids, in order of their codes."""
         return pl.Series(list(self._numbers), dtype=pl.String)
 
 
-class Gathering:
-    """Takes rows in, table by table, counts the bad ones, and makes a log of the others.
+class LogBuilder:
+    """Builds a log from tables of rows, and counts the bad rows.
 
     Parameters
     ----------
     path
-        The file they come from, for messages.
+        Path of the source, for error messages.
     advice
-        What to do if most rows are bad: what the file should look like.
+        The expected format, for the error message if most rows are bad.
     """
 
     def __init__(self, path: Path, advice: str) -> None:
@@ -120,20 +120,20 @@ class Gathering:
         self._left_out: Counter[str] = Counter()
 
     def check(self, table: pl.DataFrame, *checks: tuple[pl.Expr, str]) -> pl.DataFrame:
-        """Count the rows of a table, and return the good ones.
+        """Count the rows of a table, and return the valid ones.
 
         Parameters
         ----------
         table
-            ``line``, ``fault``, ``user``, ``item`` and ``time``, each null where the source has none, and what else the
-            source has.
+            A table with the columns ``line``, ``fault``, ``user``, ``item`` and ``time``, which are null if missing,
+            and possibly others.
         checks
-            What else makes a row bad, and the reason to tell.
+            Further (condition, reason) pairs that make a row bad.
 
         Returns
         -------
         polars.DataFrame
-            The good rows; their times are whole numbers.
+            The valid rows, with integer times.
         """
         time = pl.col("time").cast(pl.Int64, strict=False)
         reason = first_fault(
@@ -142,25 +142,25 @@ class Gathering:
             (time < 0, "time before 1970"),
             *checks,
         )
-        judged = table.with_columns(pl.coalesce(FAULT, reason).alias(FAULT), time)
-        good = judged.filter(pl.col(FAULT).is_null())
-        if good.height < judged.height:
-            bad = judged.filter(pl.col(FAULT).is_not_null()).group_by(FAULT).agg(pl.len(), pl.col(LINE).min())
+        checked = table.with_columns(pl.coalesce(FAULT, reason).alias(FAULT), time)
+        good = checked.filter(pl.col(FAULT).is_null())
+        if good.height < checked.height:
+            bad = checked.filter(pl.col(FAULT).is_not_null()).group_by(FAULT).agg(pl.len(), pl.col(LINE).min())
             for why, rows, line in bad.sort(LINE).iter_rows():
                 self._bad[why] += rows
                 self._first_bad.setdefault(why, f"{self._path.name}:{line}")
         self._raw_rows += table.height
         if not good.height and 0 < self._raw_rows == table.height:
-            self._refuse()  # a wrong file need not be read to its end
+            self._refuse()  # the first block of a wrong file is enough
         return good
 
-    def keep(self, rows: pl.DataFrame) -> None:
-        """Add good rows to the log: ``user`` and ``item`` are numbers now."""
+    def add(self, rows: pl.DataFrame) -> None:
+        """Add valid rows to the log. ``user`` and ``item`` are codes."""
         users, items, times = (rows[name].to_numpy() for name in ("user", "item", "time"))
         self._parts.append(Part(users.astype(np.int32, copy=False), items.astype(np.int32, copy=False), times))
 
     def leave_out(self, reasons: pl.Series) -> None:
-        """Count good rows that are not wanted, one reason each."""
+        """Count valid rows that are not wanted, given a reason for each."""
         self._left_out.update(dict(reasons.value_counts().iter_rows()))
 
     def finish(
@@ -170,9 +170,9 @@ class Gathering:
         item_groups: pl.Series,
         *,
         has_clock: bool = True,
-        ticks: int = 1,
+        units_per_second: int = 1,
     ) -> Log:
-        """Return the log, without rows whose item has no group; raises if most rows are bad."""
+        """Return the log without rows whose item has no group. Raises an error if most rows are bad."""
         grouped = item_groups.is_not_null().to_numpy()
         parts: list[Part] = []
         for part in self._parts:
@@ -194,7 +194,7 @@ class Gathering:
             first_bad=dict(sorted(self._first_bad.items())),
             left_out=dict(sorted(self._left_out.items())),
             has_clock=has_clock,
-            ticks=ticks,
+            units_per_second=units_per_second,
         )
 
     def _refuse(self) -> NoReturn:
@@ -209,7 +209,7 @@ class Gathering:
 
 
 def first_fault(*checks: tuple[pl.Expr, str]) -> pl.Expr:
-    """Return the reason of the first check that holds, or null.
+    """Return an expression for the reason of the first condition that holds, or null.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The paper's preparation: frequent users and items only, small groups made one, sequences in order of time."""
+"""Prepare a log as in the paper: frequent users and items only, small groups merged, sequences in order of time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from fairsync.data.dataset import Dataset, Facts
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from fairsync.data.log import Log, Part
 
 INFREQUENT = "infrequent group"
-"""The label of what small groups are merged into, as the paper calls it."""
+"""The label of the group that small groups are merged into, as in the paper."""
 
 
 def prepare(log: Log, name: str, *, least_interactions: int = 5, least_items: int = 50, history: int = 20) -> Dataset:
-    """Make a data set of a log.
+    """Make a data set from a log.
 
     Parameters
     ----------
     log
-        From one of the readers. It is used up, so that a long one need not be held twice.
+        A log from one of the readers. It is consumed, so that a long log is not held in memory twice.
     name
-        Of the data set.
+        Name of the data set.
     least_interactions
-        Users and items with fewer are left out, again and again until none is left that has fewer, so that it
-        is true of the result.
+        Minimum number of interactions of users and items. Others are removed repeatedly until all remaining users and
+        items have that many.
     least_items
-        Groups that then have fewer items are merged into one, labelled :data:`INFREQUENT`. The paper takes 50 for
+        Groups with fewer remaining items are merged into one, labelled :data:`INFREQUENT`. The paper uses 50 for
         Amazon and 200 for Taobao.
     history
-        How many items of a history models should look at: 20 for Amazon, 50 for Taobao. It is only written down.
+        Number of items of a history that models should use: 20 for Amazon, 50 for Taobao. It is only recorded.
 
     Returns
     -------
     Dataset
-        Users and items in order of their ids; the interactions of a user in order of time, and of the log where times
-        are equal.
+        The data set, with users and items sorted by id. The interactions of a user are in order of time, and in the
+        order of the log if times are equal.
 
     Examples
     --------
@@ -72,8 +72,8 @@ def prepare(log: Log, name: str, *, least_interactions: int = 5, least_items: in
     item_ids, item_rows, items = _order([part.items for part in parts], log.item_ids)
     groups = merge_infrequent(_to_text(log.item_groups.gather(items)), least_items)
     sequences, times = _sort(parts, user_rows, item_rows, len(user_ids))
-    if log.ticks > 1:
-        times //= log.ticks
+    if log.units_per_second > 1:
+        times //= log.units_per_second
     left_out = dict(log.left_out)
     if n_rows < good_rows:
         left_out["too few interactions"] = good_rows - n_rows
@@ -96,13 +96,13 @@ def prepare(log: Log, name: str, *, least_interactions: int = 5, least_items: in
 
 
 def keep_frequent(parts: list[Part], n_users: int, n_items: int, least: int) -> list[Part]:
-    """Leave out users and items with fewer than ``least`` rows until there are none.
+    """Remove users and items with fewer than ``least`` rows until none are left.
 
-    The list is emptied on the way: each part is let go when its successor is made.
+    The list is modified in place, so that each old part can be freed as soon as its successor exists.
 
     Examples
     --------
-    One row is lost with item 2, and then user 0 has too few.
+    Removing item 2 removes a row of user 0, who then has too few.
 
     >>> from fairsync.data.log import Part
     >>> users, items = np.array([0, 0, 1, 1, 2, 2], np.int32), np.array([0, 2, 0, 1, 0, 1], np.int32)
@@ -123,7 +123,7 @@ def keep_frequent(parts: list[Part], n_users: int, n_items: int, least: int) -> 
 
 
 def merge_infrequent(groups: NDArray[np.str_], least: int) -> NDArray[np.str_]:
-    """Return the group of each item, those of fewer than ``least`` items made one.
+    """Return the group of each item, with groups of fewer than ``least`` items merged into one.
 
     Examples
     --------
@@ -137,7 +137,7 @@ def merge_infrequent(groups: NDArray[np.str_], least: int) -> NDArray[np.str_]:
 
 
 def _count(columns: list[NDArray[np.int32]], n: int) -> NDArray[np.int64]:
-    """Count how often each of the numbers below ``n`` occurs."""
+    """Return (n,) the number of occurrences of each integer below ``n``."""
     counts = np.zeros(n, dtype=np.int64)
     for column in columns:
         np.add.at(counts, column, 1)
@@ -147,7 +147,7 @@ def _count(columns: list[NDArray[np.int32]], n: int) -> NDArray[np.int64]:
 def _order(
     columns: list[NDArray[np.int32]], ids: pl.Series
 ) -> tuple[NDArray[np.str_], NDArray[np.int32], NDArray[np.int64]]:
-    """Sort the ids that occur; return them, the new row of each old number, and the old number of each new row."""
+    """Sort the ids that occur. Return them, the new row of each old code, and the old code of each new row."""
     present = np.flatnonzero(_count(columns, len(ids)))
     texts = _to_text(ids.gather(present))
     order = np.argsort(texts, kind="stable")
@@ -159,7 +159,7 @@ def _order(
 def _sort(
     parts: list[Part], user_rows: NDArray[np.int32], item_rows: NDArray[np.int32], n_users: int
 ) -> tuple[Ragged, NDArray[np.int64]]:
-    """Put the rows in order of user and time, and of the log where both are equal; ``parts`` is emptied."""
+    """Sort the rows by user and time, in the order of the log if both are equal. ``parts`` is emptied."""
     users = np.concatenate([user_rows[part.users] for part in parts])
     items = np.concatenate([item_rows[part.items] for part in parts])
     times = np.concatenate([part.times for part in parts])

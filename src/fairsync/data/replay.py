@@ -1,4 +1,4 @@
-"""Traffic as it was: every visit of a period, one after the other."""
+"""Replay: every visit of a time period as a request, in order of time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.data.requests import Ragged, Requests, histories_before
+from fairsync.data.requests import Requests, histories_before
 from fairsync.data.splits import check_clock, moment_after
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from fairsync.data.dataset import Dataset
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Replay(Requests):
-    """The visits of a period as requests in order of time.
+    """The visits of a time period as requests in order of time.
 
     Attributes
     ----------
     newcomers : int
-        Visits of the period that are no requests, because nothing is known of the user before.
+        Number of visits that are left out because the user has no history.
     """
 
     newcomers: int
@@ -37,33 +38,32 @@ def replay(
     session_gap: int = 0,
     history: int | None = None,
 ) -> Replay:
-    """Turn every basket or session of a period into a request.
+    """Turn every basket or session of a time period into a request.
 
-    :func:`split_by_time` asks once per user; real users come back, and at their own hours. Floors and horizons
-    are best tried on traffic like that.
+    :func:`split_by_time` makes one request per user. Real users return at different times, and floors and horizons are
+    best tested on such traffic.
 
-    A visit is a run of interactions of one user with gaps of at most ``session_gap``. Its history is all that the
-    user did before it, also within the period; its targets are its items, each once. A visit counts to the period
-    in which it begins, as a whole. A user's first visit has no history for a model to look at: it is left out and
-    counted in ``newcomers``.
+    A visit is a run of interactions of one user with gaps of at most ``session_gap``. Its history is everything before
+    it, also within the period; its targets are its distinct items. A visit belongs to the period in which it begins.
+    The first visit of a user has no history: it is left out and counted in ``newcomers``.
 
     Parameters
     ----------
     dataset
-        Sequences with a clock.
+        A data set with clock times.
     start
-        Unix seconds; by default the moment at which the last tenth of all interactions begins.
+        Start of the period in Unix seconds. Defaults to the moment at which the last tenth of all interactions begins.
     stop
-        Visits that begin at this moment or later are left out; by default none.
+        End of the period in Unix seconds. Visits that begin then or later are left out. Defaults to no end.
     session_gap
-        Seconds. With 0, only what has the same time is one visit: a basket.
+        Maximum gap within a visit in seconds. With 0, only interactions with equal times are one visit: a basket.
     history
-        How many items of a history are kept; by default what the data set says.
+        Number of items of a history to keep. Defaults to that of the data set.
 
     Returns
     -------
     Replay
-        Requests in order of the time of their first item; of the same moment, in order of users.
+        Requests in order of the time of their first item, and in order of users if times are equal.
 
     Examples
     --------
@@ -108,9 +108,9 @@ def replay(
 
 
 def _distinct(lists: Ragged) -> Ragged:
-    """Return the lists with each item once, where it came first."""
+    """Return the distinct items of each list, in order of their first occurrence."""
     rows = np.repeat(np.arange(len(lists)), lists.lengths)
-    order = np.lexsort((lists.items, rows))  # stable: of equal items the first comes first
+    order = np.lexsort((lists.items, rows))  # stable, so the first of equal items comes first
     is_new = np.ones(len(order), dtype=np.bool_)
     is_new[1:] = (np.diff(rows[order]) != 0) | (np.diff(lists.items[order]) != 0)
     kept = np.zeros(len(order), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""What models learn from, and the requests they are chosen by and judged by."""
+"""Splits of a data set into training, validation and test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.data.dataset import Dataset
-    from fairsync.data.requests import Ragged
+    from fairsync.ragged import Ragged
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Split:
     Attributes
     ----------
     train : Ragged
-        What models learn from: sequences of one item or more, each in order of time.
+        Training sequences of at least one item, each in order of time.
     validation : Requests
-        What the best model is chosen by.
+        Requests for model selection.
     test : Requests
-        What is reported, in order of arrival.
+        Requests for the reported results, in order of arrival.
     """
 
     train: Ragged
@@ -39,26 +39,26 @@ class Split:
 
 
 def split_by_users(dataset: Dataset, seed: int = 0, history: int | None = None) -> Split:
-    """Deal users at random: eight tenths to train, a tenth each to validation and test.
+    """Split users at random: 80 % for training, 10 % for validation and 10 % for test.
 
-    Models meet users they have never seen, as in the programs of ComiRec [1]_ and of the paper. Of a user of
-    validation or test the first 80 % of the sequence (rounded down, one item at least) are the history, and the
-    rest are the targets; a user with a single item is left out. The cut looks at places and not at times: it
-    needs no clock, and may divide a basket.
+    Models are tested on users they have never seen, as in the programs of ComiRec [1]_ and of the paper. For a user of
+    validation or test, the first 80 % of the sequence (rounded down, at least one item) are the history, and the rest
+    are the targets; a user with a single item is left out. The cut is by position and not by time, so it needs no
+    clock and may divide a basket.
 
     Parameters
     ----------
     dataset
-        Sequences of ten users or more.
+        A data set of at least ten users.
     seed
-        Decides who is in which part, and the order of arrival.
+        Random seed of the split and of the order of arrival.
     history
-        How many items of a history are kept; by default what the data set says.
+        Number of items of a history to keep. Defaults to that of the data set.
 
     Returns
     -------
     Split
-        The time of a request is that of its first target; its order is random.
+        The split. The time of a request is that of its first target; the order of requests is random.
 
     References
     ----------
@@ -67,7 +67,7 @@ def split_by_users(dataset: Dataset, seed: int = 0, history: int | None = None) 
     Examples
     --------
     >>> from fairsync.data.dataset import Dataset, Facts
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> items = Ragged(np.arange(50, dtype=np.int32), np.arange(0, 51, 5))  # ten users, five items each
     >>> users, names, groups = np.arange(10).astype(str), np.arange(50).astype(str), np.repeat("a", 50)
     >>> dataset = Dataset(Facts("tiny", 10, 50, 1, 50), users, names, groups, items, times=np.arange(50))
@@ -91,30 +91,29 @@ def split_by_users(dataset: Dataset, seed: int = 0, history: int | None = None) 
 
 
 def split_by_time(dataset: Dataset, history: int | None = None) -> Split:
-    """Cut time in two places: eight tenths of all interactions before the first, a tenth between, a tenth after.
+    """Split by time: 80 % of all interactions for training, the next 10 % for validation and the last 10 % for test.
 
-    Nothing that a model learns from happened after what it is judged by, as the paper's text has it. A user who
-    has a history before a cut and comes back in the period after it makes one request, whose targets are all
-    items of the period. Interactions of the same moment stay on the same side, the later one, so the parts may
-    differ a little from 80/10/10.
+    Training data are older than all test requests, as the paper's text describes. A user with a history before a cut
+    and interactions after it makes one request, whose targets are all items of the later part. Interactions with equal
+    times stay together in the later part, so the parts may differ slightly from 80/10/10.
 
     Parameters
     ----------
     dataset
-        Sequences with a clock.
+        A data set with clock times.
     history
-        How many items of a history are kept; by default what the data set says.
+        Number of items of a history to keep. Defaults to that of the data set.
 
     Returns
     -------
     Split
-        Requests in order of time, which is that of the first target. A history of the test goes on to the second
-        cut.
+        The split, with requests in order of time, which is that of the first target. Histories of test requests
+        include the interactions of the validation part.
 
     Examples
     --------
     >>> from fairsync.data.dataset import Dataset, Facts
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> items = Ragged(np.arange(20, dtype=np.int32), np.array([0, 10, 20]))  # two users, in turns
     >>> users, names, groups = np.arange(2).astype(str), np.arange(20).astype(str), np.repeat("a", 20)
     >>> times = np.concatenate([np.arange(0, 20, 2), np.arange(1, 20, 2)])
@@ -143,7 +142,7 @@ def split_by_time(dataset: Dataset, history: int | None = None) -> Split:
 
 
 def check_clock(dataset: Dataset) -> None:
-    """Refuse a data set whose times are places in each sequence: they do not compare between users."""
+    """Refuse a data set whose times are positions in a sequence, because they do not compare between users."""
     if not dataset.facts.has_clock:
         raise InvalidInputError(
             f"{dataset.facts.name} has no clock (its times are places in each sequence), so it has no periods: use"
@@ -152,7 +151,7 @@ def check_clock(dataset: Dataset) -> None:
 
 
 def moment_after(dataset: Dataset, tenths: int) -> int:
-    """Return the moment at which so many tenths of all interactions have happened."""
+    """Return the time before which the given number of tenths of all interactions happened."""
     times = dataset.times
     if len(times) == 0:
         raise InvalidInputError(f"{dataset.facts.name} has no interactions: prepare one that has.")
@@ -161,7 +160,7 @@ def moment_after(dataset: Dataset, tenths: int) -> int:
 
 
 def _how_many(sequences: Ragged, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return how many interactions of each user are chosen."""
+    """Return the number of chosen interactions of each user."""
     sums: NDArray[np.int64] = np.concatenate([[0], np.cumsum(chosen, dtype=np.int64)])
     return sums[sequences.offsets[1:]] - sums[sequences.offsets[:-1]]
 
@@ -173,7 +172,7 @@ def _requests(
     stops: NDArray[np.int64],
     history: int | None,
 ) -> Requests:
-    """Return one request for each user: the history before place ``starts``, the targets up to ``stops``."""
+    """Return one request for each user, with the history before ``starts`` and the targets up to ``stops``."""
     length = check_positive(dataset.facts.history if history is None else history, "history")
     return Requests(
         histories_before(dataset.sequences, users, starts, length),

@@ -1,4 +1,4 @@
-"""Generated catalogs and requests that are skewed like real ones, for demos, tests and benchmarks."""
+"""Synthetic catalogs and requests with a realistic skew, for demos, tests and benchmarks."""
 
 from dataclasses import dataclass
 from numbers import Integral
@@ -11,32 +11,32 @@ from fairsync.errors import InvalidInputError
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
-# Rows made at a time, so that no second array of the size of the catalog is needed.
+# Rows generated at a time, so that no temporary array has the size of the catalog.
 _BLOCK = 1 << 15
 # Standard deviation of dimension j falls as (1 + j) to this power, as it does for trained embeddings.
 _SPECTRUM = -0.5
-# How far items spread around the centre of their group, where centres spread by 1.
+# Standard deviation of items around the centre of their group, relative to that of the centres.
 _SPREAD = 1.5
-# Items differ in how popular they are: their vectors are longer or shorter by about so much.
+# Standard deviation of the relative length of item vectors, which models popularity.
 _POPULARITY = 0.15
-# Items that a request remembers of each taste, and what else moves it.
-_HISTORY, _WHIM = 4, 0.3
+# Number of items per taste that a request is the mean of, and the standard deviation of its noise.
+_HISTORY, _NOISE = 4, 0.3
 
 
 @dataclass(frozen=True)
 class Synthetic:
-    """A generated catalog and its requests.
+    """A synthetic catalog and its requests.
 
     Attributes
     ----------
     embeddings : numpy.ndarray
         (n_items, dim) float32; vectors have length 1 on average.
     groups : numpy.ndarray
-        (n_items,) int64 labels; group 0 is the largest, and so on down.
+        (n_items,) int64 labels, sorted by group size: group 0 is the largest.
     users : numpy.ndarray
         (n_users, dim) float32, or (n_users, interests, dim) if there are several.
     past_users : numpy.ndarray
-        Requests of the same kind that came before.
+        Past requests of the same shape, for calibration.
     """
 
     embeddings: Vectors
@@ -58,25 +58,25 @@ def synthetic(
     tail_exponent: float = 1.25,
     smallest_share: float = 0.00014,
 ) -> Synthetic:
-    """Make a catalog and requests. The same arguments give the same data.
+    """Generate a catalog and requests. The same arguments give the same data.
 
-    Group sizes follow a real catalog of books: one group holds most items, the others fall off by a power law
-    (see :func:`group_sizes`). Every group has a centre, and its items lie around it. A user has a few tastes,
-    each a group drawn by its size, and a request lies near items of these: users differ in which groups they
-    like, and small groups are liked by few.
+    Group sizes follow a real catalog of books: one group holds most items, and the sizes of the others follow a power
+    law (see :func:`group_sizes`). Items are distributed around the centre of their group. A user has a few tastes,
+    each a group drawn in proportion to its size, and a request lies near items of these groups. So users prefer
+    different groups, and small groups are preferred by few.
 
     Parameters
     ----------
     n_items, n_groups, n_users, dim
-        How many items, groups and requests, and the dimensions of a vector.
+        Number of items, groups, requests and dimensions.
     seed
-        Where chance starts.
+        Random seed.
     n_past
-        Requests that came before, for calibration.
+        Number of past requests, for calibration.
     interests
         Vectors per request; each is one taste. With 1, a request is the mean of two tastes.
     largest_share, tail_exponent, smallest_share
-        Shape of the group sizes, see :func:`group_sizes`.
+        Shape of the group sizes; see :func:`group_sizes`.
 
     Examples
     --------
@@ -95,7 +95,7 @@ def synthetic(
     spectrum = (1.0 + np.arange(dim, dtype=np.float32)) ** np.float32(_SPECTRUM)
     groups = rng.permutation(np.repeat(np.arange(n_groups), sizes))
     centres = _normal(rng, n_groups, dim) * spectrum
-    centres[0] *= np.float32(1 - largest_share)  # what is about everything lies in the middle
+    centres[0] *= np.float32(1 - largest_share)  # a group of mixed items lies near the origin
 
     spectrum *= np.float32(_SPREAD)
     embeddings = np.empty((n_items, dim), dtype=np.float32)
@@ -127,13 +127,13 @@ def group_sizes(
     Parameters
     ----------
     n_items, n_groups
-        How many.
+        Number of items and groups.
     largest_share
-        Part of the items that the largest group holds.
+        Fraction of the items that the largest group holds.
     tail_exponent
-        The n-th of the other groups has a size proportional to n to the power of minus this.
+        Exponent of the power law: the n-th of the other groups has a size proportional to ``n ** -tail_exponent``.
     smallest_share
-        No group has a smaller part of the items than this, nor less than one item.
+        Minimum fraction of the items that a group holds. Every group has at least one item.
 
     Examples
     --------
@@ -166,14 +166,14 @@ def _requests(
     n: int,
     interests: int,
 ) -> Vectors:
-    """Return requests near items of a few groups each; ``members`` lists the items group by group."""
+    """Return requests near items of a few groups each. ``members`` lists the items by group."""
     tastes = max(interests, 2)
     liked = rng.choice(len(sizes), size=(n, tastes, 1), p=sizes / sizes.sum())
     place = (rng.random((n, tastes, _HISTORY)) * sizes[liked]).astype(np.int64)
     history = embeddings[members[(np.cumsum(sizes) - sizes)[liked] + place]]
     vectors = history.mean(axis=2)
     vectors += (
-        np.float32(_WHIM)
+        np.float32(_NOISE)
         * embeddings.std(axis=0)
         * _normal(rng, n * tastes, embeddings.shape[1]).reshape(vectors.shape)
     )

@@ -1,4 +1,4 @@
-"""Your own data: a table of interactions and a table of items, as parquet or CSV."""
+"""Read your own data: a table of interactions and a table of items, as parquet or CSV."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import polars as pl
 
 from fairsync.data.files import Block, read_blocks
 from fairsync.data.lines import FAULT, LINE, read_csv, split_lines
-from fairsync.data.log import Gathering, Numbering
-from fairsync.data.times import Clock
-from fairsync.data.votes import Votes
+from fairsync.data.log import IdEncoder, LogBuilder
+from fairsync.data.majority_vote import MajorityVote
+from fairsync.data.times import TimeReader
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
     from fairsync.data.log import Log
 
-_ROWS = 1 << 20  # of a parquet file, held at a time
+_ROWS = 1 << 20  # rows of a parquet file per block
 _SEPARATORS = ",\t;|"
 _WORDS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)  # some programs write text as bytes
 _DATES = (pl.Date, pl.Datetime)
 _NO_TIME = "time is neither a number nor a date"
-# Names under which a column is recognised, whatever their case; of several that a table has, the first.
+# Recognised column names, in any case. If a table has several of them, the first one is used.
 _SYNONYMS = {
     "user": ["user", "user_id", "userid", "uid", "reviewerid", "customer", "customer_id", "household_id"],
     "item": ["item", "item_id", "itemid", "iid", "asin", "parent_asin", "product", "product_id", "article_id"],
@@ -37,7 +37,7 @@ _SYNONYMS = {
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns; None where the table is to be searched for a usual name."""
+    """Names of the columns. None means to search for a common name."""
 
     user: str | None = None
     item: str | None = None
@@ -58,21 +58,22 @@ def read_table(
     Parameters
     ----------
     interactions
-        A row per interaction: who took which item when. Rows of the same time are taken in the order of the file.
+        Table with a row per interaction: user, item and time. Rows with equal times keep their order.
     items
-        A row per item: its group. If an item has several, the group that most of them name, and of equals the first.
+        Table with a row per item and its group. If an item has several rows, the most frequent group is used, and the
+        first one of a tie.
     columns
-        What the columns are called. ``item`` names the item in both tables.
+        Names of the columns. ``item`` is the name in both tables.
     has_clock
-        Whether times are of a clock. Left out: dates are, and numbers are if they are large
-        (:class:`fairsync.data.times.Clock`).
+        Whether times are clock times. By default, dates are, and numbers are if they are large
+        (:class:`fairsync.data.times.TimeReader`).
     advance
-        Called with the number of bytes read, now and then.
+        A callback that regularly gets the number of bytes read.
 
     Returns
     -------
     Log
-        Interactions with items that have no group are bad rows.
+        The interactions. Those with items that have no group are bad rows.
 
     Examples
     --------
@@ -84,25 +85,31 @@ def read_table(
     >>> log.user_ids.to_list(), log.item_ids.to_list(), log.item_groups.to_list(), log.bad_rows, log.first_bad
     (['ann'], ['tea'], ['drinks'], {'no time': 1}, {'no time': 'log.csv:3'})
     """
-    gathering = Gathering(interactions, "Every row must have a user, an item and a time: unix seconds, or a date.")
-    users, ids, clock = Numbering(), Numbering(), Clock(has_clock)
+    builder = LogBuilder(interactions, "Every row must have a user, an item and a time: unix seconds, or a date.")
+    users, ids, clock = IdEncoder(), IdEncoder(), TimeReader(has_clock)
     for table in _read(interactions, {"user": columns.user, "item": columns.item, "time": columns.time}, advance):
         times = clock.read(table["time"])
         unreadable = pl.when(pl.col("time").is_not_null() & times.is_null()).then(pl.lit(_NO_TIME))
-        good = gathering.check(table.with_columns(pl.coalesce(FAULT, unreadable).alias(FAULT), times))
-        gathering.keep(good.with_columns(users.encode(good["user"]), ids.encode(good["item"])))
+        good = builder.check(table.with_columns(pl.coalesce(FAULT, unreadable).alias(FAULT), times))
+        builder.add(good.with_columns(users.encode(good["user"]), ids.encode(good["item"])))
     item_ids = ids.ids
-    votes = Votes()
+    votes = MajorityVote()
     for table in _read(items, {"item": columns.item, "group": columns.group}, advance):
         for line, why in table.filter(pl.col(FAULT).is_not_null()).select(LINE, FAULT).head(1).iter_rows():
-            raise InvalidInputError(f"{items}:{line}: cannot be read ({why}). Mend the line.")
+            raise InvalidInputError(f"{items}:{line}: cannot be read ({why}). Repair the line.")
         votes.add(table)
-    named = item_ids.to_frame("item").join(votes.elect(), on="item", how="left", maintain_order="left")
-    return gathering.finish(users.ids, item_ids, named["group"], has_clock=clock.has_clock, ticks=clock.ticks)
+    named = item_ids.to_frame("item").join(votes.winners(), on="item", how="left", maintain_order="left")
+    return builder.finish(
+        users.ids,
+        item_ids,
+        named["group"],
+        has_clock=clock.has_clock,
+        units_per_second=clock.units_per_second,
+    )
 
 
 def _read(path: Path, wanted: dict[str, str | None], advance: Callable[[int], object] | None) -> Iterator[pl.DataFrame]:
-    """Read the wanted columns in pieces, under our names; all but times as strings."""
+    """Read the wanted columns in blocks, under our names. All but times are strings."""
     if not path.is_file():
         raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
     with path.open("rb") as file:
@@ -120,7 +127,7 @@ def _read_parquet(
         for ours, theirs in names.items():
             _check_kind(ours, theirs, schema[theirs], path)
         rows = source.select(pl.len()).collect().item()
-        for start in range(0, max(rows, 1), _ROWS):  # a table without rows still has columns
+        for start in range(0, max(rows, 1), _ROWS):  # an empty table yields one empty block with its columns
             table = source.select(**names).slice(start, _ROWS).collect()
             texts = [pl.col(name).cast(pl.String).replace("", None) for name in names if name != "time"]
             if "time" in names and isinstance(table.schema["time"], _WORDS):
@@ -135,11 +142,11 @@ def _read_parquet(
 
 
 def _check_kind(ours: str, theirs: str, kind: pl.DataType, path: Path) -> None:
-    """Refuse a column of things that are neither words nor numbers, or no times."""
+    """Refuse a column whose type can be neither text nor a number, or not a time."""
     if ours == "time":
-        good, meant = kind.is_numeric() or isinstance(kind, (*_WORDS, *_DATES)), "dates, unix seconds or places"
+        good, meant = kind.is_numeric() or isinstance(kind, (*_WORDS, *_DATES)), "dates, Unix seconds or positions"
     else:
-        good, meant = not kind.is_nested() and not isinstance(kind, pl.Duration), "words or numbers"
+        good, meant = not kind.is_nested() and not isinstance(kind, pl.Duration), "text or numbers"
     if not good and kind != pl.Null:
         raise InvalidInputError(
             f"{path}: the column {theirs!r} holds {kind}: give {meant}, or name another column (--{ours}-column)."
@@ -164,7 +171,7 @@ def _read_text(
 
 
 def _find(header: list[str], wanted: dict[str, str | None], path: Path) -> dict[str, str]:
-    """Return which column of the table is meant by each of ours."""
+    """Return the column of the table for each of our names."""
     if len(set(header)) < len(header):
         raise InvalidInputError(f"{path}: two columns have the same name ({', '.join(header)}): rename one.")
     known = {name.casefold(): name for name in reversed(header)}

@@ -1,4 +1,4 @@
-"""Taobao's log of behaviour, as published: ``UserBehavior.csv``."""
+"""Read Taobao's log of user behaviour, as published: ``UserBehavior.csv``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import polars as pl
 
 from fairsync.data.files import read_blocks
 from fairsync.data.lines import read_csv
-from fairsync.data.log import Gathering
-from fairsync.data.votes import Votes
+from fairsync.data.log import LogBuilder
+from fairsync.data.majority_vote import MajorityVote
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from fairsync.data.log import Log
 
 BEHAVIOURS = ("pv", "buy", "cart", "fav")
-"""What a user can do with an item: look at its page, buy it, put it into the cart, mark it."""
+"""Behaviours of the log: page view, purchase, add to cart, add to favourites."""
 
 LARGEST_ID = 1 << 27
-"""Ids are numbers that count users, items and categories, so they serve as places in arrays; they stay below this."""
+"""Ids are small integers that are used as array indices. Larger ids than this are refused."""
 
 _NAMES = ("user", "item", "group", "behaviour", "time")
 _ADVICE = "A line is user,item,category,behaviour,unix time, without a header (UserBehavior.csv)."
@@ -34,17 +34,17 @@ def read_taobao(path: Path, behaviours: Sequence[str] = ("pv",), advance: Callab
     Parameters
     ----------
     path
-        Lines ``user,item,category,behaviour,unix time``; packed or not.
+        File with lines ``user,item,category,behaviour,unix time``, compressed or not.
     behaviours
-        Which to take, of :data:`BEHAVIOURS`. The paper follows ComiRec, which takes page views (``pv``).
+        Behaviours to use, some of :data:`BEHAVIOURS`. The paper follows ComiRec, which uses page views (``pv``).
     advance
-        Called with the number of bytes read, now and then.
+        A callback that regularly gets the number of bytes read.
 
     Returns
     -------
     Log
-        The group of an item is its category; if rows differ, the one that most of the taken rows name, and of equals
-        the one that was named first.
+        The interactions. The group of an item is its category; if rows differ, the most frequent one among the rows in
+        use, and the first one of a tie.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def read_taobao(path: Path, behaviours: Sequence[str] = ("pv",), advance: Callab
     """
     if not behaviours or not set(behaviours) <= set(BEHAVIOURS):
         raise InvalidInputError(f"behaviours must be some of {', '.join(BEHAVIOURS)}, got {', '.join(behaviours)!r}.")
-    gathering = Gathering(path, _ADVICE)
+    builder = LogBuilder(path, _ADVICE)
     numbers = [pl.col(name).cast(pl.Int32, strict=False) for name in ("user", "item", "group")]
     checks = [
         *(
@@ -67,26 +67,26 @@ def read_taobao(path: Path, behaviours: Sequence[str] = ("pv",), advance: Callab
         (~pl.col("behaviour").is_in(BEHAVIOURS).fill_null(False), "unknown behaviour"),
     ]
     taken = pl.col("behaviour").is_in(behaviours)
-    votes, users = Votes(), 0
+    votes, users = MajorityVote(), 0
     for block in read_blocks(path, advance):
-        good = gathering.check(read_csv(block, _NAMES, path, quoted=False), *checks).with_columns(*numbers)
-        gathering.leave_out("behaviour " + good.filter(~taken)["behaviour"])
+        good = builder.check(read_csv(block, _NAMES, path, quoted=False), *checks).with_columns(*numbers)
+        builder.leave_out("behaviour " + good.filter(~taken)["behaviour"])
         rows = good.filter(taken)
-        gathering.keep(rows)
+        builder.add(rows)
         votes.add(rows)
         users = max(users, _count(rows["user"]))
-    chosen = votes.elect()
+    chosen = votes.winners()
     items = _count(chosen["item"])
     groups = pl.Series([None], dtype=pl.Int32).new_from_index(0, items).scatter(chosen["item"], chosen["group"])
-    return gathering.finish(_ids(users), _ids(items), groups.cast(pl.String))
+    return builder.finish(_ids(users), _ids(items), groups.cast(pl.String))
 
 
 def _count(numbers: pl.Series) -> int:
-    """Return how many places an array needs that has one for each of these numbers."""
+    """Return the length of an array that has an entry for each of these numbers."""
     largest = numbers.max()
     return 0 if largest is None else int(largest) + 1  # type: ignore[arg-type]
 
 
 def _ids(count: int) -> pl.Series:
-    """Return an id for every number there could be: itself."""
+    """Return the ids of all codes, which are the codes themselves."""
     return pl.int_range(0, count, dtype=pl.Int32, eager=True)

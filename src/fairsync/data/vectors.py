@@ -1,4 +1,4 @@
-"""Vectors from any library, as the files that libraries write."""
+"""Read vectors from files of numpy, parquet and torch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SUFFIXES = (".npy", ".npz", ".parquet", ".pt", ".pth")
-"""The files that :func:`read_vectors` reads."""
+"""File types that :func:`read_vectors` reads."""
 
 IDS = ("id", "ids", "item", "item_id", "product_id", "asin", "user", "user_id", "customer_id", "household_id")
-"""Names that a column of ids may have; of several, the first of these."""
+"""Recognised names of an id column. If a table has several, the first one is used."""
 
 _DAMAGE = (
     OSError,
@@ -38,19 +38,19 @@ _DAMAGE = (
 def read_vectors(path: str | PathLike[str]) -> NDArray[np.floating[Any]]:
     """Read the vectors of items or users, ready for a catalog or a retriever.
 
-    Nothing in a file is ever run: numpy's files are read without pickle and torch's with ``weights_only``.
+    No code in a file is executed: numpy files are read without pickle, and torch files with ``weights_only``.
 
     Parameters
     ----------
     path
-        ``.npy``: one array. ``.npz``: an array called ``vectors``, or one array only (beside ``ids``). ``.parquet``: a
-        column of lists, or one column of numbers for each dimension (beside one of ids, see :data:`IDS`). ``.pt``:
-        a tensor, or a dict with one matrix in it, such as the state of an embedding; torch must be installed.
+        ``.npy``: one array. ``.npz``: an array named ``vectors``, or a single array (beside ``ids``). ``.parquet``: a
+        column of lists, or one column of numbers for each dimension (beside a column of ids, see :data:`IDS`).
+        ``.pt``: a tensor, or a dict with a single matrix, such as the state of an embedding; needs torch.
 
     Returns
     -------
     numpy.ndarray
-        (n, d), or (n, interests, d) of users with several; floats as in the file, whole numbers made float32.
+        (n, d), or (n, interests, d) for users with several vectors. Floats keep their type, integers become float32.
 
     Examples
     --------
@@ -77,9 +77,9 @@ def read_vectors(path: str | PathLike[str]) -> NDArray[np.floating[Any]]:
 
 
 def read_ids(path: str | PathLike[str]) -> list[str] | list[int] | None:
-    """Return the ids that stand beside the vectors in a file, in their order; None if there are none.
+    """Return the ids of the vectors in a file, in order, or None if it has none.
 
-    A parquet file has them in a column, an ``.npz`` in an array called ``ids``.
+    They are a column of a parquet file, or the array ``ids`` of an ``.npz`` file.
     """
     path = Path(path)
     kind = _kind(path)
@@ -100,12 +100,12 @@ def read_ids(path: str | PathLike[str]) -> list[str] | list[int] | None:
 
 
 def id_column(columns: Any) -> str | None:
-    """Return which of these columns holds ids."""
+    """Return the name of the id column, or None."""
     return next((name for name in IDS if name in columns), None)
 
 
 def check_distinct(ids: list[Any], path: Path) -> None:
-    """Refuse ids of which one stands for two rows, or for none."""
+    """Refuse ids that are repeated, or are neither text nor integers."""
     first: dict[Any, int] = {}
     for row, name in enumerate(ids):
         if isinstance(name, bool) or not isinstance(name, str | int):
@@ -125,7 +125,7 @@ def _kind(path: Path) -> str:
 
 def _numpy_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a file by name."""
-    with path.open("rb") as file:  # opened here, so that it is closed also if it is damaged
+    with path.open("rb") as file:  # opened here, so that it is closed even if it is damaged
         read = np.load(file, allow_pickle=False)
         return {"vectors": read} if isinstance(read, np.ndarray) else dict(read)
 
@@ -139,7 +139,7 @@ def _from_torch(path: Path) -> NDArray[Any]:
 
     try:
         read = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # what torch raises depends on what the bytes happen to look like
+    except Exception as error:  # torch raises many types of errors for damaged files
         raise InvalidInputError(f"{path} cannot be read by torch: save the tensor itself, torch.save(...).") from error
     if isinstance(read, torch.Tensor):
         read = {"vectors": read}
@@ -159,7 +159,7 @@ def _from_torch(path: Path) -> NDArray[Any]:
 
 
 def _pick(arrays: dict[str, Any], path: Path) -> Any:
-    """Return the one array, or tensor, that can be meant."""
+    """Return the array or tensor named "vectors", or the only matrix."""
     if "vectors" in arrays:
         return arrays["vectors"]
     matrices = [name for name, array in arrays.items() if array.ndim in (2, 3)]
@@ -170,16 +170,16 @@ def _pick(arrays: dict[str, Any], path: Path) -> Any:
 
 
 def _from_table(table: pl.DataFrame, path: Path) -> NDArray[Any]:
-    """Return the column of lists, or else the columns of numbers side by side."""
+    """Return the column of lists, or else the columns of numbers as a matrix."""
     ids = id_column(table.columns)
     rest = table.drop(ids) if ids else table
     nested = [name for name, kind in rest.schema.items() if isinstance(kind, pl.List | pl.Array)]
     if len(nested) > 1:
         raise InvalidInputError(f"{path} has {len(nested)} columns of lists ({', '.join(nested)}): keep the one meant.")
-    strangers = [name for name, kind in rest.schema.items() if (nested and name not in nested) or kind.is_integer()]
-    if strangers and (nested or len(strangers) < rest.width):  # ids that are not recognised would be taken for numbers
+    unknown = [name for name, kind in rest.schema.items() if (nested and name not in nested) or kind.is_integer()]
+    if unknown and (nested or len(unknown) < rest.width):  # an unrecognised id column would be read as a dimension
         raise InvalidInputError(
-            f"{path}: is the column {strangers[0]!r} one of ids? Call it {IDS[0]!r}; else leave it out, or give floats."
+            f"{path}: is the column {unknown[0]!r} one of ids? Call it {IDS[0]!r}; else leave it out, or give floats."
         )
     if nested:
         return _from_lists(rest[nested[0]], path)

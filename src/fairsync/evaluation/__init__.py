@@ -1,7 +1,16 @@
-"""How good retrieval is, and how it shares out exposure: of a trained model, or of anybody's vectors."""
+"""Evaluation of retrieval: accuracy and the distribution of exposure, for a trained model or for any vectors."""
 
-from fairsync.evaluation.evaluate import Evaluation, Result, evaluate
-from fairsync.evaluation.figures import Figures, measure
-from fairsync.evaluation.sources import Source, from_files, from_model
+from fairsync.evaluation.evaluate import Evaluation, PolicyResult, evaluate
+from fairsync.evaluation.list_metrics import ListMetrics, measure_lists
+from fairsync.evaluation.sources import EvaluationSource, from_files, from_model
 
-__all__ = ["Evaluation", "Figures", "Result", "Source", "evaluate", "from_files", "from_model", "measure"]
+__all__ = [
+    "Evaluation",
+    "EvaluationSource",
+    "ListMetrics",
+    "PolicyResult",
+    "evaluate",
+    "from_files",
+    "from_model",
+    "measure_lists",
+]

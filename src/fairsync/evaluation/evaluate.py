@@ -1,4 +1,4 @@
-"""The same requests under several policies and list lengths, measured alike."""
+"""Evaluate several policies and list lengths on the same requests."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.figures import Figures, measure
-from fairsync.evaluation.rows import rows_of, target_rows
+from fairsync.evaluation.list_metrics import ListMetrics, measure_lists
+from fairsync.evaluation.rows import target_rows
 from fairsync.floors import resolve_floors
 from fairsync.inputs import check_users
 from fairsync.policies import NoPolicy, make_policy
@@ -23,38 +23,38 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.data.requests import Ragged
     from fairsync.floors import Floors
     from fairsync.policies import Policy
+    from fairsync.ragged import Ragged
     from fairsync.search import Index
 
 _PLAIN = NoPolicy.name
-_CALL = 1024  # requests between two signs of life; it changes no answer
+_CALL = 1024  # requests between two calls of `watch`; it does not change the candidates
 
 
 @dataclass(frozen=True)
-class Result:
-    """One policy at one length of lists.
+class PolicyResult:
+    """The result of one policy at one k.
 
     Attributes
     ----------
     policy : str
-        Its name.
+        Name of the policy.
     k : int
         Candidates per request.
-    figures : Figures
-        What was measured.
+    metrics : ListMetrics
+        Metrics of the candidate lists.
     relevance : float
         Sum of the candidates' relevance.
     relevance_kept : float or None
-        The same as a share of what the policy ``none`` had; None if it was not asked for.
+        The relevance as a fraction of that of the policy ``none``. None if that policy was not evaluated.
     exposures : dict
-        By group label.
+        {label: exposures}.
     """
 
     policy: str
     k: int
-    figures: Figures
+    metrics: ListMetrics
     relevance: float
     relevance_kept: float | None
     exposures: dict[Label, int]
@@ -62,30 +62,30 @@ class Result:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured, policy after policy for each length of lists.
+    """The results of all policies at all k.
 
     Attributes
     ----------
     requests : int
-        How many were answered; they are the horizon of the floors.
+        Number of requests, which is the horizon of the floors.
     batch_size : int
         Requests between two price changes.
     floors : dict
-        By group label; 0 where nothing was promised.
+        {label: floor}; 0 for groups without a floor.
     unknown_targets : int
-        Targets that are no items of the catalog. They count as not found.
-    results : tuple of Result
-        In order of k, and then as the policies were given.
+        Targets that are not in the catalog. They count as not found.
+    results : tuple of PolicyResult
+        The results, sorted by k and then in the given order of policies.
     """
 
     requests: int
     batch_size: int
     floors: dict[Label, int]
     unknown_targets: int
-    results: tuple[Result, ...]
+    results: tuple[PolicyResult, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON can hold. Groups are rows, so that a label keeps its type."""
+        """Return a JSON-serialisable dictionary. Groups are rows, so that labels keep their type."""
         return {
             "requests": self.requests,
             "batch_size": self.batch_size,
@@ -94,7 +94,7 @@ class Evaluation:
                 {
                     "policy": one.policy,
                     "k": one.k,
-                    **asdict(one.figures),
+                    **asdict(one.metrics),
                     "relevance": one.relevance,
                     "relevance_kept": one.relevance_kept,
                     "groups": [
@@ -119,32 +119,32 @@ def evaluate(
     index: str | Index = "exact",
     watch: Callable[[str, int, int], object] | None = None,
 ) -> Evaluation:
-    """Answer requests under each policy at each k, and measure the answers.
+    """Answer requests under each policy at each k, and measure the candidate lists.
 
-    The index is built once for all. Without floors a shorter list is the top of a longer one, so that the policy
-    ``none`` retrieves once for all k; under any other, prices depend on k.
+    The index is built once. Without floors a shorter list is a prefix of a longer one, so the policy ``none`` retrieves
+    once for all k. Under any other policy, prices depend on k.
 
     Parameters
     ----------
     catalog
         The items.
     users
-        (n, d) or (n, interests, d): the requests in order of arrival.
+        (n, d) or (n, interests, d) User vectors in order of arrival.
     targets
-        For each request, what it should find: lists of item ids, or a :class:`~fairsync.data.Ragged` of rows of the
-        catalog. None: only exposure is measured.
+        Relevant items of each request: lists of item ids, or a :class:`~fairsync.ragged.Ragged` of catalog rows. If
+        None, only exposure is measured.
     ks
-        Lengths of lists.
+        Numbers of candidates per request.
     floors
-        Over all n requests: one number for all groups, or {label: number}.
+        Floors over all n requests: one number for all groups, or {label: number}.
     policies
-        Names or objects. All but ``none`` need floors.
+        Names or objects of policies. All but ``none`` need floors.
     batch_size
         Requests between two price changes.
     index
-        A name or an object.
+        Name or object of an index.
     watch
-        Called with policy, k and the number of requests answered, now and then.
+        A callback that regularly gets the policy, k and the number of requests answered.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def evaluate(
     >>> items = rng.normal(size=(60, 8)) + np.repeat([[1.0], [0.0]], 30, axis=0)
     >>> catalog = Catalog(items, ["red"] * 30 + ["blue"] * 30)
     >>> found = evaluate(catalog, rng.normal(size=(50, 8)) + 1, ks=[4], floors=40, policies=["none", "guaranteed"])
-    >>> [(one.policy, one.exposures["blue"] >= 40, one.figures.esp) for one in found.results]
+    >>> [(one.policy, one.exposures["blue"] >= 40, one.metrics.esp) for one in found.results]
     [('none', False, 0.5), ('guaranteed', True, 1.0)]
     """
     vectors = check_users(users, catalog)
@@ -164,26 +164,28 @@ def evaluate(
     chosen, lengths = [make_policy(policy) for policy in policies], sorted(ks)
     _check([policy.name for policy in chosen], lengths, bool(promised.any()))
     by_label, shared = dict(zip(catalog.labels, promised.tolist(), strict=True)), make_index(index, catalog)
-    retrievers = [  # all of them before the first request is answered: what is impossible is told at once
-        FairRetriever(catalog, k, by_label, len(vectors), policy, batch_size, shared)
+    retrievers = [  # all of them before the first request is answered, so that infeasible floors are refused at once
+        FairRetriever(
+            catalog, k=k, floors=by_label, horizon=len(vectors), policy=policy, batch_size=batch_size, index=shared
+        )
         for policy in sorted(chosen, key=lambda policy: policy.name != _PLAIN)  # the others are compared with it
         for k in (lengths[-1:] if policy.name == _PLAIN else lengths)
     ]
-    results: dict[tuple[str, int], Result] = {}
+    results: dict[tuple[str, int], PolicyResult] = {}
     for one in retrievers:
         name = one.policy.name
-        rows, relevance = _follow(one, vectors, watch)
+        rows, relevance = _retrieve_all(one, vectors, watch)
         for k in lengths if name == _PLAIN else [one.terms.k]:
-            figures, exposures = measure(catalog, rows[:, :k], wanted, by_label)
+            metrics, exposures = measure_lists(catalog, rows[:, :k], wanted, by_label)
             total = float(relevance[:, :k].sum())
             plain = total if name == _PLAIN else results[_PLAIN, k].relevance if (_PLAIN, k) in results else 0.0
-            results[name, k] = Result(name, k, figures, total, total / plain if plain > 0 else None, exposures)
+            results[name, k] = PolicyResult(name, k, metrics, total, total / plain if plain > 0 else None, exposures)
     in_order = tuple(results[policy.name, k] for k in lengths for policy in chosen)
     return Evaluation(len(vectors), retrievers[0].terms.batch_size, by_label, unknown, in_order)
 
 
 def _check(policies: Sequence[str], ks: Sequence[int], has_floors: bool) -> None:
-    """Refuse what would measure nothing, or one thing twice."""
+    """Refuse an evaluation that would measure nothing, or the same thing twice."""
     for what, given in (("policy", policies), ("k", ks)):
         if not given:
             raise InvalidInputError(f"give at least one {what}.")
@@ -197,16 +199,16 @@ def _check(policies: Sequence[str], ks: Sequence[int], has_floors: bool) -> None
         )
 
 
-def _follow(
+def _retrieve_all(
     retriever: FairRetriever, users: NDArray[np.floating[Any]], watch: Callable[[str, int, int], object] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the candidates of all requests as rows of the catalog, and their relevance."""
-    catalog, name, k = retriever.catalog, retriever.policy.name, retriever.terms.k
+    """Return the candidates of all requests as catalog rows, and their relevance."""
+    name, k = retriever.policy.name, retriever.terms.k
     rows, relevance = np.empty((len(users), k), dtype=np.int64), np.empty((len(users), k))
     for start in range(0, len(users), _CALL):
         here = slice(start, start + _CALL)
         found = retriever.retrieve(users[here])
-        rows[here], relevance[here] = rows_of(catalog, found.ids), found.relevance
+        rows[here], relevance[here] = found.rows, found.relevance
         if watch:
             watch(name, k, min(start + _CALL, len(users)))
     return rows, relevance

@@ -1,4 +1,4 @@
-"""How exposure is spread over groups, as a picture."""
+"""Plot of the distribution of exposure over groups."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _STYLES = (GREY, COLOURS["kept"], COLOURS["missed"], COLOURS["behind"], "#009E73
 
 
 def plot_exposures(found: Evaluation) -> Figure:
-    """Return the exposures of all groups, the least shown first: a panel for each k, a line for each policy.
+    """Plot the exposures of all groups in ascending order, with a panel for each k and a line for each policy.
 
-    Each policy has its own order of groups, so that the lines show the spread; what one group gets is in the table
-    of a report. A floor that all groups share is drawn.
+    Each policy has its own order of groups, so the lines show the distribution; the exposures of a single group are in
+    the table of a report. A floor that all groups share is drawn.
     """
     ks = list(dict.fromkeys(one.k for one in found.results))
     policies = list(dict.fromkeys(one.policy for one in found.results))

@@ -1,4 +1,4 @@
-"""From ids back to rows of the catalog."""
+"""The targets of requests as rows of the catalog."""
 
 from __future__ import annotations
 
@@ -6,30 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.data.requests import Ragged
 from fairsync.errors import InvalidInputError
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numpy.typing import NDArray
-
     from fairsync.catalog import Catalog
-
-
-def rows_of(catalog: Catalog, ids: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the rows of items that a catalog is known to hold, such as those it found.
-
-    Examples
-    --------
-    >>> from fairsync.catalog import Catalog
-    >>> rows_of(Catalog(np.eye(3), ["a", "a", "b"], ids=["x", "z", "y"]), np.array([["y", "x"]])).tolist()
-    [[2, 0]]
-    """
-    known = catalog.ids
-    order = None if catalog.rank is None else np.argsort(catalog.rank)
-    places = np.searchsorted(known, ids, sorter=order)
-    return (places if order is None else order[places]).astype(np.int64)
 
 
 def target_rows(catalog: Catalog, targets: Ragged | Sequence[Iterable[Any]], requests: int) -> tuple[Ragged, int]:

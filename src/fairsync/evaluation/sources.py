@@ -1,4 +1,4 @@
-"""Where requests to evaluate come from: a trained model and its data set, or files of vectors."""
+"""Sources of an evaluation: a trained model and its data set, or files of vectors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog import Catalog
+from fairsync.data.catalog_files import read_catalog, read_targets
 from fairsync.data.dataset import Dataset
-from fairsync.data.own import read_catalog, read_targets
 from fairsync.data.replay import replay
 from fairsync.data.splits import split_by_time, split_by_users
 from fairsync.data.vectors import read_vectors
@@ -23,26 +23,27 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.data.requests import Ragged, Requests
+    from fairsync.data.requests import Requests
+    from fairsync.ragged import Ragged
 
-# Which requests a model may be asked, by the split that it learnt from: nothing that it has seen the answer to.
+# Test requests that a model may be evaluated on, by the split that it was trained with: none with targets it has seen.
 _UNSEEN = {"users": ("users",), "time": ("time", "replay")}
 
 
 @dataclass(frozen=True)
-class Source:
-    """Items, requests and what they should find.
+class EvaluationSource:
+    """Items, requests and targets.
 
     Attributes
     ----------
     catalog : Catalog
         The items.
     users : numpy.ndarray
-        (n, d) or (n, interests, d): the requests in order of arrival.
+        (n, d) or (n, interests, d) User vectors in order of arrival.
     targets : Ragged or list or None
-        What :func:`fairsync.evaluation.evaluate` takes; None if it is not known.
+        Targets in the form that :func:`fairsync.evaluation.evaluate` takes, or None if they are unknown.
     origin : dict
-        What they were made from, in words for people and JSON.
+        Where the data come from, as texts for JSON.
     """
 
     catalog: Catalog
@@ -51,25 +52,25 @@ class Source:
     origin: dict[str, Any]
 
 
-def from_model(model: Path, data: Path | None = None, requests: str | None = None) -> Source:
-    """Make the test requests of a model that ``fairsync train`` wrote.
+def from_model(model: Path, data: Path | None = None, requests: str | None = None) -> EvaluationSource:
+    """Return the test requests of a model that ``fairsync train`` wrote.
 
     Parameters
     ----------
     model
-        Its folder.
+        Folder of the model.
     data
-        The prepared data set that it was trained on; by default the folder ``data/NAME`` of the name that it was
-        trained under.
+        Folder of the data set that the model was trained on. Defaults to ``data/NAME``, with the name that the model
+        recorded.
     requests
-        ``"users"`` or ``"time"``: the test part of that split, which must be the one that the model was trained with
-        (the default). ``"replay"``: every visit of the test period, for models trained with the split ``time``.
-        Anything else would ask for what the model has learnt by heart.
+        ``"users"`` or ``"time"``: the test part of that split, which must be the split of the training (the default).
+        ``"replay"``: every visit of the test period, for models trained with the split ``time``. Other combinations
+        are refused, because the model has seen their targets.
 
     Returns
     -------
-    Source
-        The same split, seed and length of history as in training.
+    EvaluationSource
+        Test requests with the same split, seed and length of history as in training.
     """
     stored = read_model_folder(model)
     split = stored.notes.get("split")
@@ -90,31 +91,31 @@ def from_model(model: Path, data: Path | None = None, requests: str | None = Non
             f"{model} was made for other items than those of {folder}: give the data set it was trained on (--data)."
         )
     if stored.notes.get("fingerprint") != dataset.fingerprint():
-        # Split anew, it would put users or times into the test that the model has learnt from.
+        # A new split would put users or times into the test part that the model was trained on.
         raise InvalidInputError(
             f"{folder} is not what {model} was trained on: it was prepared again since. Train the model again, or give"
             " the data set it was trained on (--data)."
         )
-    asked = _ask(dataset, kind, int(str(stored.notes.get("split_seed", 0))), stored.settings.history)
-    if len(asked) == 0:
+    test = _test_requests(dataset, kind, int(str(stored.notes.get("split_seed", 0))), stored.settings.history)
+    if len(test) == 0:
         raise InvalidInputError(f"{folder} has no test requests by {kind}: choose others (--requests).")
     trained = load_model(model)
     catalog = Catalog(trained.item_vectors(), dataset.item_groups, dataset.item_ids)
     origin = {"model": trained.name, "folder": str(model), "data": dataset.facts.name, "requests": kind}
-    return Source(catalog, trained.user_vectors(asked.histories), asked.targets, origin)
+    return EvaluationSource(catalog, trained.user_vectors(test.histories), test.targets, origin)
 
 
-def from_files(items: Path, users: Path, groups: Path, targets: Path | None = None) -> Source:
-    """Read what another library made.
+def from_files(items: Path, users: Path, groups: Path, targets: Path | None = None) -> EvaluationSource:
+    """Read vectors that another library made.
 
     Parameters
     ----------
     items, users
-        Vectors, see :func:`fairsync.data.read_vectors`.
+        Files of vectors; see :func:`fairsync.data.read_vectors`.
     groups
-        The group of each item, see :func:`fairsync.data.read_catalog`.
+        File with the group of each item; see :func:`fairsync.data.read_catalog`.
     targets
-        What each request should find, see :func:`fairsync.data.read_targets`.
+        File with the relevant items of each request; see :func:`fairsync.data.read_targets`.
     """
     catalog, vectors = read_catalog(items, groups), read_vectors(users)
     if vectors.shape[-1] != catalog.dim:
@@ -123,10 +124,10 @@ def from_files(items: Path, users: Path, groups: Path, targets: Path | None = No
         )
     given = {"items": items, "users": users, "groups": groups, "targets": targets}
     origin = {what: str(path) for what, path in given.items() if path}
-    return Source(catalog, vectors, read_targets(targets, users) if targets else None, origin)
+    return EvaluationSource(catalog, vectors, read_targets(targets, users) if targets else None, origin)
 
 
-def _ask(dataset: Dataset, kind: str, seed: int, history: int) -> Requests:
+def _test_requests(dataset: Dataset, kind: str, seed: int, history: int) -> Requests:
     if kind == "replay":
         return replay(dataset, history=history)
     return (split_by_time(dataset, history) if kind == "time" else split_by_users(dataset, seed, history)).test

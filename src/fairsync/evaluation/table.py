@@ -1,4 +1,4 @@
-"""An evaluation as a table for the terminal: a column for each policy, a part for each k."""
+"""An evaluation as a table for the terminal, with a column for each policy and a section for each k."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rich.text import Text
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.evaluation.evaluate import Evaluation, Result
+    from fairsync.evaluation.evaluate import Evaluation, PolicyResult
 
 _KEPT = "relevance kept"
 
 
 def render(found: Evaluation) -> Table:
-    """Return the table; what was not measured has no row."""
+    """Return the table. Metrics that were not measured have no row."""
     policies = list(dict.fromkeys(one.policy for one in found.results))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
@@ -42,16 +42,16 @@ def _small(value: float | None) -> str:
     return "" if value is None else f"{value:.4f}"
 
 
-_ROWS: dict[str, Callable[[Result], str]] = {
-    "Recall": lambda one: _small(one.figures.recall),
-    "NDCG": lambda one: _small(one.figures.ndcg),
-    "NDCG as in the authors' program": lambda one: _small(one.figures.ndcg_of_hits),
-    "hit rate": lambda one: _small(one.figures.hit_rate),
-    "ESP": lambda one: _share(one.figures.esp),
+_ROWS: dict[str, Callable[[PolicyResult], str]] = {
+    "Recall": lambda one: _small(one.metrics.recall),
+    "NDCG": lambda one: _small(one.metrics.ndcg),
+    "NDCG as in the authors' program": lambda one: _small(one.metrics.ndcg_of_hits),
+    "hit rate": lambda one: _small(one.metrics.hit_rate),
+    "ESP": lambda one: _share(one.metrics.esp),
     _KEPT: lambda one: "" if one.relevance_kept is None else f"{one.relevance_kept:.3%}",
-    "Gini of exposures": lambda one: _small(one.figures.gini),
-    "exposures of the least shown group": lambda one: f"{one.figures.least_exposures:,}",
-    "groups shown": lambda one: _share(one.figures.group_coverage),
-    "items shown": lambda one: _share(one.figures.item_coverage),
-    "category diversity": lambda one: _small(one.figures.category_diversity),
+    "Gini of exposures": lambda one: _small(one.metrics.gini),
+    "exposures of the least shown group": lambda one: f"{one.metrics.least_exposures:,}",
+    "groups shown": lambda one: _share(one.metrics.group_coverage),
+    "items shown": lambda one: _share(one.metrics.item_coverage),
+    "category diversity": lambda one: _small(one.metrics.category_diversity),
 }

@@ -1,1 +1,1 @@
-"""The paper's tables and figures, and what it leaves out: one module each, and the report that binds them."""
+"""Experiments: the paper's tables and figures and further ones, one module each, and the report of a reproduction."""

@@ -1,4 +1,4 @@
-"""Whether it matters in which order requests arrive: at random, sorted by taste, or as the clock had it."""
+"""The effect of the order of arrival: at random, sorted by taste, or in order of time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fairsync.experiments.colours import COLOURS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Step
-from fairsync.experiments.methods import METHODS
-from fairsync.experiments.multiples import scale_multiples
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.compared_methods import METHODS
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
+from fairsync.experiments.ratio_axis import scale_as_ratio
 from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
 
@@ -31,16 +31,16 @@ _COLUMNS = ("order", "method", "ESP %", "missing exposures", "Recall %", "cost ร
 _WORDS = (
     "The same test requests arrive in other orders: at random, as in every other experiment; sorted by the group each"
     " likes best, so that one taste is over before the next begins; and{time} K = {k}; every group is promised {floor}"
-    " exposures, so much that it is felt. Coefficients were tuned on validation requests in random order, since nobody"
-    " knows the order to come. The best plan in hindsight does not depend on the order."
+    " exposures, a floor that is binding. Coefficients were tuned on validation requests in random order, since the"
+    " order of arrival is unknown in advance. The best plan in hindsight does not depend on the order."
     " Hollow marks: floors were missed, so that the cost is not the price of the promise. The paper tries one order."
 )
 _TIME = " in order of time, with its days and seasons."
 _NO_TIME = " that is all, since these data have no clock."
 
 
-class Row(NamedTuple):
-    """What came of a method in an order."""
+class ArrivalOrderRow(NamedTuple):
+    """The result of a method in an order."""
 
     order: str
     method: str
@@ -56,17 +56,17 @@ def arrival_order(lab: Lab) -> Exhibit:
     for trial in _trials(lab):
         got = lab.trials.outcome(trial)
         figures = 100 * got.esp, got.missing, 100 * got.recall, got.cost_ratio
-        rows[trial.order, trial.method] = Row(_ORDERS[trial.order], trial.method, *figures)
+        rows[trial.order, trial.method] = ArrivalOrderRow(_ORDERS[trial.order], trial.method, *figures)
     time = _TIME if lab.dataset.facts.has_clock else _NO_TIME
     words = _WORDS.format(time=time, k=trial.k, floor=trial.floor)
     title = f"{EXPERIMENT.title}: {lab.setting.analysed} on {lab.setting.data}"
-    return Exhibit(EXPERIMENT.name, title, words, Table(_COLUMNS, list(rows.values())), _plot(rows, trial.k))
+    return Exhibit(EXPERIMENT.name, title, words, ExhibitTable(_COLUMNS, list(rows.values())), _plot(rows, trial.k))
 
 
 def _trials(lab: Lab) -> list[Trial]:
     setting = lab.setting
     k = setting.ks[0]
-    floor = felt_floor(lab, k)
+    floor = binding_floor(lab, k)
     return [
         Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size, order=order)
         for order in _ORDERS
@@ -75,13 +75,14 @@ def _trials(lab: Lab) -> list[Trial]:
     ]
 
 
-def _steps(lab: Lab) -> list[Step]:
+def _steps(lab: Lab) -> list[WorkStep]:
     return [
-        Step(f"{trial.method}, {_ORDERS[trial.order]}", partial(lab.trials.outcome, trial)) for trial in _trials(lab)
+        WorkStep(f"{trial.method}, {_ORDERS[trial.order]}", partial(lab.trials.outcome, trial))
+        for trial in _trials(lab)
     ]
 
 
-def _plot(rows: dict[tuple[Order, str], Row], k: int) -> Figure:
+def _plot(rows: dict[tuple[Order, str], ArrivalOrderRow], k: int) -> Figure:
     figure = Figure(figsize=(10.5, 3.9), layout="constrained")
     panels: Sequence[Axes] = figure.subplots(1, 3, sharey=True)
     orders = list(dict.fromkeys(order for order, _ in rows))
@@ -89,21 +90,21 @@ def _plot(rows: dict[tuple[Order, str], Row], k: int) -> Figure:
         own = {order: rows[order, method] for order in orders}
         for axes, name in zip(panels, ("esp", "recall", "cost_ratio"), strict=True):
             values = {order: getattr(row, name) for order, row in own.items()}
-            if name == "cost_ratio":  # nothing was given up, or nothing had to be: no place on a log scale
+            if name == "cost_ratio":  # a ratio of 0 or without a value has no place on a log scale
                 values = {order: value for order, value in values.items() if value is not None and value > 0}
             if not values:
                 continue
             axes.hlines(place, min(values.values()), max(values.values()), color=COLOURS[method], linewidth=1.2)
             for at, (order, value) in enumerate(values.items()):
                 face = COLOURS[method] if own[order].esp == 100 else "white"
-                # A little apart, or equal outcomes would hide each other.
+                # Equal outcomes are drawn slightly apart, so that all are visible.
                 height = place + 0.18 * (at - (len(values) - 1) / 2)
                 axes.plot(value, height, _MARKERS[order], color=COLOURS[method], markerfacecolor=face, markersize=7)
     for axes, words in zip(panels, ("ESP (%)", f"Recall@{k} (%)", "cost รท hindsight"), strict=True):
         tidy(axes)
         axes.grid(axis="x", color="#E5E5E5", linewidth=0.6)
         axes.set_xlabel(words)
-    scale_multiples(panels[2], "x")
+    scale_as_ratio(panels[2], "x")
     panels[0].set_yticks(range(len(METHODS)), METHODS)
     panels[0].invert_yaxis()
     look: dict[str, Any] = {"linestyle": "", "color": "#444444"}

@@ -1,4 +1,4 @@
-"""The paper's figure on the batch size: accuracy and floors kept when prices change more or less often."""
+"""The paper's figure on the batch size: accuracy and floors kept by the number of requests between price changes."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from fairsync.experiments.averages import COLUMNS, average
 from fairsync.experiments.curves import Curve, draw_curves
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
+from fairsync.experiments.seed_means import COLUMNS, mean_over_seeds
 from fairsync.experiments.trials import Trial
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
 
 _SIZES, _QUICK_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), (1, 8, 64, 512)
 
 _WORDS = (
     "Prices change after every B requests; the base model is {model}. Floors are {floors}: those of the paper,"
     " scaled to these data, or higher ones where these would hardly be felt. FairSync is shown twice: with the"
-    " learning rate that is best at B = {batch_size}, and tuned anew for each B; the paper does not say which it"
+    " learning rate that is best at B = {batch_size}, and tuned again for each B; the paper does not say which it"
     " shows. Hollow markers: some group missed its floor. The dashed grey line is retrieval without floors."
 )
 
 
 class _Line(NamedTuple):
-    """What a line of the figure is made of: K, B and seed to a trial."""
+    """A line of the figure, which maps K, B and seed to a trial."""
 
     label: str
     method: str
@@ -38,7 +38,7 @@ class _Line(NamedTuple):
 
 
 def batch_sizes(setting: Setting) -> tuple[int, ...]:
-    """Return the batch sizes of the figure, which are those of the paper."""
+    """Return the batch sizes of the paper's figure."""
     return _QUICK_SIZES if setting.quick else _SIZES
 
 
@@ -46,7 +46,7 @@ def _lines(lab: Lab) -> list[_Line]:
     setting = lab.setting
 
     def at(method: str, k: int, size: int, seed: int) -> Trial:
-        return Trial(setting.analysed, seed, method, k, felt_floor(lab, k), batch_size=size)
+        return Trial(setting.analysed, seed, method, k, binding_floor(lab, k), batch_size=size)
 
     def tuned_once(k: int, size: int, seed: int) -> Trial:
         once = at("fairsync", k, setting.batch_size, seed)
@@ -60,12 +60,12 @@ def _lines(lab: Lab) -> list[_Line]:
     ]
 
 
-def _steps(lab: Lab) -> list[Step]:
+def _steps(lab: Lab) -> list[WorkStep]:
     def run(line: _Line, k: int, size: int, seed: int) -> None:
         lab.trials.outcome(line.trial(k, size, seed))
 
     return [
-        Step(f"{line.label}, K = {k}, B = {size}, seed {seed}", partial(run, line, k, size, seed))
+        WorkStep(f"{line.label}, K = {k}, B = {size}, seed {seed}", partial(run, line, k, size, seed))
         for seed in lab.setting.seeds  # outermost, so that each model is loaded once
         for line in _lines(lab)
         for k in lab.setting.ks
@@ -78,20 +78,20 @@ def _show(lab: Lab) -> Exhibit:
     curves = []
     for line in _lines(lab):
         points = {
-            k: {size: average(lab, [line.trial(k, size, seed) for seed in setting.seeds]) for size in sizes}
+            k: {size: mean_over_seeds(lab, [line.trial(k, size, seed) for seed in setting.seeds]) for size in sizes}
             for k in setting.ks
         }
         curves.append(Curve(line.label, line.method, points, line.dashed))
     rows: list[list[str | int | float | None]] = [
-        [k, felt_floor(lab, k), size, curve.label, *curve.points[k][size].percents()]
+        [k, binding_floor(lab, k), size, curve.label, *curve.points[k][size].percents()]
         for k in setting.ks
         for size in sizes
         for curve in curves
     ]
     figure = draw_curves(curves, ("recall", "ndcg", "hit_rate", "esp"), "batch size B")
-    floors = ", ".join(f"{felt_floor(lab, k)} at K = {k}" for k in setting.ks)
+    floors = ", ".join(f"{binding_floor(lab, k)} at K = {k}" for k in setting.ks)
     words = _WORDS.format(model=setting.analysed, floors=floors, batch_size=setting.batch_size)
-    table = Table(["K", "floor", "B", "method", *COLUMNS], rows)
+    table = ExhibitTable(["K", "floor", "B", "method", *COLUMNS], rows)
     return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, table, figure)
 
 

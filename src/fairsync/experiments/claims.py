@@ -1,14 +1,12 @@
-"""What the paper claims, and what this project adds, each judged by the run at hand."""
+"""Claims of the paper and of this project, each with a verdict from a run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairsync.experiments.exhibit import Table
-from fairsync.experiments.readings import as_fast, as_in_the_extreme_case, correlated, towards_the_needy
-from fairsync.experiments.verdicts import (
-    Result,
+from fairsync.experiments.claim_verdicts import (
+    TrialResult,
     Verdict,
     above_at_every_floor,
     as_accurate,
@@ -21,6 +19,8 @@ from fairsync.experiments.verdicts import (
     met_with_more_recall,
     more_accurate,
 )
+from fairsync.experiments.exhibit import ExhibitTable
+from fairsync.experiments.table_verdicts import as_fast, as_in_the_extreme_case, correlated, towards_the_needy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,34 +30,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a claim is judged by.
+    """The evidence for a claim.
 
     Attributes
     ----------
-    results : iterable of Result
-        The trials of its experiment; can be gone through once.
-    table : Table
-        What the experiment shows.
+    results : iterable of TrialResult
+        Results of its experiment. They can be iterated once.
+    table : ExhibitTable
+        Table of its experiment.
     """
 
-    results: Iterable[Result]
-    table: Table
+    results: Iterable[TrialResult]
+    table: ExhibitTable
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence that a run can bear out or not.
+    """A claim that a run can support or refute.
 
     Attributes
     ----------
     sentence : str
-        In our words.
+        The claim in our words.
     experiment : str or None
-        Name of the experiment that it is about; None: all that were run.
+        Name of the experiment that the claim is about, or None for all.
     judge : callable
-        Evidence to verdict.
+        Function from evidence to verdict.
     ours : bool
-        Not the paper's.
+        Whether the claim is ours and not the paper's.
     """
 
     sentence: str
@@ -68,13 +68,13 @@ class Claim:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and what the run says to it."""
+    """A claim and its verdict."""
 
     claim: Claim
     verdict: Verdict
 
     def to_dict(self) -> dict[str, str | bool | None]:
-        """Return plain values."""
+        """Return a JSON-serialisable dictionary."""
         return {
             "claim": self.claim.sentence,
             "ours": self.claim.ours,
@@ -85,7 +85,7 @@ class Judged:
 
 
 def _of_the_comparison(experiment: str, where: str) -> tuple[Claim, ...]:
-    """Return the claims that are judged by a table of all methods on all base models."""
+    """Return the claims about a table of all methods on all base models."""
     better = "in every cell (recall, NDCG, hit rate; p < 0.05)"
     return (
         Claim(
@@ -118,7 +118,7 @@ def _of_the_comparison(experiment: str, where: str) -> tuple[Claim, ...]:
 
 CLAIMS: tuple[Claim, ...] = (
     *_of_the_comparison("table-2", ""),
-    *_of_the_comparison("table-2-tense", ", where floors are felt"),
+    *_of_the_comparison("table-2-tense", ", where floors are binding"),
     Claim(
         "What the least exposed group gets in stage 1 and can get in stage 2 go together (correlation 0.7 or more).",
         "figure-1b",
@@ -171,7 +171,7 @@ CLAIMS: tuple[Claim, ...] = (
         ours=True,
     ),
     Claim(
-        "The policy 'guaranteed' gives up at most twice what the best plan in hindsight must, where floors are felt.",
+        "The policy 'guaranteed' costs at most twice as much as the best plan in hindsight, where floors are binding.",
         "table-2-tense",
         lambda seen: cost_at_most(seen.results, "guaranteed", 2.0),
         ours=True,
@@ -181,7 +181,7 @@ CLAIMS: tuple[Claim, ...] = (
 
 def judge_all(
     exhibits: Mapping[str, Exhibit],
-    results: Callable[[str], Iterable[Result]],
+    results: Callable[[str], Iterable[TrialResult]],
     impossible: Mapping[str, str],
 ) -> list[Judged]:
     """Return the verdict on every claim.
@@ -189,17 +189,17 @@ def judge_all(
     Parameters
     ----------
     exhibits
-        What was shown, by the name of the experiment.
+        {name of an experiment: its exhibit}.
     results
-        Name of an experiment that was shown to the outcomes of its trials.
+        Function from the name of an experiment to its results.
     impossible
-        Experiments that the data do not allow, with the reason.
+        {name of an experiment: reason why the data do not allow it}.
     """
 
     def verdict(claim: Claim) -> Verdict:
         name = claim.experiment
         if name is None:
-            return claim.judge(Evidence(_without_repeats(results(one) for one in exhibits), Table([], [])))
+            return claim.judge(Evidence(_without_repeats(results(one) for one in exhibits), ExhibitTable([], [])))
         if name in impossible:
             return Verdict("not comparable", f"not possible here: {impossible[name]}")
         if name not in exhibits:
@@ -209,13 +209,13 @@ def judge_all(
     return [Judged(claim, verdict(claim)) for claim in CLAIMS]
 
 
-def _tuned_once(results: Iterable[Result]) -> Iterator[Result]:
-    """Leave out trials that were tuned for themselves: where one thing is varied, the coefficient stays."""
+def _tuned_once(results: Iterable[TrialResult]) -> Iterator[TrialResult]:
+    """Return the results with a fixed coefficient, without those that were tuned separately."""
     return (result for result in results if result.trial.coefficient is not None)
 
 
-def _without_repeats(groups: Iterable[Iterable[Result]]) -> Iterator[Result]:
-    """Go through the results of several experiments, each trial once."""
+def _without_repeats(groups: Iterable[Iterable[TrialResult]]) -> Iterator[TrialResult]:
+    """Yield the results of several experiments, each trial once."""
     seen = set()
     for results in groups:
         for result in results:

@@ -1,10 +1,10 @@
-"""One look for each method in all figures, in the colours of Okabe and Ito, which colour-blind readers tell apart."""
+"""Colours and markers of methods in all figures (Okabe and Ito, which colour-blind readers can distinguish)."""
 
 from __future__ import annotations
 
 from fairsync.report.plot import GREY
 
-# Ours in the strongest colours, what is no method at all in grey.
+# Our methods have the strongest colours; retrieval without floors is grey.
 COLOURS: dict[str, str] = {
     "none": GREY,
     "regularized-fair": "#E69F00",

@@ -1,4 +1,4 @@
-"""The paper's Table 2: every method on every base model, at the paper's floors and where floors are felt."""
+"""The paper's Table 2: every method on every base model, at the paper's floors and where floors are binding."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from fairsync.experiments.averages import average
+from fairsync.experiments.claim_verdicts import LEVEL, compare
 from fairsync.experiments.colours import COLOURS, MARKERS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.methods import BASELINES, METHODS
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.compared_methods import BASELINES, METHODS
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
+from fairsync.experiments.seed_means import mean_over_seeds
 from fairsync.experiments.trials import Trial
-from fairsync.experiments.verdicts import LEVEL, compare
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fairsync.experiments.averages import Average
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
+    from fairsync.experiments.seed_means import SeedMean
 
 OURS = ("fairsync", "guaranteed")
 RIVALS = ("k-neighbor", "uncalibrated")
-"""The baselines that meet floors in practice: what improvements are tested against."""
+"""The baselines that meet floors in practice. Improvements are tested against them."""
 HEADINGS = {
     "recall": "Recall@{k} %",
     "ndcg": "NDCG@{k} %",
@@ -57,7 +57,7 @@ _TENSE_WORDS = (
 
 
 def trials_of(setting: Setting, model: str, method: str, k: int, floor: int) -> list[Trial]:
-    """Return the trials behind one cell of the table, one for each seed."""
+    """Return the trials of one cell of the table, one for each seed."""
     return [Trial(model, seed, method, k, floor, batch_size=setting.batch_size) for seed in setting.seeds]
 
 
@@ -68,21 +68,21 @@ def all_trials(setting: Setting, floors: Mapping[int, int]) -> list[Trial]:
 
 
 def paper_floors(setting: Setting) -> dict[int, int]:
-    """Return the floor at each K: the paper's, to scale."""
+    """Return {K: the paper's floor, scaled to these data}."""
     return dict.fromkeys(setting.ks, setting.floor)
 
 
 def tense_floors(lab: Lab) -> dict[int, int]:
-    """Return the floor at each K: one that is felt."""
-    return {k: felt_floor(lab, k) for k in lab.setting.ks}
+    """Return {K: a binding floor}."""
+    return {k: binding_floor(lab, k) for k in lab.setting.ks}
 
 
-def tense_steps(lab: Lab) -> list[Step]:
-    """Return the trials at floors that are felt, one model after another."""
+def tense_steps(lab: Lab) -> list[WorkStep]:
+    """Return the trials at binding floors, sorted by model."""
 
-    def step(trial: Trial) -> Step:
+    def step(trial: Trial) -> WorkStep:
         label = f"{trial.model}, {trial.method}, K = {trial.k}, floor {trial.floor:,}"
-        return Step(label, lambda: lab.trials.outcome(trial))
+        return WorkStep(label, lambda: lab.trials.outcome(trial))
 
     trials = all_trials(lab.setting, tense_floors(lab))
     return [step(trial) for trial in sorted(trials, key=lambda trial: (trial.model, trial.seed))]
@@ -91,7 +91,7 @@ def tense_steps(lab: Lab) -> list[Step]:
 def _show(lab: Lab, experiment: Experiment, floors: Mapping[int, int], more_words: str = "") -> Exhibit:
     setting = lab.setting
     cells = {
-        (model, method, k): average(lab, trials_of(setting, model, method, k, floors[k]))
+        (model, method, k): mean_over_seeds(lab, trials_of(setting, model, method, k, floors[k]))
         for model, method, k in product(setting.models, METHODS, setting.ks)
     }
     tests = _tests(lab, floors)
@@ -113,9 +113,9 @@ def _show(lab: Lab, experiment: Experiment, floors: Mapping[int, int], more_word
                     starred.add(place)
         rows.append(row)
     headings = [heading.format(k=k) for k in setting.ks for heading in HEADINGS.values()]
-    table = Table(["Base model", "Method", *headings], rows, bold=bold, starred=starred)
+    table = ExhibitTable(["Base model", "Method", *headings], rows, bold=bold, starred=starred)
     columns = ["Base model", "Method", "K", "Measure", "Against", "Difference, percentage points", "p"]
-    p_values = Table(columns, [[*what, 100 * gain, p] for what, (gain, p) in tests.items()])
+    p_values = ExhibitTable(columns, [[*what, 100 * gain, p] for what, (gain, p) in tests.items()])
     words = _WORDS.format(
         requests=len(lab.trials.bases.split.test),
         groups=lab.dataset.facts.groups,
@@ -130,14 +130,14 @@ def _show(lab: Lab, experiment: Experiment, floors: Mapping[int, int], more_word
 
 
 def _promised(floors: Mapping[int, int]) -> str:
-    """Return the floors in words."""
+    """Return the floors as text."""
     if len(set(floors.values())) == 1:
         return f"{next(iter(floors.values())):,} exposures"
     return ", ".join(f"{floor:,} exposures at K = {k}" for k, floor in floors.items())
 
 
 def _tests(lab: Lab, floors: Mapping[int, int]) -> dict[tuple[str, str, int, str, str], tuple[float, float]]:
-    """Return for each of our cells, measure and rival the mean difference over requests, and its p-value."""
+    """Return the mean difference over requests and its p-value, for each of our cells, measures and rivals."""
     setting, outcome = lab.setting, lab.trials.outcome
     found = {}
     for model, k in product(setting.models, setting.ks):
@@ -150,8 +150,8 @@ def _tests(lab: Lab, floors: Mapping[int, int]) -> dict[tuple[str, str, int, str
     return found
 
 
-def _draw(cells: dict[tuple[str, str, int], Average], setting: Setting) -> Figure:
-    """Return a panel for each K with a row for each method: recall of every base model, and ESP as a text."""
+def _draw(cells: dict[tuple[str, str, int], SeedMean], setting: Setting) -> Figure:
+    """Plot a panel for each K with a row for each method: recall of every base model, and ESP as text."""
     ks = setting.ks
     figure = Figure(figsize=(max(6.0, 5.0 * len(ks)), 3.6), layout="constrained", dpi=150)
     panels = figure.subplots(1, len(ks), sharex=True, sharey=True, squeeze=False)[0]
@@ -174,12 +174,12 @@ def _draw(cells: dict[tuple[str, str, int], Average], setting: Setting) -> Figur
 
 
 def _write(axes: Axes, row: int, text: str, weight: str = "normal") -> None:
-    """Write into the margin at the right of a row."""
+    """Write text into the right margin of a row."""
     axes.annotate(text, (1.02, row), xycoords=("axes fraction", "data"), va="center", fontsize=9, weight=weight)
 
 
 def _span(values: list[float]) -> str:
-    """Return the lowest and the highest, or one number where they agree; rounded down, so that 100 is 100."""
+    """Return the range of values as text, rounded down, so that only 100 is shown as 100."""
     ends = [f"{math.floor(10 * value) / 10:g}" for value in (min(values), max(values))]
     return " – ".join(dict.fromkeys(ends))
 
@@ -190,10 +190,10 @@ EXPERIMENT: Experiment = Experiment(
     lambda setting: all_trials(setting, paper_floors(setting)),
     lambda lab: _show(lab, EXPERIMENT, paper_floors(lab.setting)),
 )
-TENSE: Experiment = Experiment(
+BINDING_SHARE: Experiment = Experiment(
     "table-2-tense",
-    "Table 2 again, where floors are felt",
+    "Table 2 again, where floors are binding",
     lambda _: (),
-    lambda lab: _show(lab, TENSE, tense_floors(lab), _TENSE_WORDS),
+    lambda lab: _show(lab, BINDING_SHARE, tense_floors(lab), _TENSE_WORDS),
     tense_steps,
 )

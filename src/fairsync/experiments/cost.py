@@ -1,4 +1,4 @@
-"""What floors cost under every method, beside the least that they can cost."""
+"""The cost of floors under every method, and the least possible cost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 
 from fairsync.experiments.colours import COLOURS, MARKERS
+from fairsync.experiments.compared_methods import METHODS
 from fairsync.experiments.comparison import tense_floors, tense_steps, trials_of
-from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab
-from fairsync.experiments.methods import METHODS
 from fairsync.report.plot import tidy
 
 if TYPE_CHECKING:
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Outcome
 
-_METHODS = tuple(name for name in METHODS if name != "none")  # which pays nothing and promises nothing
+_METHODS = tuple(name for name in METHODS if name != "none")
 _HINDSIGHT = "hindsight"
-_NEXT_TO_NOTHING = 1e-3  # percent: below, the figure has no decades
-_ROUNDING = 1e-9  # of all relevance: no cost, but a sum in another order
+_NEXT_TO_NOTHING = 1e-3  # percent; below it, the axis of the figure is linear
+_ROUNDING = 1e-9  # relative rounding error of sums of relevance, which is not a cost
 
 _WORDS = (
-    "The trials of Table 2 where floors are felt, once more. The cost of a method is the relevance that its candidates"
+    "The trials of Table 2 where floors are binding, again. The cost of a method is the relevance that its candidates"
     " lack against retrieval without floors, here in percent of the latter, and in multiples of what the best plan in"
     " hindsight must give up, all requests known: no method that meets the floors can be below 1. Where floors were"
     " missed (ESP below 100 %, hollow in the figure) a cost says little: to miss them is cheap. “–”: the floors cost"
@@ -44,16 +44,16 @@ _WORDS = (
 
 @dataclass(frozen=True)
 class Cost:
-    """What floors cost.
+    """The cost of floors.
 
     Attributes
     ----------
     ratio : float or None
-        In multiples of the least possible; None if that is nothing.
+        Cost divided by the least possible cost, or None if that is 0.
     percent : float or None
-        Of the relevance without floors; None where that is not positive.
+        Cost in percent of the relevance without floors, or None if that is not positive.
     esp : float
-        Share of groups that got their floor, in percent.
+        Percentage of groups that reached their floor.
     """
 
     ratio: float | None
@@ -70,7 +70,7 @@ def cost_of(outcomes: Sequence[Outcome]) -> Cost:
 
 
 def least_cost(outcomes: Sequence[Outcome]) -> Cost:
-    """Return what the best plan in hindsight costs, given the outcome of any method for each seed."""
+    """Return the cost of the best plan in hindsight, given the outcomes of any method for each seed."""
     return _cost(outcomes, sum(one.least_cost for one in outcomes), 100.0)
 
 
@@ -100,12 +100,12 @@ def _show(lab: Lab) -> Exhibit:
         for k in setting.ks
         for name, unit in (("Cost ÷ hindsight", ""), ("Cost", ", % of relevance"), ("ESP", " %"))
     )
-    table = Table(["Base model", "Method", *headings], rows, digits=3)
+    table = ExhibitTable(["Base model", "Method", *headings], rows, digits=3)
     return Exhibit(EXPERIMENT.name, EXPERIMENT.title, _WORDS, table, _draw(costs, setting))
 
 
 def _draw(costs: Mapping[tuple[str, str, int], Cost], setting: Setting) -> Figure:
-    """Return a panel for each K with a row for each base model, and a mark on it for each method."""
+    """Plot a panel for each K with a row for each base model and a mark for each method."""
     ks, models = setting.ks, setting.models
     size = (max(6.0, 4.8 * len(ks)), 1.6 + 0.5 * len(models))
     figure = Figure(figsize=size, layout="constrained", dpi=150)
@@ -137,7 +137,7 @@ def _style(method: str, missed: bool) -> dict[str, object]:
 
 
 def _scale(axes: Axes, costs: Sequence[float]) -> None:
-    """Scale the x axis logarithmically, with a place for what costs nothing."""
+    """Scale the x axis symmetric-logarithmically, which includes a cost of 0."""
     smallest = min((cost for cost in costs if cost > 0), default=1.0)
     linear = max(_NEXT_TO_NOTHING, 10.0 ** math.floor(math.log10(smallest)))
     axes.set_xscale("symlog", linthresh=linear, linscale=0.5)

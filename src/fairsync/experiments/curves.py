@@ -1,4 +1,4 @@
-"""Accuracy along something that is varied: a panel for each K and measure, a line for each method."""
+"""Plots of accuracy by a variable, with a panel for each K and measure and a line for each method."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from fairsync.experiments.averages import Average
+    from fairsync.experiments.seed_means import SeedMean
 
 NAMES = {"recall": "Recall", "ndcg": "NDCG", "hit_rate": "Hit rate", "esp": "ESP"}
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One line in all panels.
+    """A line in all panels.
 
     Attributes
     ----------
     label : str
-        For the legend.
+        Label in the legend.
     method : str
-        Decides colour and marker; ``none`` is drawn without markers, as what the others are compared with.
+        Method, which decides colour and marker. ``none`` is the reference and has no markers.
     points : mapping
-        For each K, from the place on the x axis to what was measured there.
+        {K: {x: means over seeds}}.
     dashed : bool
-        Where a method has two lines.
+        Whether the line is dashed, for methods with two lines.
     """
 
     label: str
     method: str
-    points: Mapping[int, Mapping[int, Average]]
+    points: Mapping[int, Mapping[int, SeedMean]]
     dashed: bool = False
 
     @property
@@ -55,7 +55,7 @@ class Curve:
         }
 
     def draw(self, axes: Axes, k: int, measure: str) -> None:
-        """Draw the line of one panel; markers are hollow where floors were missed."""
+        """Draw the line in one panel. Markers are hollow where floors were missed."""
         points = sorted(self.points[k].items())
         ats, values = [at for at, _ in points], [100 * getattr(point, measure) for _, point in points]
         axes.plot(ats, values, **self._style, markerfacecolor="white")  # type: ignore[arg-type]
@@ -64,12 +64,12 @@ class Curve:
             axes.plot(*zip(*met, strict=True), MARKERS[self.method], color=COLOURS[self.method], markersize=5.5)
 
     def handle(self) -> Line2D:
-        """Return the line's entry in a legend."""
+        """Return the legend entry of the line."""
         return Line2D([], [], label=self.label, **self._style)  # type: ignore[arg-type]
 
 
 def draw_curves(curves: Sequence[Curve], measures: Sequence[str], x_label: str) -> Figure:
-    """Return the panels: a row for each K, a column for each measure."""
+    """Plot curves with a row for each K and a column for each measure."""
     ks = list(curves[0].points)
     places = sorted({at for curve in curves for points in curve.points.values() for at in points})
     size = (3.1 * len(measures), 2.7 * len(ks) + 0.6)

@@ -1,4 +1,4 @@
-"""Table 1: how large the data are, beside the paper's."""
+"""Table 1: the size of the data, compared with the paper's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment
 from fairsync.report.plot import scale_counts, tidy
 
@@ -27,7 +27,7 @@ _PAPER = {
 
 
 def show(lab: Lab) -> Exhibit:
-    """Return the sizes of this data set and of the paper's two, and a picture of its groups."""
+    """Return the sizes of this data set and of the paper's two, and a plot of its groups."""
     facts = lab.dataset.facts
     requests = len(lab.trials.bases.split.test)
     _, sizes = np.unique(lab.dataset.item_groups, return_counts=True)
@@ -46,7 +46,7 @@ def show(lab: Lab) -> Exhibit:
         " the paper's 200 exposures claim there, for its number of groups and a tenth of its users. The figure shows"
         " how unlike in size the groups are."
     )
-    return Exhibit(NAME, TITLE, words, Table(columns, rows), _draw(sizes))
+    return Exhibit(NAME, TITLE, words, ExhibitTable(columns, rows), _draw(sizes))
 
 
 def _draw(sizes: NDArray[np.int64]) -> Figure:

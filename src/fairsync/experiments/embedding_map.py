@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.rows import rows_of
+from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.embedding_plot import draw_maps
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.methods import make_method
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.trials import Trial
 from fairsync.retriever import FairRetriever
 
@@ -23,37 +22,37 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
 
 _GROUPS = 5
-_MOMENTS = (0.01, 0.1, 1.0)  # of all requests
+_MOMENTS = (0.01, 0.1, 1.0)  # fractions of all requests
 _ITEMS_OF_A_GROUP, _USERS_ON_THE_MAP, _USERS_ASKED = 40, 40, 200
-_ROUNDS, _QUICK_ROUNDS = 1000, 300  # of t-SNE
+_ROUNDS, _QUICK_ROUNDS = 1000, 300  # iterations of t-SNE
 
 _WORDS = (
     "Items of {groups} groups and some users of {model}, drawn by t-SNE: in the space of the model, and in the dual"
     " space of the paper, where an item carries its group as further coordinates, and a user the prices of all"
-    " groups, negated, as they were after so many requests under FairSync (K = {k}, floors of {floor}). Unlike in"
+    " groups, negated, after a number of requests under FairSync (K = {k}, floors of {floor}). Unlike in"
     " the paper, these coordinates are scaled so that those of items and of users are of one size (no ranking"
-    " changes), the users are the same in all maps, so that whatever moves was moved by prices, and one group is"
+    " changes), the users are the same in all maps, so that only prices move them, and one group is"
     " drawn from each fifth of all groups, from the least to the most exposed without floors. What a map can only"
     " hint at is a number in the table: the rank of a group's best item among all items, on average over {users}"
-    " users, in both spaces. Bars are exposures so far; black lines are the floor's share for so many requests."
+    " users, in both spaces. Bars are exposures so far; black lines are the floor's share for these requests."
 )
 
 
 def mean_ranks(
     catalog: Catalog, users: NDArray[np.floating[Any]], prices: NDArray[np.float64], codes: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Return for groups the rank of their best item among all items under prices, on average over users.
+    """Return the rank of each group's best item among all items under prices, mean over users.
 
     Parameters
     ----------
     catalog
         The items.
     users
-        (n, d) or (n, interests, d).
+        (n, d) or (n, interests, d) User vectors.
     prices
-        (G,) with zeros, the space is the model's own.
+        (G,) Prices. With zeros, ranks are those of the model's own space.
     codes
-        The groups asked for.
+        Codes of the groups.
 
     Examples
     --------
@@ -75,11 +74,11 @@ def mean_ranks(
 def dual_space(
     catalog: Catalog, rows: NDArray[np.intp], users: NDArray[np.floating[Any]], prices: NDArray[np.float64]
 ) -> NDArray[np.floating[Any]]:
-    """Return items and then all interests of users, as points whose inner product is relevance less price.
+    """Return items and then all interests of users as points whose inner product is relevance minus price.
 
-    They are the paper's h and q but for two liberties that change no ranking. What all prices have in common is taken
-    off. And one-hot columns, which can be so much longer than embeddings that nothing else is seen, are shortened while
-    prices are lengthened, until both are of one size.
+    They are the paper's h and q with two changes that keep all rankings: the mean of the prices is subtracted, and
+    one-hot columns and prices are scaled to the same size, because one-hot columns can be much longer than embeddings
+    and would dominate the map.
 
     Examples
     --------
@@ -91,16 +90,18 @@ def dual_space(
     """
     interests = users.reshape(-1, users.shape[-1])
     shifted = prices - prices.mean()
-    size = max(float(np.sqrt(np.linalg.norm(shifted))), 1e-12)  # without prices nothing is added
+    size = max(float(np.sqrt(np.linalg.norm(shifted))), 1e-12)  # without prices, the added coordinates are 0
     h = np.hstack([catalog.embeddings[rows], size * np.eye(catalog.n_groups)[catalog.group_of[rows]]])
     q = np.hstack([interests, np.tile(-shifted / size, (len(interests), 1))])
     return np.vstack([h, q])
 
 
 def _trial(lab: Lab) -> Trial:
-    """Return what is looked into: FairSync with the longer lists, as in the paper."""
+    """Return the trial of the figure: FairSync with the largest K, as in the paper."""
     setting, k = lab.setting, max(lab.setting.ks)
-    return Trial(setting.analysed, setting.seeds[0], "fairsync", k, felt_floor(lab, k), batch_size=setting.batch_size)
+    return Trial(
+        setting.analysed, setting.seeds[0], "fairsync", k, binding_floor(lab, k), batch_size=setting.batch_size
+    )
 
 
 def _found(lab: Lab) -> dict[str, Any]:
@@ -116,14 +117,18 @@ def _compute(lab: Lab) -> dict[str, Any]:
     catalog, users = base.catalog, base.test.users
     moments = [max(1, round(share * len(users))) for share in _MOMENTS]
 
-    plain = FairRetriever(catalog, trial.k, 0, len(users), "none", trial.batch_size).retrieve(users)
-    groups = catalog.group_of[rows_of(catalog, plain.ids)]
+    plain = FairRetriever(
+        catalog, k=trial.k, floors=0, horizon=len(users), policy="none", batch_size=trial.batch_size
+    ).retrieve(users)
+    groups = catalog.group_of[plain.rows]
     without = [np.bincount(groups[:moment].ravel(), minlength=catalog.n_groups) for moment in moments]
     fifths = np.array_split(np.argsort(without[-1], kind="stable"), _GROUPS)
     codes = np.array([rng.choice(fifth) for fifth in fifths if len(fifth)], dtype=np.intp)
 
     policy = make_method(trial.method, lab.trials.tuned(trial), lab.trials.scale(trial))
-    retriever = FairRetriever(catalog, trial.k, trial.floor, len(users), policy, trial.batch_size)
+    retriever = FairRetriever(
+        catalog, k=trial.k, floors=trial.floor, horizon=len(users), policy=policy, batch_size=trial.batch_size
+    )
     exposures, prices, served = [], [np.zeros(catalog.n_groups)], 0
     for moment in moments:
         retriever.retrieve(users[served:moment])
@@ -137,7 +142,7 @@ def _compute(lab: Lab) -> dict[str, Any]:
     original = np.vstack([catalog.embeddings[rows], mapped.reshape(-1, users.shape[-1])])
     rounds = _QUICK_ROUNDS if lab.setting.quick else _ROUNDS
     maps = [_map(original, None, rounds, trial.seed)]
-    # Each map starts from the first: what stays where it was is seen to stay.
+    # Each map is initialised with the first one, so that points that do not move stay in place.
     maps += [_map(dual_space(catalog, rows, mapped, one), maps[0], rounds, trial.seed) for one in prices[1:]]
     return {
         "groups": [str(catalog.labels[code]) for code in codes],
@@ -161,7 +166,7 @@ def _map(
         from sklearn.manifold import TSNE
     except ImportError as error:
         raise InvalidInputError("t-SNE needs scikit-learn: pip install 'fairsync[experiments]'.") from error
-    # A small copy of the map to start from, as t-SNE wants it: points must be able to pass each other.
+    # t-SNE needs a small initial map, so that points can pass each other.
     init = "pca" if start is None else 1e-4 * start / start[:, 0].std()
     perplexity = min(30.0, (len(vectors) - 1) / 3)
     method = TSNE(perplexity=perplexity, init=init, max_iter=rounds, random_state=seed)
@@ -183,7 +188,7 @@ def _show(lab: Lab) -> Exhibit:
     words = _WORDS.format(
         groups=len(found["groups"]), model=trial.model, k=trial.k, floor=trial.floor, users=found["users"]
     )
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows, digits=3), draw_maps(found))
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows, digits=3), draw_maps(found))
 
 
 EXPERIMENT = Experiment(
@@ -191,5 +196,5 @@ EXPERIMENT = Experiment(
     "Figure: embeddings in the original and the dual space",
     lambda setting: (),
     _show,
-    lambda lab: [Step("maps by t-SNE", partial(_found, lab))],
+    lambda lab: [WorkStep("maps by t-SNE", partial(_found, lab))],
 )

@@ -1,4 +1,4 @@
-"""Maps of items and users, and the exposures that go with them."""
+"""Plot of maps of items and users, and of the exposures at the same moments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LONGEST = 24
 
 
 def draw_maps(found: Mapping[str, Any]) -> Figure:
-    """Return the maps above (the model's space, then the dual space at each moment) and exposures below."""
+    """Plot the maps in the upper row (the model's space, then the dual space at each moment) and exposures below."""
     moments, names = found["moments"], found["groups"]
     figure = Figure(figsize=(3.0 * (1 + len(moments)), 5.6), layout="constrained", dpi=150)
     maps, bars = figure.subplots(2, 1 + len(moments), height_ratios=[3, 2])
@@ -52,7 +52,7 @@ def draw_maps(found: Mapping[str, Any]) -> Figure:
 
 
 def _map(axes: Axes, places: NDArray[Any], items: NDArray[Any]) -> None:
-    """Draw the items, each in the colour of its group, and what follows them: users."""
+    """Draw the items in the colours of their groups, and the users."""
     (item_x, user_x), (item_y, user_y) = (np.split(one, [len(items)]) for one in places.T)
     axes.scatter(user_x, user_y, marker="+", s=16, linewidths=0.7, color="black", alpha=0.5)
     axes.scatter(item_x, item_y, s=11, color=[_COLOURS[item] for item in items], linewidths=0, alpha=0.9)

@@ -1,4 +1,4 @@
-"""What an experiment shows: tables, figures and a few words, written so that people and programs can read them."""
+"""Exhibit: the table, figure and text of an experiment, written as CSV, Markdown, SVG and PNG."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Table:
-    """Rows under columns. Cells are texts as people read them; numbers keep their digits in the CSV.
+class ExhibitTable:
+    """A table that is rounded in Markdown and HTML, and has all digits in CSV.
 
     Attributes
     ----------
     columns : list of str
         Headings.
     rows : list of list
-        Texts, numbers, or None where there is nothing to say.
+        Cells: texts, numbers, or None for an empty cell.
     digits : int
-        After the point, in Markdown and HTML; the CSV has them all.
+        Decimals in Markdown and HTML. The CSV has all digits.
     bold, starred : collection of (row, column)
-        Cells to stand out, and cells with a star after the number; for people, not in the CSV.
+        Bold cells, and cells with a star after the number. They are not marked in the CSV.
     """
 
     columns: Sequence[str]
@@ -38,11 +38,11 @@ class Table:
     starred: Collection[tuple[int, int]] = ()
 
     def text(self, value: str | int | float | None) -> str:
-        """Return a cell as people read it.
+        """Return the text of a cell.
 
         Examples
         --------
-        >>> table = Table(["a"], [[1]], digits=2)
+        >>> table = ExhibitTable(["a"], [[1]], digits=2)
         >>> table.text(1234), table.text(0.5), table.text(None), table.text("x")
         ('1,234', '0.50', '–', 'x')
         """
@@ -53,7 +53,7 @@ class Table:
         return f"{value:,}" if isinstance(value, int) else f"{value:,.{self.digits}f}"
 
     def to_markdown(self) -> str:
-        """Return a Markdown table; columns of numbers are flushed right."""
+        """Return a Markdown table. Columns of numbers are aligned right."""
         right = [all(not isinstance(row[at], str) for row in self.rows) for at in range(len(self.columns))]
         lines = ["| " + " | ".join(self.columns) + " |"]
         lines.append("|" + "|".join("---:" if one else "---" for one in right) + "|")
@@ -66,11 +66,11 @@ class Table:
         return text + "\\*" if (row, column) in self.starred else text
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return columns and rows as JSON can hold them, with all digits."""
+        """Return a JSON-serialisable dictionary of columns and rows, with all digits."""
         return {"columns": list(self.columns), "rows": [list(row) for row in self.rows]}
 
     def write_csv(self, path: Path) -> None:
-        """Write all digits."""
+        """Write a CSV file with all digits."""
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             writer.writerow(self.columns)
@@ -79,33 +79,33 @@ class Table:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A table or figure of the paper, or one that it lacks, as this run shows it.
+    """A table or figure of a run.
 
     Attributes
     ----------
     name : str
-        For files and the command line, such as ``table-2``.
+        Name in files and on the command line, such as ``table-2``.
     title : str
-        One line.
+        Title in one line.
     words : str
-        What was done and how to read it, in a paragraph.
-    table : Table
-        The numbers, also of a figure.
+        A paragraph on the method and how to read the numbers.
+    table : ExhibitTable
+        The numbers of the table or figure.
     figure : matplotlib.figure.Figure or None
-        A picture of them.
+        The figure.
     more : mapping
-        Further numbers, for programs: a CSV for each, under a name of its own.
+        {name: further table}, each written as a CSV file.
     """
 
     name: str
     title: str
     words: str
-    table: Table
+    table: ExhibitTable
     figure: Figure | None = field(default=None, compare=False)
-    more: Mapping[str, Table] = field(default_factory=dict)
+    more: Mapping[str, ExhibitTable] = field(default_factory=dict)
 
     def write(self, folder: Path) -> list[Path]:
-        """Write CSV and Markdown, and SVG and PNG if there is a figure; return the files."""
+        """Write CSV and Markdown, and SVG and PNG if there is a figure. Return the files."""
         folder.mkdir(parents=True, exist_ok=True)
         files = [folder / f"{self.name}.csv", folder / f"{self.name}.md"]
         self.table.write_csv(files[0])
@@ -118,7 +118,7 @@ class Exhibit:
         if self.figure:
             for kind in ("svg", "png"):
                 files.append(folder / f"{self.name}.{kind}")
-                with mpl.rc_context({"svg.hashsalt": self.name}):  # or its ids would be drawn by chance
+                with mpl.rc_context({"svg.hashsalt": self.name}):  # makes the ids reproducible
                     self.figure.savefig(files[-1], dpi=150, metadata={"Date": None} if kind == "svg" else None)
-                self.figure.set_layout_engine("none")  # where things go is settled, and takes most of the time
+                self.figure.set_layout_engine("none")  # computing the layout again would take most of the time
         return files

@@ -1,4 +1,4 @@
-"""What every experiment is: trials or cells of its own, and an exhibit made of them."""
+"""Experiment: the trials and other work of a table or figure, and the function that makes its exhibit."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ if TYPE_CHECKING:
 
     from fairsync.data.dataset import Dataset
     from fairsync.experiments.exhibit import Exhibit
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Trial, Trials
 
 
 @dataclass(frozen=True)
 class Lab:
-    """What an experiment works with.
+    """The context of an experiment.
 
     Attributes
     ----------
     setting : Setting
-        The terms.
+        The setting of the reproduction.
     dataset : Dataset
         The data.
     trials : Trials
-        Runs trials and keeps their outcomes; its ``store`` and ``bases`` are there for cells of another kind.
+        Runs trials and stores their outcomes. Other work may use its ``store`` and ``bases``.
     """
 
     setting: Setting
@@ -33,21 +33,21 @@ class Lab:
     trials: Trials
 
     def cell(self, what: str, key: dict[str, Any], compute: Callable[[], Any]) -> Any:
-        """Return a value that is kept on disk, for these data and this kind of run."""
+        """Return a value from the store, or compute and store it, for these data and this kind of run."""
         shared = {"data": self.setting.fingerprint, "quick": self.setting.quick}
         return self.trials.store.cell(what, shared | key, compute)
 
 
 @dataclass(frozen=True)
-class Step:
-    """A piece of work that is done once and kept, with a label for the progress bar.
+class WorkStep:
+    """A unit of work whose result is stored, with a label for the progress bar.
 
     Attributes
     ----------
     label : str
-        What it is.
+        Description of the work.
     run : callable
-        Does it (or finds that it is done).
+        Function that does the work, unless its result is stored already.
     """
 
     label: str
@@ -61,19 +61,19 @@ class Experiment:
     Attributes
     ----------
     name : str
-        For the command line and for files.
+        Name on the command line and in files.
     title : str
-        One line.
+        Title in one line.
     trials : callable
-        Setting to the trials it needs; they are run first, in an order that loads each model once.
+        Function from the setting to the required trials. They are run first, in an order that loads each model once.
     show : callable
-        Lab to exhibit. All trials are done by then; other work is kept through :meth:`Lab.cell`.
+        Function from the lab to the exhibit. It is called after all trials; other work is stored by :meth:`Lab.cell`.
     steps : callable or None
-        Lab to further pieces of work, for experiments that need more than trials.
+        Function from the lab to further units of work, for experiments that need more than trials.
     """
 
     name: str
     title: str
     trials: Callable[[Setting], Sequence[Trial]]
     show: Callable[[Lab], Exhibit]
-    steps: Callable[[Lab], Sequence[Step]] | None = None
+    steps: Callable[[Lab], Sequence[WorkStep]] | None = None

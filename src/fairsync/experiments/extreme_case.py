@@ -1,4 +1,4 @@
-"""The paper's extreme case: nobody likes the second group, and it still gets its due."""
+"""The paper's extreme case: no user likes the second group, and it still gets its floor."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog import Catalog
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.methods import GRIDS, QUICK_GRIDS
+from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
 from fairsync.policies import FairSync, make_policy
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Trial
     from fairsync.policies import Policy
 
@@ -35,7 +35,7 @@ _WORDS = (
 
 
 def users_of(seed: int) -> NDArray[np.float64]:
-    """Return users as vectors of minus their distance to each item, which are unit vectors."""
+    """Return user vectors that hold minus the distance to each item. Items are unit vectors."""
     rng = np.random.default_rng(seed)
     near, far = rng.uniform(0, 0.4, (USERS, ITEMS)), rng.uniform(0.4, 1.0, (USERS, ITEMS))
     return -np.concatenate([near, far], axis=1)
@@ -51,7 +51,7 @@ def try_policy(policy: Policy, users: NDArray[np.float64], batch_size: int) -> d
     (0.96, 1.0, [48000, 2000])
     """
     catalog = Catalog(np.eye(2 * ITEMS), ["liked"] * ITEMS + ["disliked"] * ITEMS)
-    retriever = FairRetriever(catalog, K, FLOOR, len(users), policy, batch_size)
+    retriever = FairRetriever(catalog, k=K, floors=FLOOR, horizon=len(users), policy=policy, batch_size=batch_size)
     found = retriever.retrieve(users)
     report = retriever.report()
     exposures = [report.exposures["liked"], report.exposures["disliked"]]
@@ -69,7 +69,7 @@ def _tune(grid: tuple[float, ...], batch_size: int) -> float:
 
 
 def _found(lab: Lab, method: str) -> dict[str, Any]:
-    """Return what comes of a method, from the store if it is there."""
+    """Return the result of a method, from the store if possible."""
     batch_size = lab.setting.batch_size
     grid = (QUICK_GRIDS if lab.setting.quick else GRIDS)["fairsync"]
 
@@ -87,8 +87,8 @@ def _trials(setting: Setting) -> list[Trial]:
     return []
 
 
-def _steps(lab: Lab) -> list[Step]:
-    return [Step(f"{method} in the extreme case", partial(_found, lab, method)) for method in _METHODS]
+def _steps(lab: Lab) -> list[WorkStep]:
+    return [WorkStep(f"{method} in the extreme case", partial(_found, lab, method)) for method in _METHODS]
 
 
 def _show(lab: Lab) -> Exhibit:
@@ -99,7 +99,7 @@ def _show(lab: Lab) -> Exhibit:
         rows.append([method, 100 * found["recall"], 100 * found["esp"], *found["exposures"], rate])
     columns = ["Method", "Recall %", "ESP %", "Exposures, liked group", "Exposures, disliked group", "Learning rate"]
     words = _WORDS.format(items=ITEMS, users=USERS, k=K, floor=FLOOR, slots=USERS * K)
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows))
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows))
 
 
 EXPERIMENT = Experiment("extreme-case", "Table: the extreme case, a group that nobody likes", _trials, _show, _steps)

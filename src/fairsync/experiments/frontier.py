@@ -1,4 +1,4 @@
-"""What more fairness costs: accuracy and relevance against the share of all places that floors claim."""
+"""The fairness frontier: accuracy and relevance by the share of all slots that floors claim."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fairsync.experiments.colours import COLOURS, MARKERS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Step
-from fairsync.experiments.shares import claimed, floor_of
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, WorkStep
+from fairsync.experiments.floor_levels import claimed_share, floor_at_share
 from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from fairsync.experiments.experiment import Lab
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
 
 METHODS = ("none", "ipw", "uncalibrated", "fairsync", "guaranteed")
 BEST = "hindsight"
-_BOUNDS = {"none": ("--", COLOURS["none"]), BEST: (":", "black")}  # what no method passes: lines without marks
+_BOUNDS = {"none": ("--", COLOURS["none"]), BEST: (":", "black")}  # bounds are lines without marks
 _SHARES, _QUICK_SHARES = (0.01, 0.1, 0.25, 0.5, 0.75, 0.95), (0.25, 0.75)
 _COLUMNS = ("K", "floor", "slots claimed %", "method", "Recall %", "relevance kept %", "ESP %", "coefficient")
 _WORDS = (
     "All groups are promised the same, from next to nothing up to 95 % of the largest floor that can be met at all; the"
     " horizontal axis is the share of all slots that the floors claim together. Higher is better. Hollow marks: floors"
     " were missed, so the point is not the price of the promise. The dotted line is the best plan had all requests been"
-    " known: nobody who meets the floors keeps more relevance (recall is not what it maximises). FairSync and IPW are"
-    " tuned anew at each point. The paper shows the left end of this, accuracy at floors up to 200, with no bound."
+    " known: no method that meets the floors keeps more relevance (it does not maximise recall). FairSync and IPW are"
+    " tuned again at each point. The paper shows the left end of this, accuracy at floors up to 200, with no bound."
 )
 
 
-class Point(NamedTuple):
-    """What a method makes of a floor: a row of the table."""
+class FrontierPoint(NamedTuple):
+    """The result of a method at a floor: a row of the table."""
 
     k: int
     floor: int
@@ -56,18 +56,18 @@ def frontier(lab: Lab) -> Exhibit:
     points = []
     for k in _ks(lab.setting):
         for floor in _floors(lab, k):
-            place = k, floor, 100 * claimed(lab, k, floor)
+            place = k, floor, 100 * claimed_share(lab, k, floor)
             for method in METHODS:
                 got = lab.trials.outcome(_trial(lab.setting, k, floor, method))
                 kept = _kept(got.relevance + got.cost, got.cost)
                 used = None if got.coefficient is None else f"{got.coefficient:g}"
-                points.append(Point(*place, method, 100 * got.recall, kept, 100 * got.esp, used))
+                points.append(FrontierPoint(*place, method, 100 * got.recall, kept, 100 * got.esp, used))
             plan = lab.trials.plan(_trial(lab.setting, k, floor, "none"))
             points.append(
-                Point(*place, BEST, 100 * plan.recall, _kept(got.relevance + got.cost, plan.cost), 100.0, None)
+                FrontierPoint(*place, BEST, 100 * plan.recall, _kept(got.relevance + got.cost, plan.cost), 100.0, None)
             )
     title = f"{EXPERIMENT.title}: {lab.setting.analysed} on {lab.setting.data}"
-    return Exhibit(EXPERIMENT.name, title, _WORDS, Table(_COLUMNS, points, digits=2), _plot(points))
+    return Exhibit(EXPERIMENT.name, title, _WORDS, ExhibitTable(_COLUMNS, points, digits=2), _plot(points))
 
 
 def _ks(setting: Setting) -> tuple[int, ...]:
@@ -76,17 +76,19 @@ def _ks(setting: Setting) -> tuple[int, ...]:
 
 def _floors(lab: Lab, k: int) -> list[int]:
     shares = _QUICK_SHARES if lab.setting.quick else _SHARES
-    return sorted({floor_of(lab, k, share) for share in shares})
+    return sorted({floor_at_share(lab, k, share) for share in shares})
 
 
 def _trial(setting: Setting, k: int, floor: int, method: str) -> Trial:
     return Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size)
 
 
-def _steps(lab: Lab) -> list[Step]:
-    # Not a list of trials, which is made of the setting alone: only the data tell what floors are feasible.
+def _steps(lab: Lab) -> list[WorkStep]:
+    # Steps instead of trials, because the feasible floors depend on the data and not only on the setting.
     return [
-        Step(f"{method}, K = {k}, floor {floor}", partial(lab.trials.outcome, _trial(lab.setting, k, floor, method)))
+        WorkStep(
+            f"{method}, K = {k}, floor {floor}", partial(lab.trials.outcome, _trial(lab.setting, k, floor, method))
+        )
         for k in _ks(lab.setting)
         for floor in _floors(lab, k)
         for method in METHODS
@@ -94,11 +96,11 @@ def _steps(lab: Lab) -> list[Step]:
 
 
 def _kept(plain: float, cost: float) -> float | None:
-    """Return how much of the relevance is left, in percent; a share of what is not positive says nothing."""
+    """Return the relevance kept in percent, or None if the total is not positive."""
     return 100 * (plain - cost) / plain if plain > 0 else None
 
 
-def _plot(points: Sequence[Point]) -> Figure:
+def _plot(points: Sequence[FrontierPoint]) -> Figure:
     ks = list(dict.fromkeys(point.k for point in points))
     figure = Figure(figsize=(1.0 + 4.6 * len(ks), 6.8), layout="constrained")
     panels = figure.subplots(2, len(ks), sharex=True, squeeze=False)
@@ -120,7 +122,7 @@ def _plot(points: Sequence[Point]) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, points: Sequence[Point], heights: Sequence[float]) -> None:
+def _draw(axes: Axes, points: Sequence[FrontierPoint], heights: Sequence[float]) -> None:
     look = _look(points[0].method)
     axes.plot([point.share for point in points], heights, **look)
     if look["marker"]:

@@ -1,4 +1,4 @@
-"""The paper's figure on inference time: what prices add to the search, for each batch size."""
+"""The paper's figure on inference time: the overhead of prices by batch size."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from fairsync.experiments.batch_size import batch_sizes
 from fairsync.experiments.colours import COLOURS, MARKERS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.methods import make_method
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.compared_methods import make_method
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
 from fairsync.retriever import FairRetriever
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Seconds: TypeAlias = "dict[str, list[float]]"
-"""For each method, the time per user in each round."""
+"""{method: seconds per user in each round}."""
 
 _METHODS = ("fairsync", "guaranteed")
 _ROUNDS, _QUICK_ROUNDS = 5, 2
@@ -40,7 +40,7 @@ _WORDS = (
     "Time to retrieve the candidates of one user with {model}, when users come in batches of B and prices change"
     " after each; settling the prices is part of the time. Retrieval without floors is asked the same batches on the"
     " same index, in turns: its time is the base. Shown are medians of {rounds} rounds, each from the first request"
-    " on; ratios are taken within a round, so that whatever else the machine does falls on both sides. All searches"
+    " on; ratios are taken within a round, so that other load on the machine affects both sides. All searches"
     " are exact and run on the processor of this machine; the paper used a GPU."
 )
 
@@ -48,25 +48,27 @@ _WORDS = (
 def time_in_turns(
     make: Mapping[str, Callable[[], FairRetriever]], users: NDArray[np.floating[Any]], batch_size: int, rounds: int
 ) -> Seconds:
-    """Return the time that retrievers take per user, batch by batch in turns.
+    """Return the seconds per user of several retrievers, which take turns batch by batch.
 
     Parameters
     ----------
     make
-        For each name, what makes a new retriever.
+        {name: function that makes a new retriever}.
     users
-        Requests, in order of arrival.
+        User vectors, in order of arrival.
     batch_size
-        Users asked at a time.
+        Requests per call.
     rounds
-        How often all is done, with new retrievers each time. The first one warms up and is not counted.
+        Number of rounds, each with new retrievers. A further round for warming up is not counted.
 
     Examples
     --------
     >>> import numpy as np
     >>> from fairsync import Catalog
     >>> catalog, users = Catalog(np.eye(4), ["a", "a", "b", "b"]), np.ones((6, 4))
-    >>> make = {name: lambda name=name: FairRetriever(catalog, 2, 1, 6, name) for name in ("none", "guaranteed")}
+    >>> terms = {"k": 2, "floors": 1, "horizon": 6}
+    >>> policies = ("none", "guaranteed")
+    >>> make = {name: lambda name=name: FairRetriever(catalog, policy=name, **terms) for name in policies}
     >>> taken = time_in_turns(make, users, batch_size=3, rounds=2)
     >>> [(name, len(times), min(times) > 0) for name, times in taken.items()]
     [('none', 2, True), ('guaranteed', 2, True)]
@@ -81,7 +83,7 @@ def time_in_turns(
                 start = perf_counter()
                 retriever.retrieve(batch)
                 taken[name] += perf_counter() - start
-            retrievers.append(retrievers.pop(0))  # who comes first finds colder caches
+            retrievers.append(retrievers.pop(0))  # the first one has colder caches
         if number:
             for name in make:
                 seconds[name].append(taken[name] / len(users))
@@ -89,7 +91,7 @@ def time_in_turns(
 
 
 def _measured(lab: Lab, k: int, size: int) -> Seconds:
-    setting, floor = lab.setting, felt_floor(lab, k)
+    setting, floor = lab.setting, binding_floor(lab, k)
     rounds = _QUICK_ROUNDS if setting.quick else _ROUNDS
     terms = {"model": setting.analysed, "seed": setting.seeds[0], "floor": floor, "rounds": rounds}
 
@@ -100,7 +102,9 @@ def _measured(lab: Lab, k: int, size: int) -> Seconds:
         def make(method: str) -> FairRetriever:
             trial = Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=setting.batch_size)
             policy = make_method(method, lab.trials.tuned(trial), lab.trials.scale(trial))
-            return FairRetriever(base.catalog, k, floor, len(users), policy, size, index)
+            return FairRetriever(
+                base.catalog, k=k, floors=floor, horizon=len(users), policy=policy, batch_size=size, index=index
+            )
 
         asked = users[: max(_LEAST_REQUESTS, _LEAST_BATCHES * size)]
         return time_in_turns({name: partial(make, name) for name in ("none", *_METHODS)}, asked, size, rounds)
@@ -109,9 +113,9 @@ def _measured(lab: Lab, k: int, size: int) -> Seconds:
     return seconds
 
 
-def _steps(lab: Lab) -> list[Step]:
+def _steps(lab: Lab) -> list[WorkStep]:
     return [
-        Step(f"time per user, K = {k}, B = {size}", partial(_measured, lab, k, size))
+        WorkStep(f"time per user, K = {k}, B = {size}", partial(_measured, lab, k, size))
         for k in lab.setting.ks
         for size in batch_sizes(lab.setting)
     ]
@@ -140,18 +144,18 @@ def _show(lab: Lab) -> Exhibit:
         bottom.axhline(1, color=COLOURS["none"], linestyle="--", linewidth=1.4)
         top.set_title(f"K = {k}", loc="left", fontsize=10, weight="bold")
         bottom.set_xlabel("batch size B")
-    for axes in panels[:, 0]:  # and with them their rows, once all is drawn
+    for axes in panels[:, 0]:  # panels of a row share the axis
         axes.set_ylim(bottom=0)
     panels[0, 0].set_ylabel("ms per user")
     panels[1, 0].set_ylabel("÷ base")
     panels[0, 0].legend(frameon=False, fontsize=9)
     rounds = len(next(iter(measured[lab.setting.ks[0]].values()))["none"])
     words = _WORDS.format(model=lab.setting.analysed, rounds=rounds)
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows, digits=3), figure)
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows, digits=3), figure)
 
 
 def ratio(seconds: Seconds, method: str) -> float:
-    """Return how many times the base's time a method takes: the median over the rounds.
+    """Return the time of a method relative to the base: the median over the rounds.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How much the paper's method depends on its learning rate, next to one that has none."""
+"""The sensitivity of the paper's method to its learning rate, compared with a method without one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from fairsync.experiments.colours import COLOURS, MARKERS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Step
-from fairsync.experiments.methods import GRIDS, QUICK_GRIDS
-from fairsync.experiments.multiples import scale_multiples
-from fairsync.experiments.shares import felt_floor
+from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, WorkStep
+from fairsync.experiments.floor_levels import binding_floor
+from fairsync.experiments.ratio_axis import scale_as_ratio
 from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
 _BATCHES, _QUICK_BATCHES = (1, 16, 256), (16, 256)
 _STYLES: dict[int, LineStyleType] = {1: "-", 16: "--", 256: ":"}
-_LEAST_SHOWN = 0.1  # a cost below it is that of no promise at all, and would squeeze what matters
+_LEAST_SHOWN = 0.1  # lower costs belong to methods that miss floors, and would compress the axis
 _COLUMNS = ("method", "B", "learning rate", "ESP %", "missing exposures", "Recall %", "cost ÷ hindsight")
 _WORDS = (
     "FairSync with every learning rate of the grid, and guaranteed, which has none, at several batch sizes B. A rate is"
     " in multiples of the mean relevance of a candidate; where relevance is a cosine, the paper's range is 0.0001 to"
-    " 0.01. K = {k}; every group is promised {floor} exposures, so much that it is felt. A rate is good if ESP is 100 %"
+    " 0.01. K = {k}; every group is promised {floor} exposures, a floor that is binding. A rate is good if ESP is 100 %"
     " and the cost is low; the question is how wide the range of good rates is, and whether it is the same at every B."
     " Hollow marks: floors were missed, so that the cost is not the price of the promise (below 0.1 it is in the table"
     " only). The paper tunes the rate, and does not say how much hangs on it."
 )
 
 
-class Row(NamedTuple):
-    """What came of a learning rate."""
+class LearningRateRow(NamedTuple):
+    """The result of a learning rate."""
 
     method: str
     batch_size: int
@@ -58,17 +58,17 @@ def learning_rate(lab: Lab) -> Exhibit:
         got = lab.trials.outcome(trial)
         rate = None if trial.coefficient is None else f"{trial.coefficient:g}"
         figures = 100 * got.esp, got.missing, 100 * got.recall, got.cost_ratio
-        rows.append(Row(trial.method, trial.batch_size, rate, *figures))
+        rows.append(LearningRateRow(trial.method, trial.batch_size, rate, *figures))
     title = f"{EXPERIMENT.title}: {lab.setting.analysed} on {lab.setting.data}"
     words = _WORDS.format(k=trial.k, floor=trial.floor)
-    return Exhibit(EXPERIMENT.name, title, words, Table(_COLUMNS, rows), _plot(rows, trial.k))
+    return Exhibit(EXPERIMENT.name, title, words, ExhibitTable(_COLUMNS, rows), _plot(rows, trial.k))
 
 
 def _trials(lab: Lab) -> list[Trial]:
     setting = lab.setting
     k = setting.ks[0]
     rates = (QUICK_GRIDS if setting.quick else GRIDS)["fairsync"]
-    floor = felt_floor(lab, k)
+    floor = binding_floor(lab, k)
     return [
         Trial(setting.analysed, setting.seeds[0], method, k, floor, batch_size=size, coefficient=rate)
         for method, tried in (("fairsync", rates), ("guaranteed", (None,)))
@@ -77,15 +77,15 @@ def _trials(lab: Lab) -> list[Trial]:
     ]
 
 
-def _steps(lab: Lab) -> list[Step]:
+def _steps(lab: Lab) -> list[WorkStep]:
     def label(trial: Trial) -> str:
         rate = "" if trial.coefficient is None else f", rate {trial.coefficient:g}"
         return f"{trial.method}, B = {trial.batch_size}{rate}"
 
-    return [Step(label(trial), partial(lab.trials.outcome, trial)) for trial in _trials(lab)]
+    return [WorkStep(label(trial), partial(lab.trials.outcome, trial)) for trial in _trials(lab)]
 
 
-def _plot(rows: Sequence[Row], k: int) -> Figure:
+def _plot(rows: Sequence[LearningRateRow], k: int) -> Figure:
     figure = Figure(figsize=(10.5, 3.9), layout="constrained")
     panels: Sequence[Axes] = figure.subplots(1, 3)
     sizes = list(dict.fromkeys(row.batch_size for row in rows))
@@ -98,7 +98,7 @@ def _plot(rows: Sequence[Row], k: int) -> Figure:
         axes.set_xlabel("learning rate ÷ mean relevance")
     for axes, words in zip(panels, ("ESP (%)", f"Recall@{k} (%)", "cost ÷ hindsight"), strict=True):
         axes.set_ylabel(words)
-    scale_multiples(panels[2], "y")
+    scale_as_ratio(panels[2], "y")
     panels[2].set_ylim(bottom=max(_LEAST_SHOWN, panels[2].get_ylim()[0]))
     names = ("fairsync", "guaranteed")
     handles = [Line2D([], [], color=COLOURS[name], marker=MARKERS[name], label=name) for name in names]
@@ -108,8 +108,8 @@ def _plot(rows: Sequence[Row], k: int) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, rows: Sequence[Row], name: str, style: LineStyleType) -> None:
-    """Draw one batch size: a curve over the rates, and a level line for the method without."""
+def _draw(axes: Axes, rows: Sequence[LearningRateRow], name: str, style: LineStyleType) -> None:
+    """Draw one batch size: a curve over the rates, and a horizontal line for the method without one."""
     for row in rows:
         colour = COLOURS[row.method]
         if row.rate is None:

@@ -1,18 +1,18 @@
-"""The report as Markdown, with the figures beside it: for repositories and notes."""
+"""The report of a reproduction as Markdown, with linked figures."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from fairsync import __version__
-from fairsync.experiments.exhibit import Table
+from fairsync.experiments.exhibit import ExhibitTable
 
 if TYPE_CHECKING:
     from fairsync.experiments.reproduction import Reproduction
 
 
 def render_markdown(run: Reproduction) -> str:
-    """Return the report as Markdown; figures are linked as ``exhibits/NAME.svg``."""
+    """Return the report as Markdown. Figures are linked as ``exhibits/NAME.svg``."""
     setting, facts = run.setting, run.facts
     terms = (
         f"{facts.users:,} users, {facts.items:,} items, {facts.groups:,} groups, {facts.interactions:,} interactions."
@@ -27,7 +27,7 @@ def render_markdown(run: Reproduction) -> str:
     if run.impossible:
         rows = "\n".join(f"- {name}: {why}" for name, why in run.impossible.items())
         parts.append(f"## Not possible here\n\n{rows}\n")
-    claims = Table(
+    claims = ExhibitTable(
         ["claim", "here", "figures of this run"],
         [
             [one.claim.sentence + (" (ours)" if one.claim.ours else ""), one.verdict.ruling, one.verdict.figures]

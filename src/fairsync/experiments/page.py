@@ -1,4 +1,4 @@
-"""The report: one page of HTML that needs nothing beside it, to read, to print or to send."""
+"""The report of a reproduction as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from fairsync.experiments.claim_verdicts import Ruling
     from fairsync.experiments.claims import Judged
-    from fairsync.experiments.exhibit import Exhibit, Table
+    from fairsync.experiments.exhibit import Exhibit, ExhibitTable
     from fairsync.experiments.reproduction import Reproduction
-    from fairsync.experiments.verdicts import Ruling
 
 _TALLIES: dict[Ruling, str] = {
     "holds": "hold",
@@ -25,18 +25,18 @@ _TALLIES: dict[Ruling, str] = {
     "not comparable": "not comparable",
     "not run": "not run",
 }
-_LONG = 30  # rows of a table that may stand in the way; longer ones are folded
+_LONG = 30  # tables with more rows are folded
 
 
 def render_page(run: Reproduction, folder: Path) -> str:
-    """Return the report as HTML. It has no scripts and loads nothing; whatever comes from the data is escaped.
+    """Return the report as HTML without scripts and external resources. All text from the data is escaped.
 
     Parameters
     ----------
     run
-        What to show.
+        The reproduction.
     folder
-        Where the page will be; the files of the exhibits are in ``exhibits`` below it.
+        Folder of the page. The files of the exhibits are in its folder ``exhibits``.
     """
     style = (files(__package__) / "page.css").read_text(encoding="utf-8")
     title = escape(f"FairSync on {run.facts.name}")
@@ -54,7 +54,7 @@ def render_page(run: Reproduction, folder: Path) -> str:
 <header>
 <h1>{title}</h1>
 <p class="lead">The tables and figures of “FairSync: Ensuring Amortized Group Exposure in Distributed Recommendation
-Retrieval” (WWW 2024), computed anew, and what the paper leaves out.</p>
+Retrieval” (WWW 2024), reproduced, and further experiments.</p>
 {_caution(run)}{_terms(run)}
 {_tallies(run.claims)}
 {_contents(run)}
@@ -133,7 +133,7 @@ def _exhibit(one: Exhibit, folder: Path) -> str:
 
 
 def _figure(one: Exhibit, folder: Path) -> str:
-    """Return the picture as an element of the page, its ids made different from those of other figures."""
+    """Return the figure as an SVG element with ids that are unique on the page."""
     if one.figure is None:
         return ""
     text = (folder / f"{one.name}.svg").read_text(encoding="utf-8")
@@ -142,7 +142,7 @@ def _figure(one: Exhibit, folder: Path) -> str:
     return f'<figure role="img" aria-label="{escape(one.title)}">\n{text}</figure>\n'
 
 
-def _table(table: Table) -> str:
+def _table(table: ExhibitTable) -> str:
     numeric = [all(not isinstance(row[at], str) for row in table.rows) for at in range(len(table.columns))]
     marks = [' class="number"' if one else "" for one in numeric]
     head = "".join(f"<th{mark}>{escape(name)}</th>" for name, mark in zip(table.columns, marks, strict=True))

@@ -1,17 +1,17 @@
-"""The paper's table of group-level requirements: every group has a floor of its own, drawn at random."""
+"""The paper's table of group-level requirements: the floor of every group is drawn at random."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairsync.experiments.averages import COLUMNS, average
 from fairsync.experiments.comparison import OURS, RIVALS
-from fairsync.experiments.exhibit import Exhibit, Table
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
 from fairsync.experiments.experiment import Experiment, Lab
+from fairsync.experiments.seed_means import COLUMNS, mean_over_seeds
 from fairsync.experiments.trials import Trial
 
 if TYPE_CHECKING:
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
 
 _METHODS = ("none", *RIVALS, *OURS)
 
@@ -24,7 +24,7 @@ _WORDS = (
 
 
 def _at(setting: Setting, method: str) -> list[Trial]:
-    """Return the trials of one row, one for each seed; the floors are drawn anew for each."""
+    """Return the trials of one row, one for each seed. Each seed draws its own floors."""
     k, batch_size = min(setting.ks), setting.batch_size
     return [
         Trial(setting.analysed, seed, method, k, setting.floor, spread=True, batch_size=batch_size)
@@ -38,14 +38,14 @@ def _trials(setting: Setting) -> list[Trial]:
 
 def _show(lab: Lab) -> Exhibit:
     setting = lab.setting
-    values = {method: average(lab, _at(setting, method)).percents() for method in _METHODS}
+    values = {method: mean_over_seeds(lab, _at(setting, method)).percents() for method in _METHODS}
     bold = {
         (_METHODS.index(method), 1 + at)
         for method in OURS
         for at, value in enumerate(values[method][:-1])  # the last is ESP
         if all(value > values[rival][at] for rival in RIVALS)
     }
-    table = Table(["Method", *COLUMNS], [[method, *values[method]] for method in _METHODS], bold=bold)
+    table = ExhibitTable(["Method", *COLUMNS], [[method, *values[method]] for method in _METHODS], bold=bold)
     words = _WORDS.format(floor=setting.floor, model=setting.analysed, k=min(setting.ks))
     return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, table)
 

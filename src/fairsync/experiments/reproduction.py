@@ -1,4 +1,4 @@
-"""What a run of experiments comes to, and how far it is."""
+"""The result and the progress of a reproduction."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ if TYPE_CHECKING:
     from fairsync.data.dataset import Facts
     from fairsync.experiments.claims import Judged
     from fairsync.experiments.exhibit import Exhibit
-    from fairsync.experiments.setting import Setting
-    from fairsync.models import Moment
+    from fairsync.experiments.reproduction_setting import Setting
+    from fairsync.models import TrainingProgress
 
 
 @dataclass(frozen=True)
-class Stand:
-    """How far a run is, for those who watch.
+class RunProgress:
+    """The progress of a run, for callbacks.
 
     Attributes
     ----------
     done, total : int
-        Pieces of work. The total grows when an experiment turns out to need more than trials.
+        Units of work: finished, and all. The total grows when an experiment needs more than trials.
     label : str
-        The piece under way.
-    training : Moment or None
-        Where a model's training stands, while that is what takes time.
+        Description of the current unit.
+    training : TrainingProgress or None
+        Progress of the model that is being trained, if any.
     """
 
     done: int
     total: int
     label: str
-    training: Moment | None = None
+    training: TrainingProgress | None = None
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Everything that the report shows.
+    """The contents of the report.
 
     Attributes
     ----------
     setting : Setting
-        The terms.
+        The setting of the reproduction.
     facts : Facts
-        Of the data.
+        Facts of the data set.
     exhibits : sequence of Exhibit
-        In the order of the paper.
+        Exhibits in the order of the paper.
     impossible : mapping
-        Names of experiments that these data do not allow, with the reason.
+        {name of an experiment: reason why the data do not allow it}.
     claims : sequence of Judged
-        What the paper says, and what this run says to it.
+        Claims with their verdicts.
     """
 
     setting: Setting
@@ -62,7 +62,7 @@ class Reproduction:
     claims: Sequence[Judged]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as JSON can hold them: all tables with all digits."""
+        """Return a JSON-serialisable dictionary, with all digits of all tables."""
         return {
             "fairsync": __version__,
             "setting": self.setting.to_dict(),

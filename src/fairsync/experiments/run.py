@@ -1,4 +1,4 @@
-"""All experiments in one go: each model is loaded once, and what is done already is not done again."""
+"""Run experiments. Each model is loaded once, and stored results are not computed again."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from fairsync.experiments import (
     random_floors,
     two_stages,
 )
-from fairsync.experiments.bases import Bases
-from fairsync.experiments.check import check_terms
+from fairsync.experiments.base_models import BaseModels
+from fairsync.experiments.claim_verdicts import TrialResult
 from fairsync.experiments.claims import judge_all
 from fairsync.experiments.experiment import Lab
+from fairsync.experiments.feasibility_check import check_setting
 from fairsync.experiments.markdown import render_markdown
 from fairsync.experiments.page import render_page
-from fairsync.experiments.reproduction import Reproduction, Stand
+from fairsync.experiments.reproduction import Reproduction, RunProgress
 from fairsync.experiments.store import Store
 from fairsync.experiments.trials import Trials
-from fairsync.experiments.verdicts import Result
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from fairsync.data.dataset import Dataset
     from fairsync.experiments.exhibit import Exhibit
     from fairsync.experiments.experiment import Experiment
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.trials import Trial
-    from fairsync.models import Moment
+    from fairsync.models import TrainingProgress
 
 # In the order of the paper; then what it leaves out.
 EXPERIMENTS: tuple[Experiment, ...] = (
     data_sets.EXPERIMENT,
     comparison.EXPERIMENT,
-    comparison.TENSE,
+    comparison.BINDING_SHARE,
     two_stages.EXPERIMENT,
     accuracy_curve.EXPERIMENT,
     embedding_map.EXPERIMENT,
@@ -64,7 +64,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 
 
 def choose(names: Sequence[str]) -> list[Experiment]:
-    """Return experiments by their names, in the order of the paper; ``all`` for all of them.
+    """Return experiments by name, in the order of the paper. The name ``all`` selects all of them.
 
     Examples
     --------
@@ -83,26 +83,26 @@ def reproduce(
     dataset: Dataset,
     setting: Setting,
     out: Path,
-    watch: Callable[[Stand], None] | None = None,
+    watch: Callable[[RunProgress], None] | None = None,
 ) -> Reproduction:
-    """Run experiments and write what they show.
+    """Run experiments and write the report.
 
-    Killed at any moment and started again, it goes on where it was and writes the same files. An experiment that these
-    data do not allow is told in the report with the reason, and the others go on.
+    After an interruption at any moment, a new run continues and writes the same files. An experiment that the data do
+    not allow is listed in the report with the reason, and the others are run.
 
     Parameters
     ----------
     experiments
-        From :func:`choose`.
+        Experiments from :func:`choose`.
     dataset
         The data.
     setting
-        The terms. They are checked before anything is computed.
+        The setting. It is checked before anything is computed.
     out
-        ``report.html``, ``report.md`` and ``report.json`` are written here, tables and figures into ``exhibits``;
-        trained models and finished work are kept in ``models`` and ``cells``.
+        Folder for ``report.html``, ``report.md`` and ``report.json``. Tables and figures are in its folder
+        ``exhibits``, trained models in ``models`` and finished work in ``cells``.
     watch
-        Called whenever a piece of work begins, and during training after each step.
+        A callback that gets the progress when a unit of work begins, and after each training step.
     """
     run = _Run(experiments, dataset, setting, out, watch)
     run.work()
@@ -116,7 +116,7 @@ def reproduce(
 
 
 class _Run:
-    """The state of a run: which experiments wait for which trials."""
+    """The state of a run, with the pending trials of each experiment."""
 
     def __init__(
         self,
@@ -124,9 +124,9 @@ class _Run:
         dataset: Dataset,
         setting: Setting,
         out: Path,
-        watch: Callable[[Stand], None] | None,
+        watch: Callable[[RunProgress], None] | None,
     ) -> None:
-        bases = Bases(dataset, out / "models", setting.quick, lambda _, __, moment: self._tell(moment))
+        bases = BaseModels(dataset, out / "models", setting.quick, lambda _, __, moment: self._tell(moment))
         self.lab = Lab(setting, dataset, Trials(setting, bases, Store(out / "cells")))
         self.experiments, self.out, self.watch = experiments, out, watch
         self.shown: dict[str, Exhibit] = {}
@@ -135,12 +135,12 @@ class _Run:
         for one in experiments:
             with self._if_possible(one):
                 self.trials[one.name] = tuple(one.trials(setting))
-        check_terms(setting, dataset, bases.split, self._models())
+        check_setting(setting, dataset, bases.split, self._models())
         self.waiting = {name: set(trials) for name, trials in self.trials.items()}
         self.done, self.total, self.label = 0, len(self._queue()) + len(self.trials), ""
 
     def work(self) -> None:
-        """Do all that is not done, and show each experiment as soon as it is complete."""
+        """Run all trials that are not stored, and write each exhibit as soon as its trials are done."""
         self._show_complete()
         for trial in self._queue():
             needing = [one for one in self.experiments if self._is_open(one) and trial in self.waiting[one.name]]
@@ -154,14 +154,14 @@ class _Run:
             self._show_complete()
 
     def result(self) -> Reproduction:
-        """Return what was found, and what it says about the claims."""
+        """Return the exhibits and the verdicts on the claims."""
         exhibits = {one.name: self.shown[one.name] for one in self.experiments if one.name in self.shown}
         claims = judge_all(exhibits, self._results, self.impossible)
         return Reproduction(self.lab.setting, self.lab.dataset.facts, list(exhibits.values()), self.impossible, claims)
 
-    def _results(self, name: str) -> Iterator[Result]:
-        """Read the outcomes of an experiment one by one: all at once, those of a large data set would fill memory."""
-        return (Result(trial, self.lab.trials.outcome(trial)) for trial in self.trials[name])
+    def _results(self, name: str) -> Iterator[TrialResult]:
+        """Yield the outcomes of an experiment one by one, because all of them may not fit into memory."""
+        return (TrialResult(trial, self.lab.trials.outcome(trial)) for trial in self.trials[name])
 
     def _show_complete(self) -> None:
         for one in self.experiments:
@@ -183,27 +183,27 @@ class _Run:
         exhibit = one.show(self.lab)
         exhibit.write(self.out / "exhibits")
         self.shown[one.name] = exhibit
-        self.trials[one.name] = tuple(dict.fromkeys((*self.trials[one.name], *asked)))  # also those of its steps
+        self.trials[one.name] = tuple(dict.fromkeys((*self.trials[one.name], *asked)))  # including those of its steps
 
     def _is_open(self, one: Experiment) -> bool:
         return one.name not in self.shown and one.name not in self.impossible
 
     @contextmanager
     def _if_possible(self, *experiments: Experiment) -> Iterator[None]:
-        """Note what these data do not allow, and why; any other error is one of ours and goes its way."""
+        """Record the reason if the data do not allow the experiments. Other errors are raised."""
         try:
             yield
         except (InvalidInputError, InfeasibleFloorsError) as error:
             self.impossible.update({one.name: str(error) for one in experiments})
 
     def _models(self) -> set[str]:
-        """Return the base models that will be needed; which ones steps need is known only later."""
+        """Return the required base models. The models of steps are not known yet, so all are included for them."""
         stepping = any(one.steps for one in self.experiments)
         models = {trial.model for trials in self.trials.values() for trial in trials}
         return models | ({self.lab.setting.analysed, *self.lab.setting.models} if stepping else set())
 
     def _queue(self) -> list[Trial]:
-        """Return all trials, those of a model together; the analysed one first, which most figures wait for."""
+        """Return all trials sorted by model. The analysed model is first, because most figures need it."""
         setting = self.lab.setting
         order = dict.fromkeys([setting.analysed, *setting.models])
         places = {model: place for place, model in enumerate(order)}
@@ -214,9 +214,9 @@ class _Run:
         self.label = label
         self._tell()
 
-    def _tell(self, training: Moment | None = None) -> None:
+    def _tell(self, training: TrainingProgress | None = None) -> None:
         if self.watch:
-            self.watch(Stand(self.done, self.total, self.label, training))
+            self.watch(RunProgress(self.done, self.total, self.label, training))
 
 
 def _label(trial: Trial) -> str:

@@ -1,13 +1,13 @@
-"""Finished cells on disk: what was computed once is not computed again."""
+"""Store: a cache of results on disk."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 from fairsync import __version__
+from fairsync.atomic_write import atomic_file
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Store:
-    """A folder with one JSON file per finished cell, found by what the cell is about.
+    """A folder with one JSON file per result, named by a hash of its key.
 
-    The key of a cell names everything that its value depends on, and the version of the program besides. A file appears
-    whole or not at all, so that a run can be killed at any moment and started again.
+    The key of a result contains everything that its value depends on, and the version of the program. Files are written
+    atomically, so that a run can be interrupted at any moment.
 
     Examples
     --------
@@ -28,7 +28,7 @@ class Store:
     >>> store = Store(Path(tempfile.mkdtemp()))
     >>> store.cell("sum", {"a": 2, "b": 3}, lambda: 2 + 3)
     5
-    >>> store.cell("sum", {"b": 3, "a": 2}, lambda: 1 / 0)  # it is there already
+    >>> store.cell("sum", {"b": 3, "a": 2}, lambda: 1 / 0)  # it is stored already
     5
     """
 
@@ -36,21 +36,19 @@ class Store:
         self.folder = folder
 
     def cell(self, what: str, key: Mapping[str, Any], compute: Callable[[], Any]) -> Any:
-        """Return the value for the key; compute and keep it if it is not there."""
+        """Return the value of a key. It is computed and stored if it is not there."""
         found, value = self.find(what, key)
         if found:
             return value
-        # Through JSON also when new: the first run and the next see the very same values.
+        # New values are converted to JSON and back too, so that the first run and later ones see the same values.
         text = json.dumps({"key": self._full(key), "value": compute()}, allow_nan=False)
         path = self._path(what, key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        part.write_text(text + "\n", encoding="utf-8")
-        part.replace(path)
+        with atomic_file(path) as part:
+            part.write_text(text + "\n", encoding="utf-8")
         return json.loads(text)["value"]
 
     def find(self, what: str, key: Mapping[str, Any]) -> tuple[bool, Any]:
-        """Return whether the cell is there, and its value."""
+        """Return whether a value is stored for the key, and the value."""
         path = self._path(what, key)
         try:
             text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""One method on one base model under given terms: the cell that most tables and figures are made of."""
+"""Trial: one method on one base model under given terms. Most tables and figures consist of trials."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.rows import rows_of
-from fairsync.experiments.methods import GRIDS, QUICK_GRIDS, Scale, make_method
-from fairsync.experiments.remembered import RememberedIndex
+from fairsync.experiments.cached_index import CachedIndex
+from fairsync.experiments.compared_methods import GRIDS, QUICK_GRIDS, Scale, make_method
 from fairsync.floors import group_caps
 from fairsync.hindsight import hindsight
 from fairsync.metrics.accuracy import accuracy_of_each
@@ -20,37 +19,37 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Label
-    from fairsync.experiments.bases import Asked, Base, Bases
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.base_models import BaseModel, BaseModels, RequestVectors
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.experiments.store import Store
 
 Order = Literal["dealt", "sorted", "time"]
 Part = Literal["validation", "test"]
-_MARGIN = 1.1  # chosen on Amazon Beauty, where without it tuned methods missed floors by a few exposures
+_MARGIN = 1.1  # chosen on Amazon Beauty, where tuned methods missed floors by a few exposures without it
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What is tried.
+    """The terms of a trial.
 
     Attributes
     ----------
     model, seed
-        The base model.
+        Name and random seed of the base model.
     method
-        One of :data:`fairsync.experiments.methods.METHODS`.
+        One of :data:`fairsync.experiments.compared_methods.METHODS`.
     k
         Candidates per request.
     floor
         Exposures promised to every group over all test requests.
     spread
-        Promise each group a number drawn from 1 to ``floor`` instead.
+        Whether the floor of each group is drawn from 1 to ``floor`` instead.
     batch_size
         Requests between two price changes.
     coefficient
-        Of methods that have one, in multiples of the scale; None: tuned on the validation requests.
+        Coefficient of the method in multiples of the scale. If None, it is tuned on the validation requests.
     order
-        In which requests arrive: as dealt (at random), sorted by the group each likes best, or in order of time.
+        Order of arrival: ``"dealt"`` (at random), ``"sorted"`` by the group that each user likes best, or ``"time"``.
     """
 
     model: str
@@ -66,26 +65,26 @@ class Trial:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a trial.
+    """The outcome of a trial.
 
     Attributes
     ----------
     recall, ndcg, ndcg_of_hits, hit_rate : float
-        Accuracy; ``ndcg_of_hits`` is the paper's NDCG, as its program computes it.
+        Accuracy. ``ndcg_of_hits`` is the paper's NDCG, as its program computes it.
     esp : float
-        Share of groups that got their floor.
+        Fraction of groups that reached their floor.
     exposures : list of int
-        Of each group, in the order of the catalog's labels.
+        Exposures of each group, in the order of the catalog's labels.
     missing : int
-        Exposures that groups below their floor lack, in sum.
+        Sum of the exposures that groups below their floor miss.
     relevance : float
-        Sum over all candidates.
+        Sum of the relevance of all candidates.
     cost : float
         Relevance given up against no floors.
     least_cost : float
-        What any plan that meets the floors must give up, all requests known (hindsight).
+        Cost of the best plan in hindsight, a lower bound for all plans that meet the floors.
     coefficient : float or None
-        What was used, in multiples of the scale.
+        The coefficient that was used, in multiples of the scale.
     each : dict
         Recall, both kinds of NDCG, and hits of each request that has targets, for paired tests.
     """
@@ -105,23 +104,23 @@ class Outcome:
 
     @property
     def cost_ratio(self) -> float | None:
-        """Cost in multiples of the least possible. Where floors were missed it flatters; None if nothing need be paid.
+        """Cost divided by the least possible cost, or None if that is 0 up to rounding.
 
-        Rounding in the sum of all relevance is no cost.
+        The ratio is too low if floors were missed.
         """
         return self.cost / self.least_cost if self.least_cost > 1e-9 * abs(self.relevance) else None
 
 
 @dataclass(frozen=True)
-class Plan:
+class HindsightPlan:
     """The best plan in hindsight for the floors of a trial.
 
     Attributes
     ----------
     cost : float
-        What any plan that meets the floors must give up, all requests known.
+        Cost of the plan.
     recall : float
-        Of its candidates.
+        Recall of its candidates.
     """
 
     cost: float
@@ -129,39 +128,39 @@ class Plan:
 
 
 class Trials:
-    """Runs trials, tunes what is to be tuned, and keeps everything in the store.
+    """Runs trials, tunes coefficients, and stores the outcomes.
 
     Attributes
     ----------
     asked : dict
-        Keys: the trials whose outcome was asked for, in that order.
+        The trials whose outcome was requested, as keys in that order.
     """
 
-    def __init__(self, setting: Setting, bases: Bases, store: Store) -> None:
+    def __init__(self, setting: Setting, bases: BaseModels, store: Store) -> None:
         self.asked: dict[Trial, None] = {}
         self.setting, self.bases, self.store = setting, bases, store
-        self._index: tuple[Base, RememberedIndex] | None = None
+        self._index: tuple[BaseModel, CachedIndex] | None = None
         self._plain: dict[tuple[str, int, Part], tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
 
     def outcome(self, trial: Trial) -> Outcome:
-        """Return what comes of a trial; it is run if it has not been."""
+        """Return the outcome of a trial. The trial is run if its outcome is not stored."""
         self.asked[trial] = None
         if trial.k > max(self.setting.ks):
             raise InvalidInputError(
                 f"K = {trial.k} is above those of the setting ({max(self.setting.ks)}): add it there."
             )
-        return Outcome(**self.store.cell("trial", self._key(trial), lambda: asdict(self._run(trial))))
+        return Outcome(**self.store.cell("trial", self._key(trial), lambda: asdict(self.compute(trial))))
 
     def is_done(self, trial: Trial) -> bool:
-        """Return whether the outcome is there already."""
+        """Return whether the outcome is stored."""
         return self.store.find("trial", self._key(trial))[0]
 
-    def base(self, trial: Trial) -> Base:
+    def base(self, trial: Trial) -> BaseModel:
         """Return the base model of a trial."""
         return self.bases.get(trial.model, trial.seed)
 
     def floors(self, trial: Trial) -> dict[Label, int]:
-        """Return what each group is promised over the test requests."""
+        """Return {label: floor} over the test requests."""
         labels = self.base(trial).catalog.labels
         if not trial.spread:
             return dict.fromkeys(labels, trial.floor)
@@ -169,10 +168,10 @@ class Trials:
         return dict(zip(labels, drawn.tolist(), strict=True))
 
     def tuned(self, trial: Trial) -> float | None:
-        """Return the best coefficient on the validation requests: most floors kept first, then most relevance.
+        """Return the best coefficient on the validation requests: most floors kept, then most relevance.
 
-        Only those who have a grid are tuned. Relevance, not recall: that hangs on a few hits, and where floors are
-        slack it would pick a strong coefficient by chance.
+        Methods without a grid are not tuned. Ties are broken by relevance instead of recall, because recall depends on
+        few hits and could select a strong coefficient by chance if floors are not binding.
         """
         grid = (QUICK_GRIDS if self.setting.quick else GRIDS).get(trial.method)
         if grid is None:
@@ -193,10 +192,10 @@ class Trials:
         return float(self.store.cell("tuning", key, search)["best"])
 
     def rehearsed_floors(self, trial: Trial) -> dict[Label, int]:
-        """Return what each group is promised over the validation requests: as much to scale, and a tenth more.
+        """Return {label: floor} over the validation requests: scaled to their number, and a tenth higher.
 
-        Tuned to the very edge, what holds in one sample of requests fails in the next. Where there is not so much
-        room, the margin is smaller.
+        Without a margin, coefficients that keep all floors in one sample of requests may miss some in another. The
+        margin is smaller if it would be infeasible.
         """
         base, n = self.base(trial), len(self.base(trial).validation.users)
         due = np.array(list(self.floors(trial).values())) * (n / len(base.test.users))
@@ -206,7 +205,7 @@ class Trials:
         return dict(zip(base.catalog.labels, due.tolist(), strict=True))
 
     def order(self, trial: Trial) -> NDArray[np.intp]:
-        """Return the order in which the test requests arrive."""
+        """Return the order of arrival of the test requests."""
         base = self.base(trial)
         if trial.order == "dealt":
             return np.arange(len(base.test.users))
@@ -218,7 +217,8 @@ class Trials:
     def _key(self, trial: Trial) -> dict[str, Any]:
         return {"data": self.setting.fingerprint, "quick": self.setting.quick, **asdict(trial)}
 
-    def _run(self, trial: Trial) -> Outcome:
+    def compute(self, trial: Trial) -> Outcome:
+        """Run a trial and return its outcome, without the store."""
         base, floors = self.base(trial), self.floors(trial)
         coefficient = self.tuned(trial) if trial.coefficient is None else trial.coefficient
         order = self.order(trial)
@@ -227,7 +227,7 @@ class Trials:
         else:
             found, gained = self._retrieve(base, "test", trial, floors, coefficient, order)
             rows, relevance = np.empty_like(found), np.empty_like(gained)
-            rows[order], relevance[order] = found, gained  # by request, whenever it came
+            rows[order], relevance[order] = found, gained  # in the original order of requests
         each = accuracy_of_each(rows, base.test.targets)
         promised = np.array(list(floors.values()))
         exposures = np.bincount(base.catalog.group_of[rows].ravel(), minlength=len(promised))
@@ -253,8 +253,8 @@ class Trials:
             },
         )
 
-    def plan(self, trial: Trial) -> Plan:
-        """Return the best plan in hindsight; it is the same for all methods, batch sizes and orders."""
+    def plan(self, trial: Trial) -> HindsightPlan:
+        """Return the best plan in hindsight, which is the same for all methods, batch sizes and orders."""
         names = ("model", "seed", "k", "floor", "spread")
         key = {name: self._key(trial)[name] for name in ("data", "quick", *names)}
 
@@ -263,52 +263,63 @@ class Trials:
             best = hindsight(
                 base.catalog, base.test.users, k=trial.k, floors=self.floors(trial), index=self._index_of(base)
             )
-            return asdict(Plan(best.cost, float(accuracy_of_each(best.rows, base.test.targets).recall.mean())))
+            return asdict(HindsightPlan(best.cost, float(accuracy_of_each(best.rows, base.test.targets).recall.mean())))
 
-        return Plan(**self.store.cell("plan", key, solve))
+        return HindsightPlan(**self.store.cell("plan", key, solve))
 
     def _retrieve(
         self,
-        base: Base,
+        base: BaseModel,
         part: Part,
         trial: Trial,
         floors: dict[Label, int],
         coefficient: float | None,
         order: NDArray[np.intp] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return candidates (rows of the catalog) and relevance, in order of arrival."""
-        asked: Asked = getattr(base, part)
+        """Return candidates as catalog rows, and their relevance, in order of arrival."""
+        asked: RequestVectors = getattr(base, part)
         users = asked.users if order is None else asked.users[order]
         policy = make_method(trial.method, coefficient, self.scale(trial))
         retriever = FairRetriever(
-            base.catalog, trial.k, floors, len(users), policy, trial.batch_size, self._index_of(base)
+            base.catalog,
+            k=trial.k,
+            floors=floors,
+            horizon=len(users),
+            policy=policy,
+            batch_size=trial.batch_size,
+            index=self._index_of(base),
         )
         found = retriever.retrieve(users)
-        return rows_of(base.catalog, found.ids), found.relevance
+        return found.rows, found.relevance
 
     def scale(self, trial: Trial) -> Scale:
-        """Return what coefficients are multiples of: known before the first test request, from the validation."""
+        """Return the units of coefficients, estimated on the validation requests."""
         base = self.base(trial)
         relevance = float(self._without_floors(base, "validation")[1][:, : trial.k].mean())
         return Scale(relevance, len(base.test.users) * trial.k / base.catalog.n_groups)
 
-    def _without_floors(self, base: Base, part: Part) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return candidates and relevance without floors, long enough for every k: shorter lists are their tops."""
+    def _without_floors(self, base: BaseModel, part: Part) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return candidates and relevance without floors for the largest k. Shorter lists are prefixes of these."""
         place = (base.model, base.seed, part)
         if place not in self._plain:
-            asked: Asked = getattr(base, part)
+            asked: RequestVectors = getattr(base, part)
             retriever = FairRetriever(
-                base.catalog, max(self.setting.ks), 0, len(asked.users), "none", index=self._index_of(base)
+                base.catalog,
+                k=max(self.setting.ks),
+                floors=0,
+                horizon=len(asked.users),
+                policy="none",
+                index=self._index_of(base),
             )
             found = retriever.retrieve(asked.users)
             self._plain = {key: kept for key, kept in self._plain.items() if key[:2] == place[:2]}
-            self._plain[place] = rows_of(base.catalog, found.ids), found.relevance
+            self._plain[place] = found.rows, found.relevance
         return self._plain[place]
 
-    def _index_of(self, base: Base) -> RememberedIndex:
+    def _index_of(self, base: BaseModel) -> CachedIndex:
         if self._index is None or self._index[0] is not base:
-            # Tuning asks the validation requests most often.
+            # Tuning uses the validation requests most often.
             asked = np.concatenate([base.validation.users, base.test.users])
-            self._index = None  # before the next: both at once would take twice the memory
-            self._index = base, RememberedIndex(base.catalog, asked)
+            self._index = None  # frees the memory of the old index before the new one is built
+            self._index = base, CachedIndex(base.catalog, asked)
         return self._index[1]

@@ -1,4 +1,4 @@
-"""The paper's Figure 1(b): what the second stage can give a group depends on what the first one found."""
+"""The paper's Figure 1(b): exposures after the second stage are limited by those after the first."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from scipy.sparse.csgraph import maximum_flow
 from scipy.stats import pearsonr
 
 from fairsync.errors import InvalidInputError
-from fairsync.evaluation.rows import rows_of
 from fairsync.experiments.colours import COLOURS
-from fairsync.experiments.exhibit import Exhibit, Table
-from fairsync.experiments.experiment import Experiment, Lab, Step
-from fairsync.experiments.shares import floor_of
+from fairsync.experiments.exhibit import Exhibit, ExhibitTable
+from fairsync.experiments.experiment import Experiment, Lab, WorkStep
+from fairsync.experiments.floor_levels import floor_at_share
 from fairsync.experiments.trials import Trial
 from fairsync.policies import NoPolicy, Uncalibrated
 from fairsync.report.plot import GREY, tidy
@@ -25,7 +24,7 @@ from fairsync.retriever import FairRetriever
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.experiments.setting import Setting
+    from fairsync.experiments.reproduction_setting import Setting
     from fairsync.policies import Policy, Terms
 
 # Of the equal share that stage 2 can give: up to it stage 1 decides, beyond it the slots of stage 2 do.
@@ -43,7 +42,7 @@ _WORDS = (
 
 
 class Regulated(Uncalibrated):
-    """Serves groups below their floor first, and never shows some of them more than that (but for one batch)."""
+    """Prefers groups below their floor, and caps some of them at it (up to one batch)."""
 
     name = "regulated"
 
@@ -51,33 +50,33 @@ class Regulated(Uncalibrated):
         self.held = held
 
     def decide(self, terms: Terms, exposures: NDArray[np.int64], served: int) -> NDArray[np.float64]:
-        """Return the prices of Uncalibrated, and mask what has enough."""
+        """Return the prices of Uncalibrated, and mask capped groups that reached their floor."""
         return np.where(self.held & (exposures >= terms.floors), np.inf, super().decide(terms, exposures, served))
 
 
 def best_minimum(groups: NDArray[np.integer[Any]], n_groups: int, shown: int) -> int:
-    """Return the most exposures that every group can have when each request shows so many of its candidates.
+    """Return the largest minimum exposure over groups if each request shows ``shown`` of its candidates.
 
-    A minimum m can be had if and only if m units flow through each group: from requests (at most ``shown`` out of
-    each), over the candidates that belong to the group. The highest such m is found by bisection.
+    A minimum m is feasible if and only if a flow sends m units from requests (at most ``shown`` from each) through the
+    candidates to each group. The largest m is found by bisection.
 
     Parameters
     ----------
     groups
-        (n, k) the group of each candidate of each request.
+        (n, k) The group of each candidate of each request.
     n_groups
-        How many groups there are, also those without a candidate.
+        Number of groups, including those without a candidate.
     shown
-        Candidates of a request that are shown in the end.
+        Number of candidates of a request that are shown.
 
     Examples
     --------
-    Both requests have group 0 to offer, one has group 1.
+    Both requests have candidates of group 0, one has a candidate of group 1.
 
     >>> best_minimum(np.array([[0, 0, 1], [0, 0, 0]]), n_groups=2, shown=1)
     1
     """
-    # Requests that offer the same are one node: flows through them add up, and can be dealt out again.
+    # Requests with the same candidates by group are merged into one node, whose flow can be divided among them.
     kinds, counts = np.unique(np.sort(groups, axis=1), axis=0, return_counts=True)
     pairs, offered = np.unique(
         np.stack([np.repeat(np.arange(len(kinds)), kinds.shape[1]), kinds.ravel()]), axis=1, return_counts=True
@@ -99,12 +98,12 @@ def best_minimum(groups: NDArray[np.integer[Any]], n_groups: int, shown: int) ->
 
 
 def _model(setting: Setting) -> str:
-    """Return the paper's model for this figure, if it is there."""
+    """Return the paper's model for this figure if it is available."""
     return "youtube-dnn" if "youtube-dnn" in setting.models else setting.analysed
 
 
 def _shown(k: int) -> int:
-    """Return how many candidates stage 2 shows: a few, of which there is a choice."""
+    """Return the number of candidates that stage 2 shows."""
     return max(1, min(5, k // 4))
 
 
@@ -113,10 +112,10 @@ def _equal_share(lab: Lab, k: int) -> int:
 
 
 def _targets(lab: Lab, k: int) -> list[int]:
-    """Return the exposures that groups are brought to; the first, 0, is retrieval as it is."""
+    """Return the target exposures of groups. The first one, 0, is retrieval without floors."""
     shares = _QUICK_SHARES if lab.setting.quick else _SHARES
     wanted = {max(1, round(share * _equal_share(lab, k))) for share in shares}
-    return [0, *sorted(target for target in wanted if target <= floor_of(lab, k, 1.0))]
+    return [0, *sorted(target for target in wanted if target <= floor_at_share(lab, k, 1.0))]
 
 
 def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
@@ -135,8 +134,10 @@ def _least(lab: Lab, k: int, target: int) -> tuple[int, int]:
             if catalog.group_sizes[~held].sum() < k:
                 raise InvalidInputError(f"K = {k} is more than the items of the better exposed groups: lower --k.")
             policy = Regulated(held)
-        retriever = FairRetriever(catalog, k, target, len(users), policy, setting.batch_size)
-        found = rows_of(catalog, retriever.retrieve(users).ids)
+        retriever = FairRetriever(
+            catalog, k=k, floors=target, horizon=len(users), policy=policy, batch_size=setting.batch_size
+        )
+        found = retriever.retrieve(users).rows
         groups = catalog.group_of[found]
         exposures = np.bincount(groups.ravel(), minlength=catalog.n_groups)
         return [int(exposures.min()), best_minimum(groups, catalog.n_groups, _shown(k))]
@@ -153,9 +154,9 @@ def _trials(setting: Setting) -> list[Trial]:
     return [_plain(setting, k) for k in setting.ks]
 
 
-def _steps(lab: Lab) -> list[Step]:
+def _steps(lab: Lab) -> list[WorkStep]:
     return [
-        Step(f"two stages on {_model(lab.setting)}, K = {k}, target {target}", partial(_least, lab, k, target))
+        WorkStep(f"two stages on {_model(lab.setting)}, K = {k}, target {target}", partial(_least, lab, k, target))
         for k in lab.setting.ks
         for target in _targets(lab, k)
     ]
@@ -188,11 +189,11 @@ def _show(lab: Lab) -> Exhibit:
         tidy(axes)
     panels[0].set_ylabel("… and in stage 2, at best")
     panels[0].legend(frameon=False, loc="lower right", fontsize=9)
-    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, Table(columns, rows), figure)
+    return Exhibit(EXPERIMENT.name, EXPERIMENT.title, words, ExhibitTable(columns, rows), figure)
 
 
 def _correlation(pairs: NDArray[np.int64]) -> float | None:
-    """Return Pearson's, or None where one side does not vary."""
+    """Return Pearson's correlation, or None if one side is constant."""
     return float(pearsonr(*pairs.T).statistic) if len(pairs) > 1 and np.ptp(pairs, axis=0).all() else None
 
 

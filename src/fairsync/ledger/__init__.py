@@ -1,4 +1,4 @@
-"""Ledgers: the record of exposures."""
+"""Ledgers: the durable record of exposures."""
 
 from fairsync.ledger.base import Entry, Ledger, Totals
 from fairsync.ledger.memory import MemoryLedger

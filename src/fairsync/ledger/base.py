@@ -1,4 +1,4 @@
-"""What every ledger promises: an exact record of exposures, horizon after horizon."""
+"""The interface of a ledger: the durable record of exposures, horizon after horizon."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,33 +7,35 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-# The latest keys are remembered, and the latest answers, so many of them: a few megabytes, and some ten.
-KEYS_KEPT = 100_000
-ANSWERS_KEPT = 10_000
+from fairsync.catalog.groups import grow
+
+# A ledger keeps this many of the latest idempotency keys (a few megabytes) and answers (some ten megabytes).
+MAX_KEYS = 100_000
+MAX_ANSWERS = 10_000
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Some requests of one horizon, and what they were shown.
+    """One row of the ledger: the exposures of some requests of one horizon.
 
     Attributes
     ----------
     counts : numpy.ndarray
         (G,) exposures of each group.
     requests : int
-        How many requests.
+        Number of requests.
     relevance : float
         Sum of the candidates' relevance.
     cost : float
-        Relevance given up against no floors, at most; nan where it was not measured.
+        Upper bound of the relevance given up against no floors; nan if it was not measured.
     forced : int
-        Candidates that the guard put in place of better ones.
+        Forced slots: candidates that the guard put in place of better ones.
     opens_horizon : bool
-        Whether counts start anew with this entry.
+        Whether this entry is the first of a new horizon.
     began : float
-        When the horizon that it opens began, in seconds since 1970; 0 where nobody looks at the clock.
-    shown : numpy.ndarray or None
-        (G,) of the exposures of this and earlier entries, how many were reported to be really shown; None: none.
+        Start of the horizon that it opens, in seconds since 1970; 0 if horizons do not end by the clock.
+    impressions : numpy.ndarray or None
+        (G,) exposures of this and earlier entries that were reported as really shown; None for none.
     """
 
     counts: npt.NDArray[np.int64]
@@ -46,23 +48,23 @@ class Entry:
     impressions: npt.NDArray[np.int64] | None = None
 
     def grown(self, n_groups: int) -> "Entry":
-        """Return the same entry with zeros for groups that came later."""
-        impressions = None if self.impressions is None else _grown(self.impressions, n_groups)
-        return replace(self, counts=_grown(self.counts, n_groups), impressions=impressions)
+        """Return the same entry with zeros for groups that were added later."""
+        impressions = None if self.impressions is None else grow(self.impressions, n_groups)
+        return replace(self, counts=grow(self.counts, n_groups), impressions=impressions)
 
-    def less(self, counts: npt.NDArray[np.int64], relevance: float, requests: int) -> "Entry":
-        """Return the entry without some of its requests. Of the cost, they take their share."""
-        left = (self.requests - requests) / self.requests
+    def without(self, counts: npt.NDArray[np.int64], relevance: float, requests: int) -> "Entry":
+        """Return the entry without some of its requests, and without their share of the cost."""
+        share_left = (self.requests - requests) / self.requests
         return replace(
             self,
             counts=self.counts - counts,
             requests=self.requests - requests,
             relevance=self.relevance - relevance,
-            cost=self.cost * left,
+            cost=self.cost * share_left,
         )
 
     def plus(self, other: "Entry") -> "Entry":
-        """Return one entry for both; the other must follow in the same horizon."""
+        """Return the sum of this entry and the next one of the same horizon."""
         return Entry(
             self.counts + other.counts,
             self.requests + other.requests,
@@ -77,11 +79,16 @@ class Entry:
 
 @dataclass(frozen=True)
 class Totals:
-    """Where a horizon stands: the sum of its entries.
+    """The totals of a horizon: the sum of its entries.
+
+    Attributes
+    ----------
+    exposures, requests, relevance, cost, forced, began, impressions
+        Sums of the fields of :class:`Entry`, and when the horizon began.
 
     Examples
     --------
-    >>> totals = Totals.nothing(2).after(Entry(np.array([3, 1]), 2, 1.5, 0.0))
+    >>> totals = Totals.zero(2).after(Entry(np.array([3, 1]), 2, 1.5, 0.0))
     >>> totals.exposures.tolist(), totals.requests
     ([3, 1], 2)
     """
@@ -95,12 +102,12 @@ class Totals:
     impressions: npt.NDArray[np.int64] | None = None
 
     @classmethod
-    def nothing(cls, n_groups: int, began: float = 0.0) -> "Totals":
-        """Return the standing before the first request."""
+    def zero(cls, n_groups: int, began: float = 0.0) -> "Totals":
+        """Return the totals before the first request."""
         return cls(np.zeros(n_groups, dtype=np.int64), began=began)
 
     def after(self, entry: Entry) -> "Totals":
-        """Return the standing once an entry of the same horizon is added."""
+        """Return the totals with an entry of the same horizon added."""
         return Totals(
             self.exposures + entry.counts,
             self.requests + entry.requests,
@@ -112,15 +119,11 @@ class Totals:
         )
 
     def grown(self, n_groups: int) -> "Totals":
-        """Return the same standing with zeros for groups that came later."""
+        """Return the same totals with zeros for groups that were added later."""
         if len(self.exposures) == n_groups:
             return self
-        impressions = None if self.impressions is None else _grown(self.impressions, n_groups)
-        return replace(self, exposures=_grown(self.exposures, n_groups), impressions=impressions)
-
-
-def _grown(counts: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-    return np.concatenate([counts, np.zeros(n_groups - len(counts), dtype=np.int64)])
+        impressions = None if self.impressions is None else grow(self.impressions, n_groups)
+        return replace(self, exposures=grow(self.exposures, n_groups), impressions=impressions)
 
 
 def _sum(one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
@@ -130,54 +133,55 @@ def _sum(one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None)
 
 
 class Ledger(Protocol):
-    """The record of exposures. It knows neither items nor floors nor prices."""
+    """The durable record of exposures. It knows neither items nor floors nor prices."""
 
     def totals(self) -> Totals:
-        """Return where the present horizon stands."""
+        """Return the totals of the horizon under way."""
         ...
 
     def past(self) -> Sequence[Totals]:
-        """Return the standings at the end of the horizons before it, oldest first."""
+        """Return the totals of the horizons before it, oldest first."""
         ...
 
     def record(
         self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
     ) -> bool:
-        """Add entries, all of them or, when it raises, none.
+        """Add entries atomically: all of them, or none if it raises.
 
         Parameters
         ----------
         entries
-            In order.
+            The entries, in order.
         key
-            Names what is recorded, so that whoever does not know whether it was may say it again.
+            Idempotency key. A write that is repeated with the same key, because its outcome is unknown, has no effect.
         answers
-            What was answered to each request that has an id, kept with the entries for whoever asks again.
+            The serialized answer to each request that has a request id, saved with the entries, so that a repeated
+            request gets the same answer.
 
         Returns
         -------
         bool
-            False if that was recorded before under this key; then nothing changes.
+            False if entries were recorded under this key before; then nothing changes.
 
         Raises
         ------
         RepeatedRequestError
-            Some of the requests have been answered before; nothing is recorded.
+            The ledger has answers to some of the requests. Nothing is recorded.
         """
         ...
 
     def answer(self, request_id: str) -> bytes | None:
-        """Return what was answered to a request; empty if that is too long ago to be kept, None if nothing was."""
+        """Return the saved answer to a request; empty if it is too old to be saved still, None if there was none."""
         ...
 
     def grow(self, n_groups: int) -> None:
-        """Go on with more groups, whose codes follow the old ones; they have had nothing so far."""
+        """Add groups, whose codes follow the known ones, with zero exposures."""
         ...
 
     def save(self, name: str, value: bytes) -> None:
-        """Keep something beside the record, such as what a policy has learnt, in place of what had this name."""
+        """Save a value beside the record, such as the state of a policy, replacing the one of the same name."""
         ...
 
     def load(self, name: str) -> bytes | None:
-        """Return what is kept under this name."""
+        """Return the value saved under this name, or None."""
         ...

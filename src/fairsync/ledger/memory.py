@@ -1,14 +1,15 @@
-"""The ledger of one process: as fast as can be, and gone with the process."""
+"""A ledger in memory: fast, and lost with its process."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairsync.errors import RepeatedRequestError
-from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Totals
+from fairsync.ledger.base import MAX_ANSWERS, MAX_KEYS, Entry, Totals
 
 
 class MemoryLedger:
-    """Keeps the record in memory.
+    """A ledger that keeps the record in memory.
 
     Examples
     --------
@@ -25,26 +26,26 @@ class MemoryLedger:
     """
 
     def __init__(self, n_groups: int) -> None:
-        # One reference to both, so that an interrupt cannot come between them.
-        self._record: tuple[Totals, tuple[Totals, ...]] = (Totals.nothing(n_groups), ())
+        # One tuple, so that an interrupt cannot leave one of the two updated.
+        self._record: tuple[Totals, tuple[Totals, ...]] = (Totals.zero(n_groups), ())
         self._n_groups = n_groups
         self._keys: dict[str, None] = {}
         self._answers: dict[str, bytes] = {}
-        self._answered: dict[str, bytes] = {}  # too long ago for the answer to be kept
-        self._kept: dict[str, bytes] = {}
+        self._expired: dict[str, bytes] = {}  # empty answers to requests whose answer is no longer saved
+        self._saved: dict[str, bytes] = {}
 
     def totals(self) -> Totals:
-        """Return where the present horizon stands."""
+        """Return the totals of the horizon under way."""
         return self._record[0]
 
     def past(self) -> Sequence[Totals]:
-        """Return the standings at the end of the horizons before it, oldest first."""
+        """Return the totals of the horizons before it, oldest first."""
         return self._record[1]
 
     def record(
         self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
     ) -> bool:
-        """Add entries, unless that was done before under this key."""
+        """Add entries, unless entries were recorded under this idempotency key before."""
         if key in self._keys:
             return False
         answers = answers or {}
@@ -53,40 +54,41 @@ class MemoryLedger:
             raise RepeatedRequestError(repeated)
         if key is not None:
             self._keys[key] = None
-            _forget(self._keys, KEYS_KEPT)
+            _drop_oldest(self._keys, MAX_KEYS)
         self._answers.update(answers)
-        for request in list(self._answers)[: -ANSWERS_KEPT or None] if len(self._answers) > ANSWERS_KEPT else ():
-            self._answers.pop(request)
-            self._answered[request] = b""
-        _forget(self._answered, KEYS_KEPT)
+        self._expired.update(dict.fromkeys(_drop_oldest(self._answers, MAX_ANSWERS), b""))
+        _drop_oldest(self._expired, MAX_KEYS)
         totals, past = self._record
         for entry in entries:
             if entry.opens_horizon:
                 past = (*past, totals)
-                totals = Totals.nothing(self._n_groups, entry.began)
+                totals = Totals.zero(self._n_groups, entry.began)
             totals = totals.after(entry)
         self._record = (totals, past)
         return True
 
     def answer(self, request_id: str) -> bytes | None:
-        """Return what was answered to a request; empty if that is too long ago to be kept, None if nothing was."""
-        return self._answers.get(request_id, self._answered.get(request_id))
+        """Return the saved answer to a request; empty if it is too old to be saved still, None if there was none."""
+        return self._answers.get(request_id, self._expired.get(request_id))
 
     def grow(self, n_groups: int) -> None:
-        """Go on with more groups."""
+        """Add groups with zero exposures."""
         totals, past = self._record
         self._record = (totals.grown(n_groups), tuple(one.grown(n_groups) for one in past))
         self._n_groups = n_groups
 
     def save(self, name: str, value: bytes) -> None:
-        """Keep something beside the record."""
-        self._kept[name] = value
+        """Save a value beside the record."""
+        self._saved[name] = value
 
     def load(self, name: str) -> bytes | None:
-        """Return what is kept under this name."""
-        return self._kept.get(name)
+        """Return the value saved under this name, or None."""
+        return self._saved.get(name)
 
 
-def _forget(latest: dict[str, Any], most: int) -> None:
-    while len(latest) > most:
-        del latest[next(iter(latest))]
+def _drop_oldest(latest: dict[str, Any], limit: int) -> list[str]:
+    """Delete the oldest keys beyond a limit, and return them."""
+    dropped = list(itertools.islice(latest, max(len(latest) - limit, 0)))
+    for key in dropped:
+        del latest[key]
+    return dropped

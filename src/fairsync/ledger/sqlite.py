@@ -1,4 +1,4 @@
-"""A ledger in one SQLite file: it outlives the process, a kill at any moment, and the machine's power."""
+"""A ledger in one SQLite file: it survives a kill at any moment, and a power failure."""
 
 import json
 import sqlite3
@@ -11,27 +11,28 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
-from fairsync.ledger.base import ANSWERS_KEPT, KEYS_KEPT, Entry, Totals
-from fairsync.ledger.sqlite_files import Owner, back_up
-from fairsync.ledger.sqlite_formats import bring_up_to_date, read_format
+from fairsync.ledger.base import MAX_ANSWERS, MAX_KEYS, Entry, Totals
+from fairsync.ledger.sqlite_backup import back_up
+from fairsync.ledger.sqlite_lock import FileLock
+from fairsync.ledger.sqlite_migrations import migrate, read_format
 
-# Receipts are thinned now and then, not at every entry.
-_THINNED_EVERY = 1000
+# Old keys and answers are deleted once per this many new ones.
+DELETE_EVERY = 1000
 _COLUMNS = "number, requests, relevance, cost, forced, began, exposures, shown"
 
 
 class SqliteLedger:
-    """Keeps the record in a file. What `record` has returned from is on the disk.
+    """A ledger in an SQLite file. When `record` returns, the entries are on the disk.
 
-    One process at a time writes to the file; another one that opens it is refused while the first runs. A file of an
-    earlier format is changed to the present one, which earlier versions of FairSync refuse.
+    The file has one writer at a time: a second process that opens it is refused while the first runs. A file of an
+    earlier format is migrated to the current one, which earlier versions of FairSync refuse.
 
     Parameters
     ----------
     path
-        Of the file; made if it is not there.
+        Path of the file. It is created if it does not exist.
     n_groups
-        How many groups a new file is to count.
+        Number of groups of a new file.
 
     Examples
     --------
@@ -51,84 +52,84 @@ class SqliteLedger:
         self.path = Path(path)
         self._lock = threading.RLock()
         self._n_groups = n_groups
-        self._number, self._standing = 0, Totals.nothing(n_groups)
+        self._number, self._totals = 0, Totals.zero(n_groups)
         self._past: list[Totals] = []
         if not self.path.parent.is_dir():
             raise InvalidInputError(f"{self.path.parent} is no folder: make it first, or put the ledger elsewhere.")
-        with self._told(), ExitStack() as opened:
-            opened.callback(Owner(self.path).release)
+        with self._access(), ExitStack() as opened:
+            opened.callback(FileLock(self.path).release)
             self._db = sqlite3.connect(self.path, timeout=2.0, isolation_level=None, check_same_thread=False)
             opened.callback(self._db.close)
             self._open()
             self._files = opened.pop_all()
 
     def totals(self) -> Totals:
-        """Return where the present horizon stands."""
-        return self._standing
+        """Return the totals of the horizon under way."""
+        return self._totals
 
     def past(self) -> Sequence[Totals]:
-        """Return the standings at the end of the horizons before it, oldest first."""
-        with self._told():
-            first = len(self._past)  # what is past does not change: it is read once
+        """Return the totals of the horizons before it, oldest first."""
+        with self._access():
+            first = len(self._past)  # past horizons do not change: each is read once
             rows = self._db.execute(
                 f"SELECT {_COLUMNS} FROM horizons WHERE number < ? ORDER BY number LIMIT -1 OFFSET ?",
                 [self._number, first],
             )
-            self._past = [*self._past, *(_standing(row) for row in rows)]
+            self._past = [*self._past, *(_make_totals(row) for row in rows)]
             self._past = [one.grown(self._n_groups) for one in self._past]
             return self._past
 
     def record(
         self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
     ) -> bool:
-        """Add entries, all of them or, when it raises, none, unless that was done before under this key."""
-        with self._told():
-            number, totals = self._number, self._standing
+        """Add entries in one transaction, unless entries were recorded under this idempotency key before."""
+        with self._access():
+            number, totals = self._number, self._totals
             with self._transaction():
-                if key is not None and not self._is_new(key):
+                if key is not None and not self._add_key(key):
                     return False
                 self._write_answers(answers or {})
                 for entry in entries:
                     if entry.opens_horizon:
                         self._write(number, totals)
-                        number, totals = number + 1, Totals.nothing(self._n_groups, entry.began)
+                        number, totals = number + 1, Totals.zero(self._n_groups, entry.began)
                     totals = totals.after(entry)
                 self._write(number, totals)
-            self._number, self._standing = number, totals
+            self._number, self._totals = number, totals
             return True
 
     def answer(self, request_id: str) -> bytes | None:
-        """Return what was answered to a request; empty if that is too long ago to be kept, None if nothing was."""
-        with self._told():
+        """Return the saved answer to a request; empty if it is too old to be saved still, None if there was none."""
+        with self._access():
             row = self._db.execute("SELECT answer FROM answers WHERE request = ?", [request_id]).fetchone()
             return None if row is None else bytes(row[0])
 
     def grow(self, n_groups: int) -> None:
-        """Go on with more groups."""
-        with self._told():
-            grown = self._standing.grown(n_groups)
+        """Add groups with zero exposures."""
+        with self._access():
+            grown = self._totals.grown(n_groups)
             with self._transaction():
                 self._write(self._number, grown)
                 self._db.execute("UPDATE facts SET value = ? WHERE name = 'groups'", [json.dumps(n_groups)])
-            self._n_groups, self._standing = n_groups, grown
+            self._n_groups, self._totals = n_groups, grown
 
     def save(self, name: str, value: bytes) -> None:
-        """Keep something beside the record."""
-        with self._told(), self._transaction():
+        """Save a value beside the record."""
+        with self._access(), self._transaction():
             self._db.execute("REPLACE INTO kept VALUES (?, ?)", [name, value])
 
     def load(self, name: str) -> bytes | None:
-        """Return what is kept under this name."""
-        with self._told():
+        """Return the value saved under this name, or None."""
+        with self._access():
             row = self._db.execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
             return None if row is None else bytes(row[0])
 
     def back_up(self, path: str | Path) -> None:
-        """Write a copy to another file, while this one is in use; :mod:`fairsync.ledger.sqlite_files` restores it."""
+        """Write a backup to another file, while this one is in use; see :mod:`fairsync.ledger.sqlite_backup`."""
         back_up(self.path, path)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and release its lock."""
         with self._lock:
             self._files.close()
 
@@ -139,18 +140,18 @@ class SqliteLedger:
         self.close()
 
     def _open(self) -> None:
-        read_format(self._db, self.path)  # what is no ledger is left as it is
+        read_format(self._db, self.path)  # before anything is written: the file may be no ledger
         self._db.execute("PRAGMA journal_mode = WAL")
         self._db.execute("PRAGMA synchronous = FULL")
         with self._transaction():
-            bring_up_to_date(self._db, self.path, self._n_groups)
-        self._n_groups = self._counted_groups()
-        self._standing = Totals.nothing(self._n_groups)
+            migrate(self._db, self.path, self._n_groups)
+        self._n_groups = self._read_n_groups()
+        self._totals = Totals.zero(self._n_groups)
         row = self._db.execute(f"SELECT {_COLUMNS} FROM horizons ORDER BY number DESC LIMIT 1").fetchone()
         if row is not None:
-            self._number, self._standing = int(row[0]), _standing(row)
+            self._number, self._totals = int(row[0]), _make_totals(row)
 
-    def _counted_groups(self) -> int:
+    def _read_n_groups(self) -> int:
         row = self._db.execute("SELECT value FROM facts WHERE name = 'groups'").fetchone()
         if row is None:
             raise _DamageError("it does not say how many groups it counts")
@@ -171,16 +172,17 @@ class SqliteLedger:
             raise RepeatedRequestError(repeated)
         for request, answer in answers.items():
             done = self._db.execute("INSERT INTO answers (request, answer) VALUES (?, ?)", [request, answer])
-            if done.lastrowid is not None and done.lastrowid % _THINNED_EVERY == 0:
-                self._db.execute("DELETE FROM answers WHERE number <= ?", [done.lastrowid - KEYS_KEPT])
-                # Those a little older were emptied the last time.
-                old = [done.lastrowid - ANSWERS_KEPT, done.lastrowid - ANSWERS_KEPT - 2 * _THINNED_EVERY]
+            if done.lastrowid is not None and done.lastrowid % DELETE_EVERY == 0:
+                self._db.execute("DELETE FROM answers WHERE number <= ?", [done.lastrowid - MAX_KEYS])
+                # Older answers were emptied the last time.
+                old = [done.lastrowid - MAX_ANSWERS, done.lastrowid - MAX_ANSWERS - 2 * DELETE_EVERY]
                 self._db.execute("UPDATE answers SET answer = x'' WHERE number <= ? AND number > ?", old)
 
-    def _is_new(self, key: str) -> bool:
+    def _add_key(self, key: str) -> bool:
+        """Save an idempotency key; return False if it is known."""
         done = self._db.execute("INSERT OR IGNORE INTO receipts (key) VALUES (?)", [key])
-        if done.rowcount and done.lastrowid is not None and done.lastrowid % _THINNED_EVERY == 0:
-            self._db.execute("DELETE FROM receipts WHERE number <= ?", [done.lastrowid - KEYS_KEPT])
+        if done.rowcount and done.lastrowid is not None and done.lastrowid % DELETE_EVERY == 0:
+            self._db.execute("DELETE FROM receipts WHERE number <= ?", [done.lastrowid - MAX_KEYS])
         return bool(done.rowcount)
 
     @contextmanager
@@ -195,8 +197,8 @@ class SqliteLedger:
             raise
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Say what went wrong with the file, and what to do."""
+    def _access(self) -> Iterator[None]:
+        """Hold the lock, and turn errors of SQLite into errors that say what to do."""
         with self._lock:
             try:
                 yield
@@ -213,7 +215,7 @@ class SqliteLedger:
                 raise FairSyncError(f"{self.path} could not be used: {reason}. Nothing was changed.") from error
 
 
-def _standing(row: tuple[int, int, float, float | None, int, float, bytes, bytes | None]) -> Totals:
+def _make_totals(row: tuple[int, int, float, float | None, int, float, bytes, bytes | None]) -> Totals:
     _, requests, relevance, cost, forced, began, exposures, impressions = row
     cost = float("nan") if cost is None else cost
     counted = None if impressions is None else _counts(impressions)
@@ -227,4 +229,4 @@ def _counts(data: bytes) -> npt.NDArray[np.int64]:
 
 
 class _DamageError(Exception):
-    """What was read makes no sense."""
+    """The file has content that this class cannot have written."""

@@ -1,4 +1,4 @@
-"""How good lists of candidates are, and how exposure is shared: on any lists, from this program or another."""
+"""Metrics of candidate lists: accuracy, distribution of exposure, and diversity. Needs numpy only."""
 
 from fairsync.metrics.accuracy import Accuracy, accuracy_of_each, hit_rate, ndcg, ndcg_of_hits, recall
 from fairsync.metrics.diversity import category_diversity

@@ -1,4 +1,4 @@
-"""Whether lists hold what users went on to take."""
+"""Accuracy of candidate lists: recall, NDCG and hit rate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fairsync.metrics.lists import Lists, Targets
 
-# Comparisons made at a time, so that memory stays small beside the lists.
+# Number of comparisons at a time, which bounds memory.
 _BLOCK = 1 << 20
 
 
@@ -22,15 +22,14 @@ _BLOCK = 1 << 20
 class Accuracy:
     """The accuracy of each request that has targets.
 
-    Two policies asked the same requests differ in these values request by request, which is what a paired test
-    compares.
+    The values of two policies on the same requests can be compared by a paired test.
 
     Attributes
     ----------
     requests : numpy.ndarray
-        (m,) int64: which requests these are. Those without targets are left out: nothing could be found.
+        (m,) int64 indices of the requests that have targets. Requests without targets are left out.
     recall, ndcg, ndcg_of_hits, hit_rate : numpy.ndarray
-        (m,) float64, each the metric of that name on one request.
+        (m,) float64 values of the metric of that name for each request.
     """
 
     requests: NDArray[np.int64]
@@ -41,17 +40,16 @@ class Accuracy:
 
 
 def accuracy_of_each(lists: Lists, targets: Targets, k: int | None = None) -> Accuracy:
-    """Return all metrics of this module, request by request.
+    """Return all metrics of this module for each request.
 
     Parameters
     ----------
     lists
-        (n, k) items, best first. An item that is in a list twice counts once, where it stands first; its second
-        place is wasted.
+        (n, k) Items, best first. An item that is in a list twice counts once, at its first position.
     targets
-        For each request, the items to be found; repeats count once.
+        Relevant items of each request. Repeated items count once.
     k
-        Look at the first k of each list; by default at all.
+        Use the first k items of each list. Defaults to all.
 
     Examples
     --------
@@ -74,7 +72,7 @@ def accuracy_of_each(lists: Lists, targets: Targets, k: int | None = None) -> Ac
     return Accuracy(
         requests,
         recall=hits / wanted,
-        # Sums in another order may differ in the last digit: no list is better than the best.
+        # Rounding errors must not make a list better than the ideal one.
         ndcg=np.minimum(gains / best[np.minimum(wanted, width)], 1),
         ndcg_of_hits=np.minimum(gains / best[np.maximum(hits, 1)], 1),
         hit_rate=(hits > 0).astype(np.float64),
@@ -82,7 +80,7 @@ def accuracy_of_each(lists: Lists, targets: Targets, k: int | None = None) -> Ac
 
 
 def recall(lists: Lists, targets: Targets, k: int | None = None) -> float:
-    r"""Return the share of its targets that a list holds, on average over requests.
+    r"""Return recall: the fraction of its targets that a list holds, mean over requests.
 
     .. math:: \frac{1}{T} \sum_t \frac{|L_K(u_t) \cap \hat I_{u_t}|}{|\hat I_{u_t}|}
 
@@ -101,12 +99,12 @@ def recall(lists: Lists, targets: Targets, k: int | None = None) -> float:
 
 
 def ndcg(lists: Lists, targets: Targets, k: int | None = None) -> float:
-    r"""Return the normalised discounted cumulative gain: recall in which the top of the list counts more.
+    r"""Return the normalised discounted cumulative gain (NDCG), which weighs hits at the top of a list more.
 
     .. math:: \frac{1}{T} \sum_t \frac{\sum_{p=1}^{K} [L_p(u_t) \in \hat I_{u_t}] / \log_2(p + 1)}
                                       {\sum_{p=1}^{\min(K, |\hat I_{u_t}|)} 1 / \log_2(p + 1)}
 
-    The standard definition [1]_ [2]_: the ideal list has a target at each of its first places.
+    This is the standard definition [1]_ [2]_: the ideal list has a target at each of its first positions.
 
     References
     ----------
@@ -122,15 +120,15 @@ def ndcg(lists: Lists, targets: Targets, k: int | None = None) -> float:
 
 
 def ndcg_of_hits(lists: Lists, targets: Targets, k: int | None = None) -> float:
-    r"""Return how far up the hits stand, however few they are.
+    r"""Return NDCG relative to the ideal order of the hits only, as the paper's program computes it.
 
     .. math:: \frac{1}{T} \sum_t \frac{\sum_{p=1}^{K} [L_p(u_t) \in \hat I_{u_t}] / \log_2(p + 1)}
                                       {\sum_{p=1}^{H_t} 1 / \log_2(p + 1)},
               \quad H_t = |L_K(u_t) \cap \hat I_{u_t}|
 
-    and 0 where nothing was hit. The program of the paper's authors [1]_ computes this and calls it NDCG, so
-    it is what their tables hold. It is never below :func:`ndcg`, and a list that finds one target of many at its
-    top has 1: use it to compare with those tables only.
+    and 0 without hits. The program of the paper's authors [1]_ computes this and calls it NDCG, so their tables
+    contain it. It is never below :func:`ndcg`, and a list with one of many targets at its top has 1. Use it only to
+    compare with those tables.
 
     References
     ----------
@@ -145,7 +143,7 @@ def ndcg_of_hits(lists: Lists, targets: Targets, k: int | None = None) -> float:
 
 
 def hit_rate(lists: Lists, targets: Targets, k: int | None = None) -> float:
-    r"""Return the share of requests whose list holds a target.
+    r"""Return the hit rate: the fraction of requests whose list holds at least one target.
 
     .. math:: \frac{1}{T} \sum_t \left[\, |L_K(u_t) \cap \hat I_{u_t}| > 0 \,\right]
 
@@ -164,9 +162,9 @@ def hit_rate(lists: Lists, targets: Targets, k: int | None = None) -> float:
 
 
 def _places(lists: NDArray[Any], rows: NDArray[np.int64], items: NDArray[Any]) -> NDArray[np.int64]:
-    """Return where each target stands first in the list of its request; the lists' width if nowhere.
+    """Return the first position of each target in the list of its request, or the lists' width if it is not there.
 
-    A list is compared with each of its targets: they are few, and this is several times faster than searching.
+    Each list is compared with each of its targets. They are few, and this is several times faster than searching.
     """
     width = lists.shape[1]
     places = np.empty(len(rows), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""How varied each list is in itself."""
+"""Diversity within candidate lists."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def category_diversity(lists: Lists, groups: Groups, k: int | None = None) -> float:
-    r"""Return the share of pairs in a list whose groups differ, on average over lists.
+    r"""Return the fraction of pairs in a list whose groups differ, mean over lists.
 
     .. math:: \frac{1}{T} \sum_t \frac{\sum_{j=1}^{K} \sum_{l=j+1}^{K} [\, g(L_j) \ne g(L_l) \,]}{K (K - 1) / 2}
 
-    as ComiRec defines diversity [1]_. It looks at lists one by one: groups that never appear do not lower it.
+    as defined by ComiRec [1]_. Each list is measured alone: groups that never appear do not lower the value.
 
     Parameters
     ----------

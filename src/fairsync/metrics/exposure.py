@@ -1,4 +1,4 @@
-"""How exposure is shared among groups, or among items when each is a group of its own."""
+"""Distribution of exposure among groups, or among items if each is a group of its own."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from fairsync.metrics.lists import Groups, Lists
 
 Exposures: TypeAlias = npt.ArrayLike | Mapping[Any, int]
-"""Of each group, those with none included: by label, or (G,) numbers."""
+"""Exposures of all groups, including those with 0: {label: exposures}, or (G,) numbers."""
 
 
 def count_exposures(lists: Lists, groups: Groups, k: int | None = None) -> dict[Any, int]:
-    """Return how often each group is shown: one item in one list is one exposure.
+    """Return the exposures of each group. One item in one list is one exposure.
 
     Parameters
     ----------
     lists
-        (n, k) items: rows of the catalog, -1 where a list is not full; or ids.
+        (n, k) Items: catalog rows, padded with -1, or ids.
     groups
-        The label of each row; or, for ids, a mapping from id to label. To count items, give each its own label.
+        The label of each catalog row, or a mapping from id to label. To count items, give each its own label.
     k
-        Count the first k of each list; by default all.
+        Count the first k items of each list. Defaults to all.
 
     Returns
     -------
     dict
-        By label, in their order; groups that are never shown have 0.
+        {label: exposures} in the order of the labels. Groups without exposures have 0.
 
     Examples
     --------
@@ -48,18 +48,19 @@ def count_exposures(lists: Lists, groups: Groups, k: int | None = None) -> dict[
 
 
 def esp(exposures: Exposures, floors: Exposures) -> float:
-    r"""Return the share of groups that reach their floor, the paper's measure of a kept promise [1]_.
+    r"""Return the fraction of groups that reach their floor: Exposure Satisfied Percentage, ESP [1]_.
 
     .. math:: \frac{1}{|G|} \sum_g [\, e_g \ge m_g \,]
 
-    The paper prints >; its own constraint and its authors' program have ≥.
+    The paper prints >, but its own constraint and its authors' program have ≥.
 
     Parameters
     ----------
     exposures
-        Of each group.
+        Exposures of each group.
     floors
-        One number for all; or in the same order; or by label, where groups that are not named have 0.
+        One number for all groups, (G,) numbers in the same order, or {label: floor}, where groups that are not named
+        have 0.
 
     References
     ----------
@@ -87,7 +88,7 @@ def esp(exposures: Exposures, floors: Exposures) -> float:
 
 
 def coverage(exposures: Exposures) -> float:
-    """Return the share of groups (or of items, if these were counted) that are shown at all.
+    """Return the fraction of groups (or of items, if these were counted) with at least one exposure.
 
     Examples
     --------
@@ -100,9 +101,9 @@ def coverage(exposures: Exposures) -> float:
 
 
 def smallest_share(exposures: Exposures) -> float:
-    r"""Return the part of all exposure that the worst-off group has: :math:`\min_g e_g / \sum_g e_g`.
+    r"""Return the share of all exposure that the least exposed group has: :math:`\min_g e_g / \sum_g e_g`.
 
-    Max-min fairness raises this; 1/G is the most that it can be.
+    Max-min fairness maximises this share. It is at most 1/G.
 
     Examples
     --------
@@ -113,7 +114,7 @@ def smallest_share(exposures: Exposures) -> float:
 
 
 def gini(exposures: Exposures) -> float:
-    r"""Return how unequal exposures are: 0 if all are the same, towards 1 if one group has them all.
+    r"""Return the Gini coefficient of exposures: 0 if all are equal, close to 1 if one group has them all.
 
     .. math:: \frac{\sum_{i=1}^{G} (2i - G - 1)\, e_{(i)}}{G \sum_g e_g}, \quad e_{(1)} \le e_{(2)} \le \dots
 
@@ -134,9 +135,9 @@ def gini(exposures: Exposures) -> float:
 
 
 def entropy(exposures: Exposures) -> float:
-    r"""Return :math:`-\sum_g p_g \ln p_g` of the shares of exposure [1]_.
+    r"""Return the entropy of the shares of exposure, :math:`-\sum_g p_g \ln p_g` [1]_.
 
-    Its exponential is the number of groups that, shown equally often, would be as varied.
+    Its exponential is the effective number of groups: that many groups with equal exposures have the same entropy.
 
     References
     ----------
@@ -149,11 +150,11 @@ def entropy(exposures: Exposures) -> float:
     """
     shares = _shares(exposures)
     shares = shares[shares > 0]
-    return float(abs(shares @ np.log(shares)))  # abs: the sum is never above 0, and -0.0 is no answer
+    return float(abs(shares @ np.log(shares)))  # abs: the sum is never positive, and avoids -0.0
 
 
 def _numbers(values: Exposures, what: str) -> npt.NDArray[np.float64]:
-    """Return (G,) numbers, or say why they are none."""
+    """Return (G,) numbers, or raise an error if they are not."""
     listed: Any = list(values.values()) if isinstance(values, Mapping) else values
     try:
         numbers = np.asarray(listed, dtype=np.float64)

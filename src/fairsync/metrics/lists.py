@@ -1,4 +1,4 @@
-"""Lists and targets as callers have them, made into arrays."""
+"""Conversion of candidate lists, targets and groups to arrays."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.data.requests import PADDING, Ragged
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
+from fairsync.ragged import PADDING, Ragged
 
 Lists: TypeAlias = npt.NDArray[Any] | Sequence[Sequence[int]] | Sequence[Sequence[str]]
-"""(n, k) items, best first: rows of the catalog, or ids, all int or all str."""
+"""(n, k) Items, best first: catalog rows, or ids that are all int or all str."""
 
 Targets: TypeAlias = Ragged | npt.NDArray[Any] | Sequence[Iterable[int]] | Sequence[Iterable[str]]
-"""For each of n requests, the items that a good answer holds; repeats do not matter."""
+"""The relevant items of each of n requests. Repeated items count once."""
 
 Groups: TypeAlias = npt.NDArray[Any] | Sequence[Any] | Mapping[Any, Any]
-"""The label of each item: in order of rows if lists hold rows, else by id."""
+"""The label of each item: a sequence if lists hold catalog rows, else a mapping from id to label."""
 
 
 def as_lists(lists: Lists, k: int | None) -> npt.NDArray[Any]:
-    """Return the first k of each list as one array; all of them if k is None.
+    """Return the first k items of each list as an array, or all items if k is None.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def as_lists(lists: Lists, k: int | None) -> npt.NDArray[Any]:
 
 
 def as_targets(targets: Targets, like: npt.NDArray[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Return the distinct targets of all requests: whose each is, and the item; in order of requests.
+    """Return the distinct targets of all requests as (request, item) pairs in two arrays, sorted by request.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def as_targets(targets: Targets, like: npt.NDArray[Any]) -> tuple[npt.NDArray[np
             f"lists hold {like.flat[0]!r} and targets {items[0]!r}: use rows in both, or the same ids in both."
         )
     rows = np.repeat(np.arange(len(lengths)), lengths)
-    if items.dtype.kind != "U":  # a rectangle of targets has to be filled up, too
+    if items.dtype.kind != "U":  # a rectangular array of targets may be padded
         rows, items = rows[items != PADDING], items[items != PADDING]
     order = np.lexsort((items, rows))
     rows, items = rows[order], items[order]
@@ -78,7 +78,7 @@ def as_targets(targets: Targets, like: npt.NDArray[Any]) -> tuple[npt.NDArray[np
 
 
 def group_codes(lists: npt.NDArray[Any], groups: Groups) -> tuple[npt.NDArray[np.int64], list[Any]]:
-    """Return (n, k) the code of each item's group, -1 where a list is not full; and the labels by code.
+    """Return (n, k) the code of each item's group, -1 for padding, and the labels by code.
 
     Examples
     --------
@@ -105,11 +105,11 @@ def group_codes(lists: npt.NDArray[Any], groups: Groups) -> tuple[npt.NDArray[np
             f"lists hold rows from {lists.min()} to {lists.max()}, but groups are of {len(code_of)} items: give the"
             " label of every row, or, if these are ids, a mapping from id to label."
         )
-    return np.append(code_of, -1)[lists], labels.tolist()  # as a place, PADDING is the last one
+    return np.append(code_of, -1)[lists], labels.tolist()  # PADDING, which is -1, indexes the last entry
 
 
 def _as_items(array: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
-    """Return items or labels as int or str; one by one where they are mixed, since numpy would make 1 into "1"."""
+    """Return items or labels as int or str. Mixed types are refused, because numpy would convert 1 to "1"."""
     if array.dtype.kind in "iuU":
         return array
     kinds = set(map(type, array.ravel().tolist()))

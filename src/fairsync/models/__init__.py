@@ -1,10 +1,10 @@
-"""Models: histories in, vectors of users and items out."""
+"""Models that map histories to user vectors, and items to item vectors."""
 
 from fairsync.models.base import Model, best_items, recall_of
 from fairsync.models.folder import read_notes
-from fairsync.models.progress import Epoch, Moment, Trained
+from fairsync.models.progress import Epoch, Trained, TrainingProgress
 from fairsync.models.registry import MissingTorchError, load_model, train_model
-from fairsync.models.settings import MODELS, NetworkSettings, Settings, SvdSettings, make_settings
+from fairsync.models.settings import MODELS, NetworkSettings, SvdSettings, TrainingSettings, make_settings
 from fairsync.models.svd import Svd, train_svd
 
 __all__ = [
@@ -12,12 +12,12 @@ __all__ = [
     "Epoch",
     "MissingTorchError",
     "Model",
-    "Moment",
     "NetworkSettings",
-    "Settings",
     "Svd",
     "SvdSettings",
     "Trained",
+    "TrainingProgress",
+    "TrainingSettings",
     "best_items",
     "load_model",
     "make_settings",

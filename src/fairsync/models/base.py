@@ -1,4 +1,4 @@
-"""What every model can do, and what is asked of every history."""
+"""The interface of models, validation of histories, and exact retrieval by a model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
 from fairsync.metrics import recall
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,22 +18,24 @@ if TYPE_CHECKING:
 
     from fairsync.data.requests import Requests
 
-_SCORES = 1 << 24  # at a time: 64 MB
+_SCORES = 1 << 24  # scores computed at a time: 64 MB
 
 
 class Model(Protocol):
-    """Turns histories into vectors; an item's relevance is its inner product with the user's vector.
+    """Maps histories to user vectors. The relevance of an item is its inner product with the user vector.
 
-    A user with several interests has several vectors, and an item's relevance is the best over them.
+    A user with several interests has several vectors, and the relevance of an item is the maximum over them.
 
     Attributes
     ----------
     name : str
         One of :data:`fairsync.models.MODELS`.
     item_ids : numpy.ndarray
-        (n_items,) str: the catalog that the model was made for.
-    dim, interests : int
-        Dimensions of a vector, and vectors per user.
+        (n_items,) str ids of the catalog that the model was trained for.
+    dim : int
+        Dimensions of a vector.
+    interests : int
+        Vectors per user.
     """
 
     @property
@@ -55,21 +57,21 @@ class Model(Protocol):
     def user_vectors(self, histories: NDArray[np.integer]) -> NDArray[np.float32]:
         """Return (n, dim), or (n, interests, dim) if there are several.
 
-        ``histories`` is (n, length) rows of the catalog, oldest first, padded at the end. Of a longer one
-        than the model was made for, the last items count. An empty history has the vector 0: nothing is known.
+        ``histories`` are (n, length) catalog rows, oldest first, padded at the end. If they are longer than the model
+        supports, the last items are used. The vector of an empty history is 0.
         """
         ...
 
     def save(self, folder: Path, notes: Mapping[str, object] | None = None) -> None:
-        """Write everything that :func:`fairsync.models.load_model` needs; the folder appears whole or not at all.
+        """Write the model atomically to a folder, for :func:`fairsync.models.load_model`.
 
-        ``notes`` are kept beside it, such as what the model was trained on.
+        ``notes`` are stored with it, such as the name of the training data.
         """
         ...
 
 
 def clean_histories(histories: NDArray[np.integer], n_items: int, length: int) -> NDArray[np.int64]:
-    """Return the last ``length`` items of each history, with no more columns than the longest needs.
+    """Return the last ``length`` items of each history, with as many columns as the longest one has.
 
     Examples
     --------
@@ -98,13 +100,13 @@ def clean_histories(histories: NDArray[np.integer], n_items: int, length: int) -
 
 
 def best_items(model: Model, histories: NDArray[np.integer], k: int) -> NDArray[np.int64]:
-    """Return the ``k`` most relevant items of each history, best first: every item is looked at.
+    """Return the ``k`` most relevant items of each history, best first, by an exhaustive search.
 
-    This is how models are compared, without floors and without an index. Equal relevance: any of them.
+    Models are compared by this function, without floors and without an index. Ties are broken arbitrarily.
 
     Examples
     --------
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> from fairsync.models import train_svd
     >>> bought = Ragged(np.array([0, 1, 0, 1, 2, 3, 2, 3], dtype=np.int32), np.array([0, 2, 4, 6, 8]))
     >>> model = train_svd(bought, np.array(["tea", "milk", "nut", "bolt"]))
@@ -127,8 +129,8 @@ def best_items(model: Model, histories: NDArray[np.integer], k: int) -> NDArray[
 
 
 def recall_of(model: Model, requests: Requests, k: int = 20) -> float:
-    """Return the mean share of a request's targets among a model's best items, without floors.
+    """Return the recall of a model's best items, without floors.
 
-    This is what the best epoch of a training is chosen by.
+    Training selects the best epoch by it.
     """
     return recall(best_items(model, requests.histories, min(k, len(model.item_ids))), requests.targets)

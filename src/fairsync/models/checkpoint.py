@@ -1,4 +1,4 @@
-"""What a training needs to go on after it was stopped."""
+"""Checkpoint: the state of a training after an epoch, from which it can be resumed."""
 
 # mypy: disable-error-code="no-untyped-call, no-any-return"
 
@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from fairsync.atomic_write import atomic_file
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The end of an epoch.
+    """The state of a training after an epoch.
 
     Attributes
     ----------
     mark : str
-        What is trained on what, see :func:`fingerprint`.
+        Fingerprint of the model, settings and data; see :func:`fingerprint`.
     state : dict
-        Weights and moments.
+        Weights, and moments of the optimizers.
     epochs : list
-        What the epochs so far came to.
+        Results of the epochs so far.
     best : dict
-        Weights of the best of them.
+        Weights after the best epoch.
     """
 
     mark: str
@@ -46,39 +46,34 @@ class Checkpoint:
     best: dict[str, NDArray[Any]]
 
     def write(self, path: Path) -> None:
-        """Write it in place of the one before; a kill at any moment leaves one or the other."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        """Replace the checkpoint file atomically."""
         best = {key: torch.as_tensor(value) for key, value in self.best.items()}
-        part = path.with_name(path.name + ".part")
-        with part.open("wb") as file:
-            torch.save({"mark": self.mark, "state": self.state, "epochs": self.epochs, "best": best}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        with atomic_file(path) as part:
+            torch.save({"mark": self.mark, "state": self.state, "epochs": self.epochs, "best": best}, part)
 
     @staticmethod
     def read(path: Path, mark: str) -> Checkpoint | None:
-        """Return what was written, or None if there is nothing; refuse one of another training."""
+        """Return the checkpoint in a file, or None if there is none. A checkpoint of another training is refused."""
         if not path.exists():
             return None
         try:
             found = torch.load(path, map_location="cpu", weights_only=True)
             best = {key: value.numpy() for key, value in found["best"].items()}
             kept = Checkpoint(found["mark"], found["state"], found["epochs"], best)
-        except Exception as error:  # torch does not say which a damaged file may raise
+        except Exception as error:  # torch raises many types of errors for damaged files
             raise InvalidInputError(
-                f"{path} is damaged ({error}): delete it (or give --restart) to start anew."
+                f"{path} is damaged ({error}): delete it (or give --restart) to start again."
             ) from error
         if kept.mark != mark:
             raise InvalidInputError(
                 f"{path} is of a training with other settings or other data: delete it (or give --restart) to"
-                " start anew, or choose another folder."
+                " start again, or choose another folder."
             )
         return kept
 
 
 def fingerprint(name: str, settings: NetworkSettings, split: Split, item_ids: NDArray[np.str_]) -> str:
-    """Return what tells a training from every other: model, settings and data."""
+    """Return a hash of everything that identifies a training: model, settings and data."""
     found = hashlib.sha256(json.dumps([name, asdict(settings)]).encode())
     for array in (split.train.items, split.train.offsets, split.validation.histories, item_ids):
         found.update(str(array.dtype).encode() + array.tobytes())

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class ComiRecSA(torch.nn.Module):
-    """Each interest pays its own attention to the items, as in [1]_, Section 3.2.
+    """Self-attention with separate weights for each interest, as in [1]_, Section 3.2.
 
-    Places are counted from the newest item back, so that a place means the same in histories of any length.
+    Positions are counted from the newest item backwards, so that they have the same meaning for any length.
 
     References
     ----------
@@ -40,10 +40,10 @@ class ComiRecSA(torch.nn.Module):
 
 
 class ComiRecDR(torch.nn.Module):
-    """Each interest sees the items through its own matrix, and routing settles who belongs where: [1]_, Section 3.2.
+    """Dynamic routing with a matrix for each interest, as in [1]_, Section 3.2.
 
-    The authors' program has a matrix for every place and interest; here a matrix serves all places, which needs
-    a twentieth of the weights.
+    The authors' program has a matrix for every position and interest. Here all positions share a matrix, which needs a
+    twentieth of the weights.
 
     References
     ----------
@@ -53,7 +53,7 @@ class ComiRecDR(torch.nn.Module):
     def __init__(self, settings: NetworkSettings) -> None:
         super().__init__()
         dim, interests = settings.dim, settings.interests
-        # Near the identity: an interest starts as a sum of items, and no two start the same.
+        # Near the identity: interests start as sums of items, and differ from each other.
         self.matrices = torch.nn.Parameter(torch.eye(dim) + torch.randn(interests, dim, dim) * 0.2 * dim**-0.5)
 
     def forward(self, embedded: torch.Tensor, real: torch.Tensor) -> torch.Tensor:

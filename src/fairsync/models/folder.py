@@ -1,11 +1,8 @@
-"""A model on disk: settings.json, weights.npz and items.parquet. Nothing in it is code."""
+"""A model on disk: settings.json, weights.npz and items.parquet. The files contain no code."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from fairsync.atomic_write import atomic_folder
 from fairsync.errors import InvalidInputError
-from fairsync.models.settings import MODELS, Settings, make_settings
+from fairsync.models.settings import MODELS, TrainingSettings, make_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,59 +22,46 @@ if TYPE_CHECKING:
 
 _FILES = {"settings.json", "weights.npz", "items.parquet"}
 VERSION = 1
-"""Of the format; a folder with another version is refused."""
+"""Version of the format. A folder with another version is refused."""
 
 
 @dataclass(frozen=True)
-class Stored:
-    """What a folder holds.
+class StoredModel:
+    """The contents of a model folder.
 
     Attributes
     ----------
     name : str
-        Of the model.
-    settings : Settings
-        How it was made.
+        Name of the model.
+    settings : TrainingSettings
+        Settings of the training.
     item_ids : numpy.ndarray
-        The catalog that it was made for.
+        Ids of the catalog that the model was trained for.
     weights : dict
-        Arrays by name.
+        {name: array}.
     notes : dict
-        What was kept beside it.
+        Further information that was stored with the model.
     """
 
     name: str
-    settings: Settings
+    settings: TrainingSettings
     item_ids: NDArray[np.str_]
     weights: Mapping[str, NDArray[Any]]
     notes: Mapping[str, object]
 
     def write(self, folder: Path) -> None:
-        """Write it; the folder appears whole or not at all, and replaces a model."""
+        """Write the model atomically. A model that is already in the folder is replaced."""
         folder = Path(folder).resolve()
         check_model_target(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
         words = {"version": VERSION, "model": self.name, "settings": asdict(self.settings), "notes": dict(self.notes)}
-        try:
+        with atomic_folder(folder) as work:
             np.savez(work / "weights.npz", allow_pickle=False, **dict(self.weights))
             pl.DataFrame({"id": self.item_ids}).write_parquet(work / "items.parquet")
             (work / "settings.json").write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
-            umask = os.umask(0)
-            os.umask(umask)
-            work.chmod(0o777 & ~umask)  # temporary folders are for their owner only
-            # The old one steps aside and goes when the new one is in place: at no time is there neither.
-            old = work.with_name(work.name + "-old")
-            if folder.exists():
-                folder.rename(old)
-            work.rename(folder)
-            shutil.rmtree(old, ignore_errors=True)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
 
 
-def read_model_folder(folder: Path) -> Stored:
-    """Read what :meth:`Stored.write` wrote; raises :exc:`InvalidInputError` if it is not that."""
+def read_model_folder(folder: Path) -> StoredModel:
+    """Read a folder that :meth:`StoredModel.write` wrote. Raises :exc:`InvalidInputError` for any other folder."""
     folder = Path(folder)
     path = folder / "settings.json"
     if not path.exists():
@@ -98,11 +83,11 @@ def read_model_folder(folder: Path) -> Stored:
         raise
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
         raise InvalidInputError(f"The model in {folder} is damaged ({error}): train it again.") from error
-    return Stored(name, settings, item_ids, weights, notes)
+    return StoredModel(name, settings, item_ids, weights, notes)
 
 
 def check_model_target(folder: Path) -> None:
-    """Refuse to write where something other than a model lies."""
+    """Refuse a folder that exists and is not a model."""
     if not folder.exists():
         return
     if not folder.is_dir() or not {path.name for path in folder.iterdir()} <= _FILES:
@@ -110,5 +95,5 @@ def check_model_target(folder: Path) -> None:
 
 
 def read_notes(folder: Path) -> dict[str, object]:
-    """Return what was kept beside a model: for one that ``fairsync train`` made, its data, split and recall."""
+    """Return the notes of a model. ``fairsync train`` stores its data, split and recall."""
     return dict(read_model_folder(folder).notes)

@@ -1,4 +1,4 @@
-"""GRU4Rec: a recurrent network reads the history."""
+"""GRU4Rec: a recurrent network over the history."""
 
 # mypy: disable-error-code="misc, no-untyped-call, no-any-return"
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class GRU4Rec(torch.nn.Module):
-    """One layer of gated recurrent units, as in [1]_; the user is its state after the last item.
+    """One layer of gated recurrent units, as in [1]_. The user vector is its state after the last item.
 
     References
     ----------
@@ -28,6 +28,6 @@ class GRU4Rec(torch.nn.Module):
     def forward(self, embedded: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
         """Return (n, dim) user vectors."""
         states, _ = self.reader(embedded)
-        # The padding is read after the last item, and what was read before is not touched by it.
+        # Padding follows the last item, so it does not affect the state after that item.
         last = real.sum(dim=1) - 1
         return self.layer(states[torch.arange(len(states), device=states.device), last])

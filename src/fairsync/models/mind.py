@@ -1,4 +1,4 @@
-"""MIND: interests by dynamic routing from behaviour to interest, as many as the history is long enough for."""
+"""MIND: interests by behaviour-to-interest dynamic routing. Their number depends on the length of the history."""
 
 # mypy: disable-error-code="misc, no-untyped-call, no-any-return"
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 class MIND(torch.nn.Module):
     """Behaviour-to-interest routing of [1]_.
 
-    All interests see an item through the same matrix, so that they differ only by where routing starts. That
-    is drawn once and kept with the model: the same history has the same vectors at any time. Which interest
-    a sample is trained by is decided by its target (the limit of their label-aware attention).
+    All interests share a matrix, so they differ only by the initial logits of the routing. These are drawn once and
+    saved with the model, so that the same history always has the same vectors. The target of a sample selects the
+    interest that is trained (the limit of label-aware attention).
 
-    A user has as many interests as log2 of the history's length. Those beyond take part in nothing, and repeat
-    the first one: a repeated vector never changes which items are best.
+    The number of interests of a user is log2 of the history's length. Interests beyond it do not take part in the
+    routing and repeat the first one, because a repeated vector does not change the best items.
 
     References
     ----------

@@ -1,6 +1,6 @@
-"""A trained network: a table of item vectors, and an encoder that makes user vectors of them."""
+"""A trained network: a table of item vectors, and an encoder that computes user vectors from them."""
 
-# torch comes with the extra "models"; this file must also pass where it is not installed.
+# torch is in the extra "models". mypy must also pass without it.
 # mypy: disable-error-code="misc, no-untyped-call, no-any-return"
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch.nn.functional import embedding, normalize
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
 from fairsync.models.base import clean_histories
 from fairsync.models.comirec import ComiRecDR, ComiRecSA
-from fairsync.models.folder import Stored
+from fairsync.models.folder import StoredModel
 from fairsync.models.gru4rec import GRU4Rec
 from fairsync.models.mind import MIND
 from fairsync.models.settings import NetworkSettings
 from fairsync.models.youtube_dnn import YoutubeDNN
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,26 +34,26 @@ ENCODERS: dict[str, type[torch.nn.Module]] = {
     "comirec-sa": ComiRecSA,
     "comirec-dr": ComiRecDR,
 }
-"""Each takes (n, length, dim) vectors of items and (n, length) which are real, gives (n, [interests,] dim)."""
+"""Encoders map (n, length, dim) item vectors and an (n, length) mask without padding to (n, [interests,] dim)."""
 
-_BLOCK = 4096  # histories at a time
+_BLOCK = 4096  # histories encoded at a time
 _SPREAD = 0.1  # standard deviation of untrained item vectors
 
 
 class Network:
     """A model of one of the :data:`ENCODERS`.
 
-    Items and users are compared by the cosine: what :meth:`item_vectors` and :meth:`user_vectors` return has
-    length 1. The encoder sees the items' vectors before that, so an item can count for more by being longer.
+    Relevance is the cosine similarity: :meth:`item_vectors` and :meth:`user_vectors` return vectors of length 1. The
+    encoder gets item vectors before normalisation, so longer vectors have more weight.
 
     Parameters
     ----------
     name
-        Of the encoder.
+        Name of the encoder.
     settings
-        Its sizes; the seed decides the untrained weights.
+        Settings of the network. The seed decides the untrained weights.
     item_ids
-        The catalog.
+        Ids of the catalog.
 
     Examples
     --------
@@ -75,17 +75,17 @@ class Network:
             self.encoder = ENCODERS[name](settings).to(self.device)
 
     def encode(self, vectors: torch.Tensor, histories: torch.Tensor) -> torch.Tensor:
-        """Return the users' vectors of length 1.
+        """Return user vectors of length 1.
 
         Parameters
         ----------
         vectors
-            (m, dim) of items.
+            (m, dim) Item vectors.
         histories
-            (n, length) rows of ``vectors``, padded at the end; every one has an item.
+            (n, length) Rows of ``vectors``, padded at the end. Every history has at least one item.
         """
         real = histories != PADDING
-        # Padding has no vector: it is given 0, and encoders leave it out besides.
+        # The vector of padding is 0, and encoders mask it as well.
         embedded = embedding(histories.clamp(min=0), vectors) * real.unsqueeze(-1)
         return normalize(self.encoder(embedded, real), dim=-1)
 
@@ -94,7 +94,7 @@ class Network:
         return normalize(self.table, dim=-1).cpu().numpy()
 
     def user_vectors(self, histories: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return (n, dim) or (n, interests, dim), each of length 1; 0 for an empty history."""
+        """Return (n, dim) or (n, interests, dim) vectors of length 1, or 0 for an empty history."""
         cleaned = clean_histories(histories, len(self.item_ids), self.settings.history)
         shape = (self.dim,) if self.interests == 1 else (self.interests, self.dim)
         users = np.zeros((len(cleaned), *shape), dtype=np.float32)
@@ -108,12 +108,12 @@ class Network:
         return users
 
     def weights(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of everything that was learnt, by name."""
+        """Return a copy of all weights by name."""
         found = {f"encoder.{key}": value.cpu().numpy().copy() for key, value in self.encoder.state_dict().items()}
         return {"table": self.table.cpu().numpy().copy(), **found}
 
     def set_weights(self, weights: Mapping[str, NDArray[Any]]) -> None:
-        """Take over what :meth:`weights` returned; shapes that do not fit are refused before anything changes."""
+        """Set all weights, as returned by :meth:`weights`. Wrong shapes are refused before anything changes."""
         now = self.weights()
         if {key: value.shape for key, value in now.items()} != {key: value.shape for key, value in weights.items()}:
             raise InvalidInputError(f"The weights do not fit a {self.name} with these settings: train it again.")
@@ -122,12 +122,12 @@ class Network:
         self.encoder.load_state_dict(state)
 
     def save(self, folder: Path, notes: Mapping[str, object] | None = None) -> None:
-        """Write the model, see :meth:`fairsync.models.Model.save`."""
-        Stored(self.name, self.settings, self.item_ids, self.weights(), notes or {}).write(folder)
+        """Write the model; see :meth:`fairsync.models.Model.save`."""
+        StoredModel(self.name, self.settings, self.item_ids, self.weights(), notes or {}).write(folder)
 
     @classmethod
-    def restore(cls, stored: Stored) -> Network:
-        """Return the model that was written."""
+    def restore(cls, stored: StoredModel) -> Network:
+        """Return the model of a folder."""
         assert isinstance(stored.settings, NetworkSettings)  # for every name but svd
         model = cls(stored.name, stored.settings, stored.item_ids)
         model.set_weights(stored.weights)

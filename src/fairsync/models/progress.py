@@ -1,4 +1,4 @@
-"""How a training went and where it stands."""
+"""The progress and the result of a training."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Epoch:
-    """What an epoch came to.
+    """The result of an epoch.
 
     Attributes
     ----------
     loss : float or None
-        Mean over its samples; None for a model that has none.
+        Mean loss over its samples, or None for a model without a loss.
     recall : float
         Recall@20 on the validation requests.
     seconds : float
-        Time of training, without the validation.
+        Time of training without validation.
     samples : int
-        Places of sequences that were learnt from.
+        Number of training samples.
     """
 
     loss: float | None
@@ -32,17 +32,17 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """Where training stands, for those who watch.
+class TrainingProgress:
+    """The progress of a training, for callbacks.
 
     Attributes
     ----------
     done, total : int
-        Samples of the epoch under way.
+        Samples of the current epoch: finished, and all.
     loss : float
-        Mean over those done.
+        Mean loss over the finished samples.
     epochs : tuple of Epoch
-        Those behind it.
+        Results of the finished epochs.
     """
 
     done: int
@@ -53,16 +53,16 @@ class Moment:
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model and how it came about.
+    """The result of a training.
 
     Attributes
     ----------
     model : Model
-        As it was after the best epoch.
+        The model after the best epoch.
     epochs : tuple of Epoch
-        All of them, in order.
+        Results of all epochs, in order.
     best : int
-        Which of them was best on the validation requests, from 0.
+        Index of the epoch with the best validation recall.
     """
 
     model: Model

@@ -1,4 +1,4 @@
-"""Models by name: train one, read one. torch is loaded only by those that need it."""
+"""Train and load models by name. torch is imported only for models that need it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
     from fairsync.data.splits import Split
     from fairsync.models.base import Model
-    from fairsync.models.progress import Moment
-    from fairsync.models.settings import Settings
+    from fairsync.models.progress import TrainingProgress
+    from fairsync.models.settings import TrainingSettings
 
 
 class MissingTorchError(FairSyncError, ImportError):
-    """A network was asked for where torch is not installed."""
+    """The model needs torch, which is not installed."""
 
 
 def train_model(
     name: str,
     split: Split,
     item_ids: NDArray[np.str_],
-    settings: Settings | None = None,
+    settings: TrainingSettings | None = None,
     checkpoint: Path | None = None,
-    watch: Callable[[Moment], None] | None = None,
+    watch: Callable[[TrainingProgress], None] | None = None,
 ) -> Trained:
     """Train a model by name.
 
@@ -45,22 +45,22 @@ def train_model(
     name
         One of :data:`MODELS`.
     split
-        What to learn from, and the validation requests that epochs are judged by. The test requests are not
-        looked at.
+        Training sequences, and validation requests for selecting the best epoch. The test requests are not used.
     item_ids
-        The catalog.
+        Ids of the catalog.
     settings
-        From :func:`make_settings`; by default the model's own.
+        Settings from :func:`make_settings`. Defaults to those of the model.
     checkpoint
-        A file that is written after each epoch. If it is there, training goes on from it, to the same result as
-        if it had never stopped. (``svd`` is done in one go and has none.)
+        File that is written after each epoch. If it exists, training resumes from it, with the same result as without
+        an interruption. (``svd`` has no epochs and no checkpoint.)
     watch
-        Called after each step.
+        A callback that gets the progress after each step.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from fairsync.data.requests import Ragged, Requests
+    >>> from fairsync.data.requests import Requests
+    >>> from fairsync.ragged import Ragged
     >>> from fairsync.data.splits import Split
     >>> bought = Ragged(np.array([0, 1, 0, 1, 2, 3, 2, 3], dtype=np.int32), np.array([0, 2, 4, 6, 8]))
     >>> asked = Requests(np.array([[0]]), Ragged(np.array([1]), np.array([0, 1])), np.array([0]), np.array([0]))
@@ -85,9 +85,9 @@ def train_model(
 
 
 def load_model(folder: Path) -> Model:
-    """Read a model that was saved; raises :exc:`InvalidInputError` if the folder holds none.
+    """Read a saved model. Raises :exc:`InvalidInputError` if the folder holds none.
 
-    Its ``item_ids`` say which catalog it is for.
+    The attribute ``item_ids`` of the model identifies its catalog.
     """
     stored = read_model_folder(folder)
     if isinstance(stored.settings, SvdSettings):

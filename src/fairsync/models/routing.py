@@ -1,4 +1,4 @@
-"""Dynamic routing: items of a history find the interest that they belong to."""
+"""Dynamic routing: assign the items of a history to interests."""
 
 # mypy: disable-error-code="no-untyped-call, no-any-return"
 
@@ -7,11 +7,11 @@ from __future__ import annotations
 import torch
 
 _ROUNDS = 3
-_TINY = 1e-12  # a root has no slope at 0
+_TINY = 1e-12  # avoids the infinite gradient of the square root at 0
 
 
 def squash(vectors: torch.Tensor) -> torch.Tensor:
-    """Return the vectors with lengths brought below 1, long ones nearly to it, as capsules have them.
+    """Return the vectors with their lengths squashed below 1, as in capsule networks.
 
     Examples
     --------
@@ -24,31 +24,30 @@ def squash(vectors: torch.Tensor) -> torch.Tensor:
 
 
 def route(items: torch.Tensor, real: torch.Tensor, matrices: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    """Return the interests of users.
+    """Return the interest vectors of users.
 
-    Each interest sees the items through its matrix. In each round every item divides itself among the interests
-    by its logits, an interest is the squashed sum of what it got, and logits rise where item and interest
-    agree. Gradients flow through the last round only, as in the programs of MIND and ComiRec: the rounds before
-    settle who belongs where.
+    Each interest transforms items by its matrix. In each round, the items are distributed among the interests by the
+    softmax of their logits, an interest is the squashed weighted sum of its items, and logits increase where item and
+    interest agree. Gradients flow through the last round only, as in the programs of MIND and ComiRec.
 
-    A sum of items seen through a matrix is the sum of the items, seen through it. So the matrix is applied to
-    the few interests and never to the many items, which are the same for all interests.
+    The matrix of an interest is applied to the weighted sum instead of the items, which is the same by linearity and
+    far cheaper, because there are few interests and many items.
 
     Parameters
     ----------
     items
-        (n, length, dim), 0 for padding.
+        (n, length, dim) Item vectors, 0 for padding.
     real
-        (n, length) which of them are no padding.
+        (n, length) Mask of items that are not padding.
     matrices
-        (interests, dim, dim).
+        (interests, dim, dim) Matrix of each interest.
     logits
-        (n or 1, interests, length) to start from.
+        (n or 1, interests, length) Initial logits.
 
     Returns
     -------
     torch.Tensor
-        (n, interests, dim).
+        (n, interests, dim) Interest vectors.
     """
     counted = real.unsqueeze(1)
     fixed, seeing = items.detach(), matrices.detach()
@@ -59,5 +58,5 @@ def route(items: torch.Tensor, real: torch.Tensor, matrices: torch.Tensor, logit
 
 
 def _through(vectors: torch.Tensor, matrices: torch.Tensor) -> torch.Tensor:
-    """Return (n, interests, dim) vectors, those of each interest multiplied by its matrix."""
+    """Multiply the (n, interests, dim) vectors of each interest by its matrix."""
     return torch.bmm(vectors.transpose(0, 1), matrices).transpose(0, 1)

@@ -1,4 +1,4 @@
-"""What a network learns from: places of sequences, each a history and the item that came next."""
+"""Training samples: positions in sequences, each with a history and the next item; and negative samples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.data.requests import Ragged, histories_before
+from fairsync.data.requests import histories_before
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -14,24 +14,27 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_POPULARITY = 0.5  # how often an item is drawn as a negative grows with this power of its count
-_SORTED = 32  # batches among which samples of like length are brought together
+    from fairsync.ragged import Ragged
+
+_POPULARITY = 0.5  # negatives are drawn in proportion to this power of an item's count
+_SORTED = 32  # number of batches among which samples are sorted by length
 
 
 class Samples:
-    """Every place of the training sequences that has something before it.
+    """All positions of the training sequences except the first ones.
 
-    They are never written out: a hundred million samples cost no more than the sequences.
+    Samples are made on demand, so that they need no memory beyond the sequences.
 
     Parameters
     ----------
     sequences
         Items in order of time.
     history
-        How many items before a place are its history.
+        Number of items before a position that are its history.
 
     Examples
     --------
+    >>> from fairsync.ragged import Ragged
     >>> sequences = Ragged(np.array([5, 6, 7, 8, 9], dtype=np.int32), np.array([0, 3, 4, 5]))
     >>> samples = Samples(sequences, history=2)
     >>> len(samples)
@@ -44,16 +47,16 @@ class Samples:
     def __init__(self, sequences: Ragged, history: int) -> None:
         self.sequences = sequences.take(np.flatnonzero(sequences.lengths > 1))
         self.history = history
-        # Sample number s is of the sequence whose samples start at or before s.
+        # Sample s belongs to the last sequence whose samples start at or before s.
         self._starts = self.sequences.offsets - np.arange(len(self.sequences) + 1)
         if len(self) == 0:
-            raise InvalidInputError("no sequence has two items: there is nothing to learn what comes next from.")
+            raise InvalidInputError("no sequence has two items, so there is no next item to learn: give more data.")
 
     def __len__(self) -> int:
         return int(self._starts[-1])
 
     def take(self, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return (n, length) histories, with no more columns than the longest needs, and (n,) next items."""
+        """Return (n, length) histories, with as many columns as the longest one has, and (n,) next items."""
         rows = np.searchsorted(self._starts, chosen, side="right") - 1
         ends = chosen - self._starts[rows] + 1
         length = min(int(ends.max()), self.history)
@@ -61,9 +64,9 @@ class Samples:
         return histories_before(self.sequences, rows, ends, length), targets
 
     def batches(self, size: int, most: int, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
-        """Yield the samples of an epoch, ``size`` at a time and at most ``most``, in random order.
+        """Yield batches of ``size`` samples of an epoch, at most ``most`` samples in all, in random order.
 
-        Samples of like length come in the same batch, so that little is computed on padding.
+        Samples of similar length share a batch, which saves computation on padding.
         """
         drawn = rng.choice(len(self), min(most, len(self)), replace=False)
         for start in range(0, len(drawn), size * _SORTED):
@@ -76,21 +79,21 @@ class Samples:
 
 
 class Negatives:
-    """Items drawn to be set against the right ones: popular ones more often, by the root of their count.
+    """Negative sampling in proportion to the square root of an item's count.
 
     Parameters
     ----------
     sequences
-        What popularity is counted in.
+        Sequences in which items are counted.
     n_items
-        Items of the catalog; those that nobody took can be drawn as well.
+        Number of items of the catalog. Items that do not occur in the sequences can be drawn as well.
     number
-        Items in a draw, with replacement.
+        Number of items per draw, with replacement.
 
     Attributes
     ----------
     log_expected : numpy.ndarray
-        (n_items,) float32: the logarithm of how often an item is expected in a draw. Taking it off the scores
+        (n_items,) float32 logarithm of the expected number of occurrences in a draw. Subtracted from the scores, it
         makes the sampled softmax an estimate of the full one (Bengio and Senécal, 2008).
     """
 

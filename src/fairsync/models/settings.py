@@ -1,4 +1,4 @@
-"""The models by name, and what can be set of each."""
+"""The names of all models, and their settings."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from fairsync.errors import InvalidInputError
 
 @dataclass(frozen=True)
 class SvdSettings:
-    """What can be set of the model ``svd``.
+    """Settings of the model ``svd``.
 
     Attributes
     ----------
     dim
         Dimensions of a vector.
     history
-        How many of a user's last items are looked at.
+        Number of a user's last items to use.
     seed
-        Where chance starts.
+        Random seed.
     """
 
     dim: int = 128
@@ -31,30 +31,32 @@ class SvdSettings:
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """What can be set of a trained network. The defaults were tuned by validation recall: see docs/models.md.
+    """Settings of a trained network. The defaults were tuned by validation recall; see docs/models.md.
 
     Attributes
     ----------
     dim
         Dimensions of a vector.
     interests
-        Vectors per user; 1 for models that have one.
+        Vectors per user.
     history
-        How many of a user's last items are looked at.
-    epochs, patience
-        Training ends after so many epochs, or when validation recall has not risen for ``patience`` of them.
+        Number of a user's last items to use.
+    epochs
+        Maximum number of epochs.
+    patience
+        Number of epochs without an improvement of validation recall after which training stops.
     batch
         Samples per step.
     learning_rate
-        Of Adam.
+        Learning rate of Adam.
     negatives
-        Items drawn at random that a step sets against the right ones.
+        Sampled negative items per step.
     sharpness
-        What relevance, which is a cosine, is multiplied by in the softmax.
+        Inverse temperature: the factor of cosine similarities in the softmax.
     most_samples
-        Most samples of an epoch; where there are more, each epoch draws its own.
+        Maximum number of samples per epoch. If there are more, each epoch draws its own.
     seed
-        Where chance starts.
+        Random seed.
     """
 
     dim: int = 64
@@ -70,13 +72,13 @@ class NetworkSettings:
     seed: int = 0
 
 
-Settings: TypeAlias = SvdSettings | NetworkSettings
+TrainingSettings: TypeAlias = SvdSettings | NetworkSettings
 
-MODELS: dict[str, Settings] = {
+MODELS: dict[str, TrainingSettings] = {
     "svd": SvdSettings(),
     "youtube-dnn": NetworkSettings(),
     "gru4rec": NetworkSettings(),
-    # Every interest is scored against every negative: half of the negatives is still twice the work.
+    # Every interest is scored against every negative, so half of the negatives still doubles the work.
     "mind": NetworkSettings(interests=4, batch=512, negatives=250),
     "comirec-sa": NetworkSettings(interests=4, batch=512, negatives=250, learning_rate=1e-3),
     "comirec-dr": NetworkSettings(interests=4, batch=512, negatives=250),
@@ -87,7 +89,7 @@ _ONE_INTEREST = ("youtube-dnn", "gru4rec")
 _MAY_BE_ZERO = ("seed",)
 
 
-def make_settings(name: str, **changes: float) -> Settings:
+def make_settings(name: str, **changes: float) -> TrainingSettings:
     """Return the settings of a model: its defaults, with changes.
 
     Parameters

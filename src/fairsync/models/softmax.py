@@ -1,4 +1,4 @@
-"""The loss: a softmax over the right item and items drawn at random."""
+"""Sampled softmax loss: the target against sampled negatives."""
 
 # mypy: disable-error-code="misc, no-untyped-call, no-any-return"
 
@@ -18,25 +18,24 @@ def sampled_softmax(
     log_expected: torch.Tensor,
     sharpness: float,
 ) -> torch.Tensor:
-    """Return the mean loss of a batch: each target against the negatives that the whole batch shares.
+    """Return the mean loss of a batch. All targets share the same negatives.
 
-    A score is the best over a user's interests, of the target and of every negative alike: the same maximum that
-    relevance is when items are retrieved. (Published programs score the negatives by the interest that
-    suits the target. Nothing then keeps the other interests away from wrong items, and they are retrieved.)
-    A negative that is the target itself does not count against it.
+    Scores of targets and negatives are the maximum over a user's interests, as in retrieval. (Published programs score
+    negatives by the interest of the target only. Then the other interests are not pushed away from wrong items, and
+    these are retrieved.) A negative that equals the target is masked.
 
     Parameters
     ----------
     users
-        (n, dim) or (n, interests, dim).
+        (n, dim) or (n, interests, dim) User vectors.
     items
-        (m, dim).
+        (m, dim) Item vectors.
     targets, negatives
-        (n,) and (number,) rows of ``items``.
+        (n,) and (number,) Rows of ``items``.
     log_expected
-        (m,) the logarithm of how often each item is expected among the negatives. It is taken off the scores.
+        (m,) Logarithm of the expected number of occurrences among the negatives, which is subtracted from the scores.
     sharpness
-        What inner products are multiplied by.
+        Factor of the inner products.
 
     Examples
     --------
@@ -46,7 +45,7 @@ def sampled_softmax(
     """
     if users.dim() == 2:
         users = users.unsqueeze(1)
-    suspects = torch.isin(targets, negatives).nonzero().squeeze(1)  # few: only these are compared with all negatives
+    suspects = torch.isin(targets, negatives).nonzero().squeeze(1)  # only these few are compared with all negatives
     rows, columns = (targets[suspects].unsqueeze(1) == negatives).nonzero(as_tuple=True)
     corrections = log_expected.index_select(0, targets), log_expected.index_select(0, negatives)
     vectors = embedding(targets, items), embedding(negatives, items)
@@ -54,7 +53,7 @@ def sampled_softmax(
 
 
 class _Loss(torch.autograd.Function):
-    """The loss with its gradients, written out: the one large array is made once and used in place."""
+    """The loss with explicit gradients: the only large array is allocated once and reused in place."""
 
     @staticmethod
     def forward(
@@ -78,10 +77,10 @@ class _Loss(torch.autograd.Function):
             wrong = every.squeeze(1)
         wrong[rows, columns] = -torch.inf
         top = torch.maximum(wrong.amax(dim=1), right)
-        shares = wrong.sub_(top.unsqueeze(1)).exp_()  # not divided by their sum: small arrays are, further down
+        shares = wrong.sub_(top.unsqueeze(1)).exp_()  # not normalised here: smaller arrays are divided by the sum below
         share = (right - top).exp()
         total = shares.sum(dim=1) + share
-        if interests > 1:  # each share goes to the interest that made the score
+        if interests > 1:  # the gradient goes to the interest with the maximum score
             every.zero_().scatter_(1, winner.unsqueeze(1), shares.unsqueeze(1))
         shares = every.view(n * interests, len(others))
         each = (total * n).reciprocal().unsqueeze(1)

@@ -1,4 +1,4 @@
-"""Truncated SVD: good vectors in seconds, without torch."""
+"""Truncated SVD of the interaction matrix: trains in seconds, without torch."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from scipy import sparse
 from scipy.sparse.linalg import svds
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
 from fairsync.models.base import clean_histories
-from fairsync.models.folder import Stored
+from fairsync.models.folder import StoredModel
 from fairsync.models.settings import SvdSettings
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.data.requests import Ragged
+    from fairsync.ragged import Ragged
 
 _RARE = 0.25
-"""A popular item tells less: what it says of a user is divided by its count to this power."""
+"""Popular items are less informative: their weight is divided by this power of their count."""
 
 
 class Svd:
-    """Items by the right singular vectors of who took what; a user is the sum of the items of the history.
+    """Item vectors are right singular vectors of the interaction matrix; a user vector is a sum over the history.
 
     Parameters
     ----------
     settings
-        Its sizes.
+        Settings of the model.
     item_ids
-        The catalog.
+        Ids of the catalog.
     items
-        (n_items, dim) what an item is when it is looked for.
+        (n_items, dim) Item vectors for retrieval.
     past
-        (n_items, dim) what an item says of a user who took it.
+        (n_items, dim) Item vectors that are summed over a history.
     """
 
     name = "svd"
@@ -62,7 +62,7 @@ class Svd:
         return self.items
 
     def user_vectors(self, histories: NDArray[np.integer]) -> NDArray[np.float32]:
-        """Return (n, dim), each of length 1, so that every user counts alike; 0 for an empty history."""
+        """Return (n, dim) vectors of length 1, so that all users have equal weight, or 0 for an empty history."""
         cleaned = clean_histories(histories, len(self.item_ids), self.settings.history)
         real = cleaned != PADDING
         offsets = np.concatenate([[0], np.cumsum(real.sum(axis=1))])
@@ -74,35 +74,35 @@ class Svd:
         return found.astype(np.float32, copy=False)
 
     def save(self, folder: Path, notes: Mapping[str, object] | None = None) -> None:
-        """Write the model, see :meth:`fairsync.models.Model.save`."""
+        """Write the model; see :meth:`fairsync.models.Model.save`."""
         weights = {"items": self.items, "past": self.past}
-        Stored(self.name, self.settings, self.item_ids, weights, notes or {}).write(folder)
+        StoredModel(self.name, self.settings, self.item_ids, weights, notes or {}).write(folder)
 
     @classmethod
-    def restore(cls, stored: Stored) -> Svd:
-        """Return the model that was written."""
-        assert isinstance(stored.settings, SvdSettings)  # there is no svd with others
+    def restore(cls, stored: StoredModel) -> Svd:
+        """Return the model of a folder."""
+        assert isinstance(stored.settings, SvdSettings)
         if not {"items", "past"} <= set(stored.weights):
             raise InvalidInputError("The model's weights are damaged: train it again.")
         return cls(stored.settings, stored.item_ids, stored.weights["items"], stored.weights["past"])
 
 
 def train_svd(sequences: Ragged, item_ids: NDArray[np.str_], settings: SvdSettings | None = None) -> Svd:
-    """Make the model from who took what; the same arguments give the same model.
+    """Train the model. The same arguments give the same model.
 
-    The matrix of users and items holds log(1 + times taken). Every user is brought to length 1, so that nobody
-    counts for more by taking more, and items are divided by a power of their popularity, without which the
-    first vectors say nothing but popularity [1]_. What comes of it is good at guessing from a short history.
+    The matrix of users and items holds log(1 + number of interactions). Rows are normalised to length 1, so that active
+    users do not have more weight. Columns are divided by a power of the item's popularity, without which the first
+    singular vectors describe popularity only [1]_.
 
     Parameters
     ----------
     sequences
-        For each user, the items taken.
+        Items of each user.
     item_ids
-        The catalog.
+        Ids of the catalog.
     settings
-        By default those of ``make_settings("svd")``. Of a catalog with fewer items, or sequences, than ``dim``
-        there are fewer dimensions.
+        Settings of the model. Defaults to ``make_settings("svd")``. With fewer items or sequences than ``dim``, the
+        vectors have fewer dimensions.
 
     References
     ----------
@@ -111,7 +111,7 @@ def train_svd(sequences: Ragged, item_ids: NDArray[np.str_], settings: SvdSettin
 
     Examples
     --------
-    >>> from fairsync.data.requests import Ragged
+    >>> from fairsync.ragged import Ragged
     >>> bought = Ragged(np.array([0, 1, 0, 1, 2, 3, 2, 3], dtype=np.int32), np.array([0, 2, 4, 6, 8]))
     >>> model = train_svd(bought, np.array(["tea", "milk", "nut", "bolt"]))
     >>> (model.user_vectors(np.array([[0, -1]])) @ model.item_vectors().T > 0.01).tolist()
@@ -123,13 +123,13 @@ def train_svd(sequences: Ragged, item_ids: NDArray[np.str_], settings: SvdSettin
     if dim < 1 or len(sequences.items) == 0:
         raise InvalidInputError("svd needs two users and two items at least: give more data.")
     users = np.repeat(np.arange(len(sequences)), sequences.lengths)
-    taken = sparse.csr_array((np.ones(len(users)), (users, sequences.items)), shape)  # adds up what is repeated
+    taken = sparse.csr_array((np.ones(len(users)), (users, sequences.items)), shape)  # repeated items are summed
     taken.data = np.log1p(taken.data)
     weight = np.maximum(np.bincount(sequences.items, minlength=len(item_ids)), 1.0) ** -_RARE
     long = np.sqrt(taken.multiply(taken).sum(axis=1))
     scaled = sparse.diags_array(1 / np.where(long > 0, long, 1)) @ taken @ sparse.diags_array(weight)
     start = np.random.default_rng(settings.seed).standard_normal(min(shape)).astype(np.float32)
-    # Many tiny products: threads of BLAS would spend ten times as long waiting for each other on a busy machine.
+    # Products are tiny: on a busy machine, BLAS threads would take ten times as long waiting for each other.
     with threadpool_limits(1, "blas"):
         _, strength, right = svds(scaled.astype(np.float32), k=dim, v0=start)
     items = np.ascontiguousarray(right.T, dtype=np.float32)

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
 from fairsync.models.base import recall_of
 from fairsync.models.checkpoint import Checkpoint, fingerprint
 from fairsync.models.network import Network
-from fairsync.models.progress import Epoch, Moment, Trained
-from fairsync.models.rows import Distinct, RowAdam
+from fairsync.models.progress import Epoch, Trained, TrainingProgress
+from fairsync.models.row_adam import Distinct, RowAdam
 from fairsync.models.samples import Negatives, Samples
 from fairsync.models.softmax import sampled_softmax
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 class Trainer:
-    """A network and all that changes while it is trained.
+    """A network and the state of its training.
 
-    Chance starts anew in each epoch, from the seed and the epoch's number: a run that goes on after a stop draws
-    the same samples as one that was never stopped.
+    Each epoch has a random generator of its own, seeded by the seed and the epoch's number, so that a resumed training
+    draws the same samples as one without an interruption.
     """
 
     def __init__(self, model: Network, split: Split) -> None:
@@ -48,7 +48,7 @@ class Trainer:
         self.adam = torch.optim.Adam(model.encoder.parameters(), lr=settings.learning_rate, fused=True)
 
     def epoch(self, number: int, watch: Callable[[int, int, float], None]) -> tuple[float, int]:
-        """Go through the samples once; return the mean loss and how many there were."""
+        """Train for one epoch. Return the mean loss and the number of samples."""
         rng = np.random.default_rng([self.settings.seed, number])
         total = min(len(self.samples), self.settings.most_samples)
         done, loss = 0, 0.0
@@ -61,7 +61,7 @@ class Trainer:
         return loss / done, done
 
     def step(self, histories: NDArray[np.int32], targets: NDArray[np.int32], negatives: NDArray[np.int64]) -> float:
-        """Learn from a batch; return its loss."""
+        """Train on a batch and return its loss."""
         real = histories != PADDING
         rows, places = self.distinct.find(np.concatenate([histories[real], targets, negatives]))
         local = np.full(histories.shape, PADDING, dtype=np.int64)
@@ -86,7 +86,7 @@ class Trainer:
         return float(loss.detach())
 
     def state(self) -> dict[str, Any]:
-        """Return everything that the next epoch depends on."""
+        """Return the state that the next epoch depends on."""
         return {
             "table": self.model.table,
             "encoder": self.model.encoder.state_dict(),
@@ -95,7 +95,7 @@ class Trainer:
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go back to what :meth:`state` returned."""
+        """Restore a state that :meth:`state` returned."""
         self.model.table.copy_(state["table"])
         self.model.encoder.load_state_dict(state["encoder"])
         self.row_adam.moments.copy_(state["row_adam"]["moments"])
@@ -109,11 +109,11 @@ def train_network(
     item_ids: NDArray[np.str_],
     settings: NetworkSettings,
     checkpoint: Path | None = None,
-    watch: Callable[[Moment], None] | None = None,
+    watch: Callable[[TrainingProgress], None] | None = None,
 ) -> Trained:
-    """Train a network; the epoch with the best validation recall is kept.
+    """Train a network and keep the epoch with the best validation recall.
 
-    The parameters are those of :func:`fairsync.models.train_model`, which has checked them.
+    The parameters are those of :func:`fairsync.models.train_model`, which validates them.
     """
     trainer = Trainer(Network(name, settings, item_ids), split)
     model, epochs, best = trainer.model, [], trainer.model.weights()
@@ -121,33 +121,35 @@ def train_network(
     if checkpoint is not None and (found := Checkpoint.read(checkpoint, mark)) is not None:
         trainer.set_state(found.state)
         epochs, best = [Epoch(**one) for one in found.epochs], found.best
-    while len(epochs) < settings.epochs and _waited(epochs) < settings.patience:
-        behind = tuple(epochs)
+    while len(epochs) < settings.epochs and _epochs_since_best(epochs) < settings.patience:
+        finished = tuple(epochs)
         started = time.perf_counter()
-        loss, samples = trainer.epoch(len(epochs), _telling(watch, behind))
+        loss, samples = trainer.epoch(len(epochs), _progress_callback(watch, finished))
         seconds = time.perf_counter() - started
         if not np.isfinite(loss):
-            raise InvalidInputError(f"training went astray (loss {loss}): choose a smaller learning_rate.")
+            raise InvalidInputError(f"training diverged (loss {loss}): choose a smaller learning_rate.")
         epochs.append(Epoch(loss, recall_of(model, split.validation), seconds, samples))
-        if _waited(epochs) == 0:
+        if _epochs_since_best(epochs) == 0:
             best = model.weights()
         if checkpoint is not None:
             Checkpoint(mark, trainer.state(), [vars(one) for one in epochs], best).write(checkpoint)
     model.set_weights(best)
-    return Trained(model, tuple(epochs), len(epochs) - 1 - _waited(epochs))
+    return Trained(model, tuple(epochs), len(epochs) - 1 - _epochs_since_best(epochs))
 
 
-def _waited(epochs: list[Epoch]) -> int:
-    """Return how many epochs have passed since the best one."""
+def _epochs_since_best(epochs: list[Epoch]) -> int:
+    """Return the number of epochs since the best one."""
     values = [epoch.recall for epoch in epochs]
     return len(values) - 1 - values.index(max(values)) if values else 0
 
 
-def _telling(watch: Callable[[Moment], None] | None, behind: tuple[Epoch, ...]) -> Callable[[int, int, float], None]:
-    """Return what tells ``watch`` of each step of the epoch after those behind."""
+def _progress_callback(
+    watch: Callable[[TrainingProgress], None] | None, finished: tuple[Epoch, ...]
+) -> Callable[[int, int, float], None]:
+    """Return a callback that reports each step of the current epoch to ``watch``."""
 
-    def tell(done: int, total: int, loss: float) -> None:
+    def report(done: int, total: int, loss: float) -> None:
         if watch is not None:
-            watch(Moment(done, total, loss, behind))
+            watch(TrainingProgress(done, total, loss, finished))
 
-    return tell
+    return report

@@ -1,4 +1,4 @@
-"""YoutubeDNN: the mean of the history, and a layer on it."""
+"""YoutubeDNN: mean pooling of the history and a linear layer."""
 
 # mypy: disable-error-code="misc, no-untyped-call, no-any-return"
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class YoutubeDNN(torch.nn.Module):
     """The candidate generation network of [1]_, with items as the only feature.
 
-    One linear layer, as in the comparisons of [2]_. It starts as the identity: training starts from plain mean
-    pooling, which is already good, instead of from noise.
+    It has one linear layer, as in the comparisons of [2]_, initialised as the identity, so that training starts from
+    mean pooling instead of noise.
 
     References
     ----------

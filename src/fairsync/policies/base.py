@@ -1,4 +1,4 @@
-"""What every policy is: floors and counts in, one price per group out."""
+"""The interface of every policy: floors and counts in, one price per group out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,29 +7,31 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.groups import grow
+
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What was promised: the part of a policy's world that does not change while requests arrive.
+    """What was promised: the input of a policy that does not change while requests arrive.
 
     Attributes
     ----------
     floors : numpy.ndarray
         (G,) minimum exposures of each group in the horizon.
     caps : numpy.ndarray
-        (G,) the most exposures of each group that one request can hold: min(k, items of the group).
+        (G,) the most exposures that a group can have in one request: min(k, items of the group).
     k : int
         Candidates per request.
     horizon : int
         Requests over which the floors are spread.
     batch_size : int
         Requests between two price changes.
-    rolls : bool
-        Whether a new horizon begins by itself after so many requests. Otherwise the horizon is what is expected, and
-        somebody else says when it is over.
+    auto_restart : bool
+        Whether a new horizon begins automatically after ``horizon`` requests. Otherwise ``horizon`` is the expected
+        number of requests, and the caller begins the next horizon.
     """
 
     floors: Counts
@@ -42,21 +44,21 @@ class Terms:
 
 @dataclass(frozen=True)
 class Sample:
-    """The neighbourhood of the cut for some requests: what other prices would let in or push out.
+    """Candidate lists of some requests, longer than k: they show which entries other prices would let in or push out.
 
-    A row is one request: the best ``width`` entries of relevance minus price at the time. An entry is a group and
-    a relevance; no item is named, so that a policy never sees one.
+    A row is one request: the best ``width`` entries by relevance minus price at that time. An entry is a group and a
+    relevance; it names no item, because a policy never sees one.
 
     Attributes
     ----------
     groups : numpy.ndarray
         (n, width) group code of each entry.
     relevance : numpy.ndarray
-        (n, width) relevance of each entry, without the price, less that of the last candidate: differences within
-        a request are all that matters, and they survive rounding where large common parts would not.
+        (n, width) relevance of each entry without the price, minus that of the last candidate. Only differences within
+        a request matter, and they would be lost to rounding next to a large common part.
     prices : numpy.ndarray or None
-        (G,) under which the latest rows were listed; None if those were the policy's prices of the moment. Rows that
-        were long in flight tell nothing of what prices have let in since.
+        (G,) the prices under which the latest rows were made; None if these are the policy's present prices. Rows of a
+        lease that was out for long do not show the effect of later prices.
     """
 
     groups: npt.NDArray[np.intp]
@@ -68,9 +70,9 @@ class Sample:
 
     @classmethod
     def join(cls, parts: Sequence["Sample"], keep: int | None = None) -> "Sample":
-        """Return the last ``keep`` requests (all, by default), oldest first.
+        """Return the last ``keep`` requests (all by default), oldest first.
 
-        Where lists are not of one width, because a small catalog has changed, the tails of the longer ones go.
+        If lists differ in width, because a small catalog has changed, longer ones are cut to the shortest.
         """
         if len(parts) == 1 and keep is None:
             return parts[0]
@@ -85,7 +87,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Feedback:
-    """What happened since the last price change, and where the horizon stands now.
+    """What happened since the last price change, and the totals of the horizon.
 
     Attributes
     ----------
@@ -94,11 +96,11 @@ class Feedback:
     counts : numpy.ndarray
         (G,) exposures of each group in those requests.
     exposures : numpy.ndarray
-        (G,) exposures of each group since the horizon began; all zero when a new one begins.
+        (G,) exposures of each group since the horizon began; all zero when a new horizon begins.
     remaining : int
         Requests left in the horizon.
     sample : Sample or None
-        The neighbourhood of the cut for those requests, if the policy watches them.
+        The longer lists of those requests, if the policy asked for them (``watches``).
     """
 
     requests: int
@@ -109,19 +111,22 @@ class Feedback:
 
 
 class Policy(Protocol):
-    """Decides prices. A step is a pure function of a small state, so it runs the same anywhere.
+    """Decides prices. A step is a pure function of a small state, so that it can run in any process.
 
-    A policy never sees an item, a vector or an index, so every policy runs on every index. Its state is immutable
-    and made of arrays and numbers, so that it can be saved, sent and thrown away.
+    A policy never sees an item, a vector or an index, so every policy works with every index. Its state is immutable
+    and made of numbers, arrays, tuples and the classes in ``state_classes``, so that it can be saved and sent.
 
     Attributes
     ----------
     name : str
-        The name by which ``FairRetriever(policy=...)`` knows it.
+        The name of the policy, as in ``FairRetriever(policy=...)``.
     keeps_floors : bool
-        Whether the retriever makes the floors true by its guard wherever prices alone would not.
+        Whether the guard of the retriever enforces the floors where prices alone would miss them.
     memory : int
-        How many of the latest requests a sample needs to hold at most.
+        The most requests that a sample needs to hold.
+    state_classes : tuple of type, optional
+        The dataclasses and named tuples that a state is made of. They are needed to load a saved state; a state of
+        numbers, arrays and tuples needs none. See `fairsync.policies.serialization`.
     """
 
     name: str
@@ -133,7 +138,7 @@ class Policy(Protocol):
         ...
 
     def lookahead(self, state: Any, k: int) -> int:
-        """Return by how much the next lists should exceed k, for the policy, the guard and the report."""
+        """Return the number of entries beyond k that the next lists should have, for policy, guard and report."""
         ...
 
     def watches(self, state: Any) -> bool:
@@ -141,7 +146,7 @@ class Policy(Protocol):
         ...
 
     def prices(self, state: Any) -> Floats:
-        """Return (G,) prices: what is subtracted from the relevance of a group's items; +inf masks a group."""
+        """Return (G,) the price of each group, which is subtracted from the relevance of its items; +inf masks it."""
         ...
 
     def step(self, state: Any, terms: Terms, feedback: Feedback) -> Any:
@@ -149,26 +154,15 @@ class Policy(Protocol):
         ...
 
     def resume(self, state: Any, terms: Terms) -> Any:
-        """Return the state for other terms: other floors, and perhaps more groups, whose codes follow the old ones."""
+        """Return the state for other terms: other floors, and possibly new groups, whose codes follow the old ones."""
         ...
 
 
-def with_more(values: Floats, n: int) -> Floats:
-    """Return values of groups, with zeros for groups that came later.
-
-    Examples
-    --------
-    >>> with_more(np.array([1.0, 2.0]), 3).tolist()
-    [1.0, 2.0, 0.0]
-    """
-    return np.concatenate([values, np.zeros(n - len(values))])
-
-
 class Memoryless:
-    """A policy that remembers nothing: where the horizon stands decides the prices, so they *are* its state.
+    """A policy without memory: its prices depend on the totals of the horizon only, and they are its state.
 
-    The four baselines are of this kind. Each is one function, :meth:`decide`. Where no group was promised anything
-    there is nothing to decide, and all prices are zero: the paper, whose floors are all positive, leaves that open.
+    The four baselines are of this kind. Each is one function, :meth:`decide`. If no group has a floor, all prices are
+    zero: the paper, whose floors are all positive, leaves that case open.
     """
 
     keeps_floors = False
@@ -179,15 +173,15 @@ class Memoryless:
         raise NotImplementedError
 
     def lookahead(self, state: Floats, k: int) -> int:
-        """Return 0: counts are all that it reads."""
+        """Return 0: the policy reads counts only."""
         return 0
 
     def watches(self, state: Floats) -> bool:
-        """Return no: a policy of counts alone."""
+        """Return False: the policy reads counts only."""
         return False
 
     def start(self, terms: Terms) -> Floats:
-        """Return the prices of a horizon that has not begun."""
+        """Return the prices before the first request."""
         return self._prices(terms, np.zeros_like(terms.floors), 0)
 
     def prices(self, state: Floats) -> Floats:
@@ -195,12 +189,12 @@ class Memoryless:
         return state
 
     def step(self, state: Floats, terms: Terms, feedback: Feedback) -> Floats:
-        """Return the prices of the present standing, whatever they were before."""
+        """Return the prices for the present totals, independent of the prices before."""
         return self._prices(terms, feedback.exposures, terms.horizon - feedback.remaining)
 
     def resume(self, state: Floats, terms: Terms) -> Floats:
-        """Return the same prices until the next step, and none for new groups."""
-        return with_more(state, len(terms.floors))
+        """Return the same prices until the next step, and zero for new groups."""
+        return grow(state, len(terms.floors))
 
     def _prices(self, terms: Terms, exposures: Counts, served: int) -> Floats:
         if not terms.floors.any():

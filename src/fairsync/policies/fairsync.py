@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
-from fairsync.policies.base import Counts, Feedback, Floats, Terms, with_more
+from fairsync.policies.base import Counts, Feedback, Floats, Terms
 
 # Adam's own constants (Kingma & Ba, 2015), as the paper leaves them.
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -17,7 +18,7 @@ _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
 
 @dataclass(frozen=True)
 class FairSyncState:
-    """The dual vector and Adam's moments of its gradient."""
+    """The dual vector, and Adam's moments of its gradient."""
 
     prices: Floats
     mean: Floats
@@ -57,6 +58,7 @@ class FairSync:
     name = "fairsync"
     keeps_floors = False
     memory = 0
+    state_classes = (FairSyncState,)
 
     def __init__(self, learning_rate: float = 0.01) -> None:
         if not (np.isfinite(learning_rate) and learning_rate > 0):
@@ -64,11 +66,11 @@ class FairSync:
         self.learning_rate = float(learning_rate)
 
     def lookahead(self, state: FairSyncState, k: int) -> int:
-        """Return 0: counts are all that the gradient needs."""
+        """Return 0: the gradient needs counts only."""
         return 0
 
     def watches(self, state: FairSyncState) -> bool:
-        """Return no: a policy of counts alone."""
+        """Return False: the policy reads counts only."""
         return False
 
     def start(self, terms: Terms) -> FairSyncState:
@@ -93,11 +95,9 @@ class FairSync:
         return FairSyncState(state.prices - self.learning_rate * unbiased / size, mean, square, steps)
 
     def resume(self, state: FairSyncState, terms: Terms) -> FairSyncState:
-        """Go on from the same prices; a new group starts at 0, as all did."""
+        """Continue from the same prices; a new group starts at 0, as all groups did."""
         n = len(terms.floors)
-        return FairSyncState(
-            with_more(state.prices, n), with_more(state.mean, n), with_more(state.square, n), state.steps
-        )
+        return FairSyncState(grow(state.prices, n), grow(state.mean, n), grow(state.square, n), state.steps)
 
 
 def dual_gradient(prices: Floats, terms: Terms, counts: Counts, requests: int) -> Floats:

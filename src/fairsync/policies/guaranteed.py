@@ -1,47 +1,48 @@
-"""The default policy: the smallest subsidies that keep the promise, re-solved as requests arrive."""
+"""The default policy: the smallest subsidies that reach the floors, solved again as requests arrive."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fairsync.policies.base import Feedback, Floats, Sample, Terms, with_more
-from fairsync.policies.cut import Solution, exposure_variances, solve_subsidies
+from fairsync.catalog.groups import grow
+from fairsync.policies.base import Feedback, Floats, Sample, Terms
+from fairsync.policies.subsidy_solver import Solution, exposure_variances, solve_subsidies
 
-# None of these is a setting: they trade work for accuracy, and every set is served by the same ones.
-SAMPLE_SIZE = 2048  # requests remembered; the error of a rate falls with its root, the state grows with it
-TURNOVER = 8  # solve anew when one part in so many of the sample is new: the work per request stays constant
-FULL_TURNOVER = 4  # the same for large batches, whose solves are dear, once the sample is full
-SMALL_BATCH = 64  # up to here solves are many and each matters little; beyond, they are few and must see far
-SPARING = 4  # once the sample is full, one small batch in so many renews it (one large one in two)
-FIRST_ITERATIONS = 25  # Newton steps of a solve that starts from nothing; later ones start from the last
+# None of these is a setting: they trade work for accuracy, and the same values serve every data set.
+SAMPLE_SIZE = 2048  # requests in the sample; the error of a rate falls with its square root, the state grows with it
+TURNOVER = 8  # solve when this fraction (1/8) of the sample is new, which keeps the work per request constant
+FULL_TURNOVER = 4  # the same for large batches, whose solves are expensive, once the sample is full
+SMALL_BATCH = 64  # up to here solves are frequent and each matters little; beyond, they are rare and must look ahead
+SPARING = 4  # once the sample is full, one small batch in this many renews it (one large batch in two)
+FIRST_ITERATIONS = 25  # Newton steps of a solve from scratch; later solves start from the last solution
 
 
 @dataclass(frozen=True)
 class GuaranteedState:
-    """What the policy remembers.
+    """The state of the policy.
 
     Attributes
     ----------
     subsidies : numpy.ndarray
         (G,) minus the prices, >= 0.
     target : numpy.ndarray
-        (G,) exposures per request that the subsidies were made for.
+        (G,) exposures per request for which the subsidies were solved.
     solution : Solution or None
-        The last solve: slopes and limits by which the subsidies follow a moving target until the next one.
+        The last solution: slopes and limits by which the subsidies follow a moving target until the next solve.
     sample : Sample or None
-        The requests that the last solve saw.
+        The requests of the last solve.
     fresh, n_fresh : tuple of Sample, int
-        Those that came since, and how many they are.
+        The requests since then, and their number.
     seen : int
-        Requests that have taught the present subsidies anything.
+        The number of requests that the present subsidies were learnt from.
     small_batch : bool
         Whether prices change often.
     skipped : int
-        Batches since the last one that the sample took in.
+        Batches since the last one that was added to the sample.
     opening : numpy.ndarray or None
-        (G,) subsidies for a whole horizon, with which the next one starts.
+        (G,) subsidies for a whole horizon, with which the next horizon starts.
     variances : numpy.ndarray or None
-        (G,) of the exposures in one request of the sample; made when first needed.
+        (G,) variance of the exposures in one request of the sample; computed when first needed.
     """
 
     subsidies: Floats
@@ -58,35 +59,36 @@ class GuaranteedState:
 
     @property
     def samples_next(self) -> bool:
-        """Whether the next batch is to be looked at closely."""
+        """Whether the next batch is added to the sample."""
         return self.seen < SAMPLE_SIZE or self.skipped >= (SPARING - 1 if self.small_batch else 1)
 
 
 class Guaranteed:
-    r"""Keeps every floor, gives up little relevance, and has nothing to tune.
+    r"""Keeps every floor at little cost in relevance, and has nothing to tune.
 
     With R requests left and :math:`D_g` exposures missing, the best plan for the rest solves
 
     .. math::  \min_{\lambda \ge 0} \; R \; \mathrm{E}\,\mathrm{TopK}(r + \lambda) - \sum_g D_g \lambda_g
 
-    The expectation is unknown; a sliding sample of past requests stands in for it. So the subsidies
-    :math:`\lambda` are those for which the sample would have given each group :math:`D_g / R` exposures per request:
-    whatever was missed or overshot so far moves the target, and the subsidies with it.
+    The expectation is unknown and estimated on a sliding sample of past requests. So the subsidies :math:`\lambda` are
+    those for which the sample would have given each group :math:`D_g / R` exposures per request: a deficit or surplus
+    so far moves the target, and the subsidies with it.
 
-    - A solve is a few Newton steps (:mod:`fairsync.policies.cut`), repeated when an eighth of the sample is new
-      (for large batches a quarter, once the sample is full).
+    - A solve is a few Newton steps (:mod:`fairsync.policies.subsidy_solver`), repeated when an eighth of the sample is
+      new (for large batches a quarter, once the sample is full).
       Once the sample is full, only one small batch in four renews it, or one large one in two.
     - In between, the subsidies follow the target along the slopes of the last solve.
     - Once more requests have come than the sample holds, a solve moves the subsidies only part of the way:
-      the average of many solves is worth more than the last one.
-    - When the batch ahead is the last, nothing can be mended after it: the target gets one standard deviation more.
+      the average of many solves is more accurate than the last one.
+    - The last batch of a horizon cannot be corrected afterwards: its target gets one standard deviation more.
 
-    The retriever's guard turns this into a promise (see :mod:`fairsync.guard`).
+    The guard of the retriever turns this into a guarantee (see :mod:`fairsync.guard`).
     """
 
     name = "guaranteed"
     keeps_floors = True
     memory = SAMPLE_SIZE
+    state_classes = (GuaranteedState, Sample, Solution)
 
     def start(self, terms: Terms) -> GuaranteedState:
         """Return zero subsidies."""
@@ -94,16 +96,16 @@ class Guaranteed:
         return GuaranteedState(zero, zero, small_batch=terms.batch_size <= SMALL_BATCH)
 
     def lookahead(self, state: GuaranteedState, k: int) -> int:
-        """Return as much as a solve must see, where the sample takes the lists in.
+        """Return the depth that a solve needs, if the next lists are added to the sample.
 
-        Otherwise k is enough to know the cost, and for the guard.
+        Otherwise k is enough to compute the cost, and for the guard.
         """
         if not state.samples_next:
             return k
         return k + 40 if state.small_batch else 3 * k
 
     def watches(self, state: GuaranteedState) -> bool:
-        """Return whether the sample takes the next lists in."""
+        """Return whether the next lists are added to the sample."""
         return state.samples_next
 
     def prices(self, state: GuaranteedState) -> Floats:
@@ -111,13 +113,13 @@ class Guaranteed:
         return -state.subsidies
 
     def step(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
-        """Follow the target, and solve anew if enough has been seen since the last time."""
+        """Follow the target, and solve again if enough requests have come since the last solve."""
         state = _taking_in(_with_variances(state, terms, feedback), feedback.sample)
         target = self._target(state, terms, feedback)
         known = 0 if state.sample is None else len(state.sample)
         turnover = TURNOVER if state.small_batch or known < SAMPLE_SIZE else FULL_TURNOVER
         new = state.n_fresh > 0 and state.n_fresh * turnover >= known
-        # A new horizon starts afresh: the prices at the end of the last were those of its stragglers.
+        # The prices at the end of the last horizon were made for the groups that lagged: do not start from them.
         opens = feedback.remaining == terms.horizon and known + state.n_fresh > 0
         if opens and state.opening is not None and not new:
             return replace(state, subsidies=np.where(target > 0, state.opening, 0.0), target=target)
@@ -138,7 +140,7 @@ class Guaranteed:
             iterations=iterations,
             listed=state.subsidies - behind,
         )
-        # At first the sample holds all that was ever seen: believe it. Later each solve is one voice among many.
+        # At first the sample holds all requests so far, and the solution is used as it is. Later solves are averaged.
         seen = state.seen + state.n_fresh
         weight = 1.0 if seen <= len(sample) else min(1.0, 2 * state.n_fresh / seen)
         subsidies = state.subsidies + weight * (solution.subsidies - state.subsidies)
@@ -147,7 +149,7 @@ class Guaranteed:
         )
 
     def calibrate(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
-        """Start from past requests: the sample is theirs alone. Called again as prices move, until they settle."""
+        """Start from past requests, which become the sample. Called repeatedly until the prices settle."""
         if feedback.sample is None or len(feedback.sample) == 0:
             return state
         target = self._target(state, terms, feedback)
@@ -155,12 +157,12 @@ class Guaranteed:
         return _solved_from(sample, target, state, terms, whole_horizon=feedback.remaining == terms.horizon)
 
     def resume(self, state: GuaranteedState, terms: Terms) -> GuaranteedState:
-        """Go on from the same subsidies and sample; what was made for the old floors is made anew when needed."""
+        """Continue from the same subsidies and sample; values that depend on the old floors are computed again."""
         n = len(terms.floors)
         return replace(
             state,
-            subsidies=with_more(state.subsidies, n),
-            target=with_more(state.target, n),
+            subsidies=grow(state.subsidies, n),
+            target=grow(state.target, n),
             solution=None,
             opening=None,
             variances=None,
@@ -174,44 +176,45 @@ class Guaranteed:
         if left <= terms.batch_size and state.variances is not None:
             missing += np.where(missing > 0, np.sqrt(left * state.variances), 0.0)
         target = np.minimum(missing / left, terms.caps)
-        # The stock can ask for more than there is; a hair below, or the subsidies would have no finite answer.
+        # With the extra deviation the target can exceed k. It is kept just below, or no finite subsidies would reach
+        # it.
         most = 0.999 * terms.k / max(float(target.sum()), 1e-12)
         return np.asarray(target * min(1.0, most))
 
 
 def _with_variances(state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
-    """Return the state with the variances of exposures, if the batch ahead is the last and they are not known yet."""
+    """Return the state with the variances of exposures, if the next batch is the last and they are not known yet."""
     if feedback.remaining > terms.batch_size or state.sample is None or state.variances is not None:
         return state
     return replace(state, variances=exposure_variances(state.sample, state.subsidies, terms.k))
 
 
 def _taking_in(state: GuaranteedState, sample: Sample | None) -> GuaranteedState:
-    """Return the state with the lists of another batch, if they are wanted."""
+    """Return the state with the lists of another batch added, if there are any."""
     if sample is None:
         return replace(state, skipped=state.skipped + 1)
     return replace(state, fresh=(*state.fresh, sample), n_fresh=state.n_fresh + len(sample), skipped=0)
 
 
 def _behind(state: GuaranteedState, sample: Sample | None) -> Floats | float:
-    """Return how far the subsidies have risen since the lists were made: not at all, unless those were in flight."""
+    """Return how much the subsidies have risen since the lists were made; 0 unless a lease was out meanwhile."""
     if sample is None or sample.prices is None:
         return 0.0
-    return np.maximum(state.subsidies + with_more(sample.prices, len(state.subsidies)), 0.0)
+    return np.maximum(state.subsidies + grow(sample.prices, len(state.subsidies)), 0.0)
 
 
 def _joined(state: GuaranteedState) -> Sample:
-    """Return the latest requests of the sample and of what came since."""
+    """Return the sample with the requests that came since, cut to the latest."""
     return Sample.join(state.fresh if state.sample is None else (state.sample, *state.fresh), keep=SAMPLE_SIZE)
 
 
 def _solved_from(
     sample: Sample, target: Floats, state: GuaranteedState, terms: Terms, *, whole_horizon: bool
 ) -> GuaranteedState:
-    """Return a state whose subsidies come from this sample alone, solved with care."""
+    """Return a state whose subsidies come from this sample only, solved with all iterations."""
     n = len(sample)
     solution = solve_subsidies(sample, target, state.subsidies, terms.k, newest=n, iterations=FIRST_ITERATIONS)
-    # What a calibration in mid-horizon finds would not fit a whole one; the next opening solves anew.
+    # A calibration within a horizon does not fit a whole one: the next horizon solves again.
     opening = solution.subsidies if whole_horizon else None
     return GuaranteedState(
         solution.subsidies, target, solution, sample, seen=n, small_batch=state.small_batch, opening=opening
@@ -219,7 +222,7 @@ def _solved_from(
 
 
 def _follow(state: GuaranteedState, target: Floats) -> Floats:
-    """Return the subsidies moved along the last slopes to a new target; what needs nothing gets nothing."""
+    """Return the subsidies moved along the last slopes to a new target; groups without a target get none."""
     if state.solution is None:
         return np.where(target > 0, state.subsidies, 0.0)
     longest = state.solution.longest_step

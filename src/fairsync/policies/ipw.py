@@ -25,8 +25,8 @@ class IPW(Memoryless):
       to a factor; where they differ, it respects them.
     - It ends with the floor. The paper's IPW knows no floors, and would go on paying.
 
-    It promises nothing: a group on schedule has the subsidy :math:`\lambda`, and if that is not what it takes to stay
-    there, it falls behind until the weight has grown.
+    It guarantees nothing: a group on schedule has the subsidy :math:`\lambda`, and if that is not enough to stay on
+    schedule, it falls behind until the weight has grown.
 
     Parameters
     ----------

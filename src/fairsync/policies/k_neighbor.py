@@ -13,10 +13,10 @@ class KNeighbor(Memoryless):
     exposures as the K-th lowest are open too: nothing tells them apart. So all are open at first, and always where
     there are no more than K groups. Every group has an item, so K open groups always hold K candidates.
 
-    It does not look at the floors, and never stops: most groups end with nearly equal exposure. So floors well below an
-    equal share of the slots hold in practice, at by far the highest cost of all policies. Nothing is promised: a group
-    that is liked less than the others of low exposure stays open and still lags, and a floor above an equal share
-    is missed.
+    It does not use the floors, and never stops: most groups end with nearly equal exposure. So floors well below an
+    equal share of the slots hold in practice, at by far the highest cost of all policies. They are not guaranteed: a
+    group that is less relevant than the others of low exposure stays open and still lags, and a floor above an equal
+    share is missed.
 
     There is no coefficient, and the scale of the scores does not matter.
 

@@ -1,4 +1,4 @@
-"""No fairness at all: plain retrieval, the base that everything is compared with."""
+"""No prices: plain retrieval, the baseline of all comparisons."""
 
 import numpy as np
 
@@ -25,11 +25,11 @@ class NoPolicy:
         return 0
 
     def watches(self, state: int) -> bool:
-        """Return no."""
+        """Return False."""
         return False
 
     def start(self, terms: Terms) -> int:
-        """Return the number of groups, which is all there is to know."""
+        """Return the number of groups."""
         return len(terms.floors)
 
     def prices(self, state: int) -> Floats:
@@ -41,5 +41,5 @@ class NoPolicy:
         return state
 
     def resume(self, state: int, terms: Terms) -> int:
-        """Return the number of groups, whatever it was."""
+        """Return the number of groups of the new terms."""
         return len(terms.floors)

@@ -14,8 +14,8 @@ class RegularizedFair(Memoryless):
     It is named in the paper's section "Baselines and Base Models" and follows P-MMF (Xu et al., WWW 2023). The step is
     printed for every request; here, as for every policy, prices change once per batch.
 
-    It promises nothing, and does not look at the floors: it pulls *all* groups together, the rich ones too, whether a
-    floor needs it or not. A coefficient large enough for every floor to hold pays for much that nobody asked for.
+    It guarantees nothing and does not use the floors: it pulls *all* groups together, those with many exposures too,
+    whether a floor needs it or not. A coefficient large enough for every floor to hold costs much more than needed.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ import numpy as np
 
 from fairsync.policies.base import Counts, Floats, Memoryless, Terms
 
-# More than the relevance of any two items differs by, for any model in use; far less would do.
+# More than the difference in relevance of any two items, for any model in use.
 _FIRST = 1e9
 
 
@@ -14,12 +14,12 @@ class Uncalibrated(Memoryless):
     From the paper's section "Baselines and Base Models", after Wang & Joachims (WSDM 2023): each step "only chooses the
     items whose group does not satisfy the required exposures". The paper calls it the best baseline.
 
-    All floors are served first, whoever happens to ask: that is why it costs many times what it must. With floors that
-    take up little of the horizon they hold in practice; but nothing watches the end of it, a group can pass its floor
-    by a whole batch, and tight floors can be missed. Nothing is promised.
+    All floors are served first, to any user who happens to come first: that is why it costs many times the minimum.
+    Floors that take up little of the horizon hold in practice. They are not guaranteed: a group can pass its floor by a
+    whole batch, the end of the horizon is not watched, and tight floors can be missed.
 
-    When the groups below their floor have fewer than K items together, masking the rest would leave too few candidates.
-    Then all of these items are taken, by a subsidy that puts them first, and the best of the rest fill the list.
+    If the groups below their floor have fewer than K items together, masking the rest would leave too few candidates.
+    Then a subsidy puts all of these items first, and the best of the rest fill the list.
 
     There is no coefficient, and the scale of the scores does not matter (up to differences of 1e9).
 

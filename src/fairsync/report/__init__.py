@@ -1,4 +1,4 @@
-"""Reports: where the promise stands, as numbers, text and pictures."""
+"""Reports: the progress of the promises as numbers, text and plots."""
 
 from fairsync.report.report import Report, Status, make_report
 

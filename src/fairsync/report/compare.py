@@ -1,4 +1,4 @@
-"""A policy's cost next to the least possible."""
+"""Comparison of a policy's cost with the least possible cost."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
 
-# Sums of the same relevance in another order differ by this much, relative to the sum: that is no cost.
+# Relative rounding error of sums in different order. A difference below it is not a cost.
 _ROUNDING = 1e-9
-# No policy has more relevance than plain retrieval; beyond this, relative to it, the requests were others.
+# No policy has more relevance than plain retrieval. A larger relative excess means that the requests were different.
 _TOLERANCE = 1e-6
 
 
 def compare(relevance: float, hindsight: Hindsight) -> tuple[float, float]:
-    """Return the cost, and the cost in multiples of the least possible.
+    """Return the cost, and its ratio to the least possible cost.
 
-    Where nothing had to be given up, the multiple is 1 for nothing and +inf for anything.
+    If the least possible cost is 0, the ratio is 1 for a cost of 0 and +inf otherwise.
     """
     noise = _ROUNDING * abs(hindsight.unconstrained_relevance)
     cost = _above(noise, hindsight.unconstrained_relevance - relevance)
@@ -35,7 +35,7 @@ def compare(relevance: float, hindsight: Hindsight) -> tuple[float, float]:
 
 
 def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms, totals: Totals) -> None:
-    """Refuse a plan that was not made for these very requests and floors, as far as can be told."""
+    """Raise an error if the hindsight was computed for other requests or floors, as far as that can be detected."""
     requests, k = hindsight.rows.shape
     if (requests, k) != (terms.horizon, terms.k):
         raise InvalidInputError(
@@ -64,5 +64,5 @@ def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms
 
 
 def _above(noise: float, value: float) -> float:
-    """Return what is more than rounding, else 0."""
+    """Return the value if it exceeds rounding errors, else 0."""
     return value if value > noise else 0.0

@@ -1,4 +1,4 @@
-"""Pictures of reports. Colours are those of Okabe and Ito, which colour-blind readers tell apart."""
+"""Plots of reports, in the colours of Okabe and Ito, which colour-blind readers can distinguish."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def plot_report(report: Report) -> Figure:
-    """Return exposures and floors above, prices below; the most exposed group comes first."""
+    """Plot exposures and floors in the upper panel and prices in the lower, the most exposed group first."""
     labels = sorted(report.floors, key=lambda label: -report.exposures[label])
     x = np.arange(len(labels))
     exposures = np.array([report.exposures[label] for label in labels])
@@ -42,14 +42,14 @@ def plot_report(report: Report) -> Figure:
     prices = np.array([report.prices[label] for label in labels])
 
     masked = np.isposinf(prices)
-    impressions = np.where(masked, 0.0, prices)
+    finite = np.where(masked, 0.0, prices)
     priced = bool(prices.any())
 
     figure = Figure(figsize=(_width(len(labels)), 6.2 if priced else 4.8), layout="constrained", dpi=150)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2.4 if priced else 9, 1])
     colours = [COLOURS[report.status[label]] for label in labels]
     top.bar(x, exposures, width=_bar_width(len(labels)), color=colours)
-    nothing = exposures == 0  # a bar of no height cannot be seen
+    nothing = exposures == 0  # a bar of height 0 is invisible
     top.scatter(x[nothing], exposures[nothing], s=9, color=[c for c, no in zip(colours, nothing, strict=True) if no])
     mark_floors(top, x, floors)
     top.set_ylabel("exposures")
@@ -59,8 +59,8 @@ def plot_report(report: Report) -> Figure:
     top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=5, loc="upper right")
     _title(top, f"Exposures and floors under the policy '{report.policy}'", " · ".join(summary(report)))
 
-    price_colours = [SUBSIDY if price < 0 else PRICE for price in impressions]
-    bottom.bar(x, impressions, width=_bar_width(len(labels)), color=price_colours)
+    price_colours = [SUBSIDY if price < 0 else PRICE for price in finite]
+    bottom.bar(x, finite, width=_bar_width(len(labels)), color=price_colours)
     bottom.axhline(0, color="black", linewidth=0.8)
     bottom.set_ylabel("price now")
     if not priced:
@@ -69,9 +69,9 @@ def plot_report(report: Report) -> Figure:
         bottom.set_ylabel("price")
         bottom.text(0.5, 0.62, "no group has a price now", transform=bottom.transAxes, ha="center", color=GREY)
     if masked.any():
-        bottom.plot(x[masked], impressions[masked], "x", color="black", label="masked")
-    drawn = [Patch(color=SUBSIDY, label="subsidy")] if (impressions < 0).any() else []
-    drawn += [Patch(color=PRICE, label="charge")] if (impressions > 0).any() else []
+        bottom.plot(x[masked], finite[masked], "x", color="black", label="masked")
+    drawn = [Patch(color=SUBSIDY, label="subsidy")] if (finite < 0).any() else []
+    drawn += [Patch(color=PRICE, label="charge")] if (finite > 0).any() else []
     extra = [Line2D([], [], marker="x", linestyle="", color="black", label="masked")] if masked.any() else []
     if drawn or extra:
         bottom.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left")
@@ -82,7 +82,7 @@ def plot_report(report: Report) -> Figure:
 
 
 def plot_change(before: Report, after: Report) -> Figure:
-    """Return what each group got under one policy and under another, the least exposed before first."""
+    """Plot the exposures of each group under two policies, sorted by exposures under the first."""
     labels = sorted(before.floors, key=lambda label: (before.exposures[label], after.exposures[label]))
     x = np.arange(len(labels))
     was = np.array([before.exposures[label] for label in labels])
@@ -122,18 +122,18 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
 
 
 def mark_floors(axes: Axes, x: NDArray[np.int_], floors: NDArray[np.int64]) -> None:
-    """Draw a floor as a short line across its group's place."""
+    """Draw a floor as a short line across the bar of its group."""
     has = floors > 0
     axes.hlines(floors[has], x[has] - 0.5, x[has] + 0.5, color="black", linewidth=1.4, zorder=2)
 
 
 def floor_handle() -> Line2D:
-    """Return the floor's entry in a legend."""
+    """Return the legend entry of a floor."""
     return Line2D([], [], color="black", linewidth=1.4, label="floor")
 
 
 def scale_counts(axes: Axes, counts: NDArray[np.int64]) -> None:
-    """Scale the y axis for counts: logarithmic (with a place for 0) where they differ widely."""
+    """Scale the y axis for counts: symmetric logarithmic, which includes 0, if they differ widely."""
     largest = int(counts.max(initial=1))
     positive = counts[counts > 0]
     if len(positive) and largest >= _WIDE * int(positive.min()):
@@ -147,7 +147,7 @@ def scale_counts(axes: Axes, counts: NDArray[np.int64]) -> None:
 
 
 def name_groups(axes: Axes, labels: Sequence[Label]) -> None:
-    """Name the groups on the x axis if there is room, else say how many there are."""
+    """Label the groups on the x axis if there is room, else show their number."""
     axes.set_xlim(-0.8, len(labels) - 0.2)
     if len(labels) > _NAMED:
         axes.set_xticks([])
@@ -155,14 +155,14 @@ def name_groups(axes: Axes, labels: Sequence[Label]) -> None:
         return
     names = [text if len(text) <= 18 else text[:17] + "…" for text in map(str, labels)]
     upright = max(map(len, names)) * len(names) > 90
-    # A label is text, also where it holds the dollar signs that matplotlib takes for mathematics.
+    # Labels may contain dollar signs, which matplotlib would parse as mathematics.
     rotation, size = (90, 8) if upright else (0, 10)
     axes.set_xticks(range(len(names)), names, parse_math=False, rotation=rotation, fontsize=size)
     axes.set_xlabel("group")
 
 
 def tidy(axes: Axes) -> None:
-    """Leave out what carries no information."""
+    """Remove spines and ticks that carry no information."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="#E5E5E5", linewidth=0.6)
     axes.set_axisbelow(True)

@@ -1,4 +1,4 @@
-"""The numbers of a report: what was promised, what was given, and what it cost."""
+"""Report: floors, exposures, prices and cost of a horizon."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Status: TypeAlias = Literal["kept", "on track", "behind", "missed"]
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """Where the promise stands in the present horizon.
+    """The progress of the current horizon.
 
-    Printing it shows a table; :meth:`plot` draws it, :meth:`to_json` is for programs.
+    Printing a report shows a table, :meth:`plot` draws it, and :meth:`to_json` serialises it.
 
     Attributes
     ----------
@@ -44,22 +44,26 @@ class Report:
     k, batch_size, horizon : int
         The terms: candidates per request, requests between two price changes, requests per horizon.
     requests : int
-        Requests of the present horizon so far.
-    floors, exposures : dict
-        By group label: what was promised, and what was given so far.
+        Requests of the current horizon so far.
+    floors : dict
+        {label: floor}.
+    exposures : dict
+        {label: exposures so far}.
     prices : dict
-        By group label: what is subtracted from relevance now; negative is a subsidy, +inf masks the group.
+        {label: price}, which is subtracted from relevance. A negative price is a subsidy; +inf masks the group.
     relevance : float
         Sum of the candidates' relevance.
     cost : float or None
-        Relevance given up against no floors: exact next to a hindsight, else at most this; None if not
+        Relevance given up for the floors: exact if compared with a hindsight, else an upper bound. None if it was not
         measured.
     cost_ratio : float or None
-        Cost in multiples of the least possible; None without a hindsight, +inf if nothing had to be given up.
+        Cost divided by the least possible cost. None without a hindsight, +inf if the least possible cost is 0.
     forced : int
-        Slots that the guard filled because prices alone would have broken the promise.
-    completed, kept_horizons : int
-        Horizons before the present one, and how many of them kept every floor.
+        Slots that the guard filled because prices alone would have broken a promise.
+    completed : int
+        Number of horizons before the current one.
+    kept_horizons : int
+        Number of those horizons that kept every floor.
     """
 
     policy: str
@@ -84,25 +88,25 @@ class Report:
 
     @cached_property
     def satisfied(self) -> dict[Label, bool]:
-        """By group label: whether the floor is reached."""
+        """{label: whether the floor is reached}."""
         return {label: self.exposures[label] >= floor for label, floor in self.floors.items()}
 
     @cached_property
     def missing(self) -> dict[Label, int]:
-        """By group label: exposures that are missing now."""
+        """{label: exposures missing to the floor}."""
         return {label: max(floor - self.exposures[label], 0) for label, floor in self.floors.items()}
 
     @cached_property
     def status(self) -> dict[Label, Status]:
-        """By group label: ``kept``; else ``missed`` if the horizon is over; else ``on track`` or ``behind``.
+        """{label: status}: ``kept``, ``missed`` (the horizon is over), ``on track`` or ``behind``.
 
-        On track is what has at least the part of its floor that corresponds to the requests so far.
+        A group is on track if it has at least the fraction of its floor that corresponds to the requests so far.
         """
         return {label: self._status(label) for label in self.floors}
 
     @property
     def esp(self) -> float:
-        """Share of the groups whose floor is reached (the paper's Exposure Satisfied Percentage)."""
+        """Fraction of the groups whose floor is reached (the paper's Exposure Satisfied Percentage)."""
         return sum(self.satisfied.values()) / len(self.satisfied)
 
     def _status(self, label: Label) -> Status:
@@ -114,9 +118,9 @@ class Report:
         return "on track" if exposures * self.horizon >= floor * self.requests else "behind"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that JSON can hold. Groups are rows, so that a label keeps its type.
+        """Return a JSON-serialisable dictionary. Groups are rows, so that labels keep their type.
 
-        What JSON has no number for is None: the price of a masked group, a multiple of no cost at all.
+        Infinite numbers are None, because JSON has none: the price of a masked group, and a ratio to a cost of 0.
         """
         return {
             "policy": self.policy,
@@ -155,7 +159,7 @@ class Report:
         Parameters
         ----------
         path
-            Where to save it, as PNG, SVG or PDF by suffix; None to only return the figure.
+            File to write: PNG, SVG or PDF, by suffix. If None, the figure is only returned.
         """
         from fairsync.report.plot import plot_report, save
 
@@ -173,10 +177,10 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
     def __repr__(self) -> str:
-        return (
-            f"Report({self.policy!r}, {self.requests} of {self.horizon} requests, "
-            f"{sum(self.satisfied.values())} of {len(self.floors)} floors reached)"
-        )
+        kept = f"{sum(self.satisfied.values()):,} of {len(self.floors):,} promises kept"
+        requests = f"{self.requests:,} of {self.horizon:,} requests"
+        cost = "cost not measured" if self.cost is None else f"cost {self.cost:.6g}"
+        return f"Report(policy={self.policy!r}, {kept}, {requests}, {cost})"
 
 
 def make_report(
@@ -188,24 +192,24 @@ def make_report(
     prices: NDArray[np.float64],
     hindsight: Hindsight | None = None,
 ) -> Report:
-    """Put labels on a standing, and its cost next to the least possible.
+    """Make a report from the totals of a ledger.
 
     Parameters
     ----------
     labels
         The G group labels.
     terms
-        What was promised.
+        The terms, with the floors.
     policy
-        The policy's name.
-    standing
-        Where the present horizon stands.
+        Name of the policy.
+    totals
+        Totals of the current horizon.
     past
-        The horizons before it.
+        Totals of the horizons before it.
     prices
-        (G,) the prices now.
+        (G,) Current prices.
     hindsight
-        The best possible plan for the same requests; it can be compared with once the horizon is over.
+        The best plan for the same requests. It can be compared with only after the horizon is over.
 
     Examples
     --------

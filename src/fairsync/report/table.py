@@ -1,4 +1,4 @@
-"""A report as a table for the terminal, the group most in need first."""
+"""A report as a table for the terminal, sorted by need."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.report.report import Report, Status
 
-_ALL = 40  # up to so many groups, every one gets its row
-_FEW, _SOME = 10, 24  # with more groups, at least and at most so many rows
-_BAR = 12  # characters
+_ALL = 40  # up to this number of groups, every group has a row
+_FEW, _SOME = 10, 24  # minimum and maximum number of rows if there are more groups
+_BAR = 12  # width in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _ORDER: tuple[Status, ...] = ("missed", "behind", "on track", "kept")
 _STYLES = {"missed": "bold red", "behind": "yellow", "on track": "cyan", "kept": "green"}
 
 
 def render(report: Report) -> RenderableType:
-    """Return table, summary and reading of a report."""
+    """Return the table, the key figures and a summary of a report."""
     ordered = by_need(report)
-    impressions = ordered if len(ordered) <= _ALL else ordered[: _rows(report)]
+    visible = ordered if len(ordered) <= _ALL else ordered[: _rows(report)]
     title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("group", overflow="ellipsis", max_width=32)  # the one that gives way on a narrow terminal
+    table.add_column("group", overflow="ellipsis", max_width=32)  # this column shrinks on a narrow terminal
     table.add_column("floor", justify="right", no_wrap=True)
     table.add_column("exposures", justify="right", no_wrap=True)
     table.add_column("share of floor", no_wrap=True)
     table.add_column("price", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
-    for label in impressions:
+    for label in visible:
         floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
         table.add_row(
             Text(str(label)),
@@ -50,15 +50,15 @@ def render(report: Report) -> RenderableType:
             Text(status, style=_STYLES[status]),
         )
     parts: list[RenderableType] = [table]
-    if len(impressions) < len(ordered):
-        parts.append(Text(_left_out(report, ordered[len(impressions) :]) + "\n", style="dim"))
+    if len(visible) < len(ordered):
+        parts.append(Text(_left_out(report, ordered[len(visible) :]) + "\n", style="dim"))
     parts.append(Text(" · ".join(summary(report)), style="bold"))
     parts.append(Text(reading(report)))
     return Group(*parts)
 
 
 def by_need(report: Report) -> list[Label]:
-    """Return the labels, worst status first; then the subsidised; then by the share of the floor reached."""
+    """Return the labels sorted by status (worst first), then subsidised first, then by share of the floor reached."""
 
     def need(label: Label) -> tuple[int, bool, float]:
         floor = report.floors[label]
@@ -69,13 +69,13 @@ def by_need(report: Report) -> list[Label]:
 
 
 def _rows(report: Report) -> int:
-    """Return how many groups there is something to say about, within reason."""
-    telling = sum(status != "kept" or report.prices[label] < 0 for label, status in report.status.items())
-    return min(max(telling, _FEW), _SOME)
+    """Return the number of rows: the groups below their floor or subsidised, within limits."""
+    notable = sum(status != "kept" or report.prices[label] < 0 for label, status in report.status.items())
+    return min(max(notable, _FEW), _SOME)
 
 
 def summary(report: Report) -> list[str]:
-    """Return the key figures, each as a few words."""
+    """Return the key figures as short texts."""
     kept, groups = sum(report.satisfied.values()), len(report.floors)
     figures = [
         f"ESP {report.esp:.1%} ({kept:,} of {count(groups, 'group')})",
@@ -90,7 +90,7 @@ def summary(report: Report) -> list[str]:
 
 
 def reading(report: Report) -> str:
-    """Say in plain words where the promise stands."""
+    """Return the progress of the horizon in one or two sentences."""
     short = [missing for missing in report.missing.values() if missing]
     lacking = f"{count(sum(short), 'exposure')} in {count(len(short), 'group')}"
     left = report.horizon - report.requests
@@ -104,7 +104,7 @@ def reading(report: Report) -> str:
     elif short:
         words = (
             f"Still missing: {lacking}, with {count(left, 'request')} to come. The promise is for the whole"
-            " horizon: if fewer requests come, what is missing then is missed."
+            " horizon: if fewer requests come, floors may be missed."
         )
     else:
         words = f"Every floor is reached, {count(left, 'request')} before the end of the horizon."
@@ -115,7 +115,7 @@ def reading(report: Report) -> str:
 
 
 def share_bar(exposures: int, floor: int) -> str:
-    """Return a small bar of exposures / floor, full at 1, and the share in figures.
+    """Return a small bar of exposures / floor, full at 1, and the share as a number.
 
     Examples
     --------
@@ -128,13 +128,13 @@ def share_bar(exposures: int, floor: int) -> str:
         return " " * _BAR + "   no floor"
     full, eighths = divmod(min(exposures, floor) * _BAR * 8 // floor, 8)
     drawn = ("█" * full + (_EIGHTHS[eighths] if eighths else "")).ljust(_BAR)
-    # Rounded down: a miss must not read as 100 %.
+    # Rounded down, so that a missed floor never shows 100 %.
     figures = f"{exposures * 100 // floor}%" if exposures < 10 * floor else f"{exposures // floor:,}×"
     return f"{drawn} {figures:>4}"
 
 
 def price_text(price: float) -> str:
-    """Return a price in few characters."""
+    """Return a price as a short text."""
     if price in (0, math.inf):
         return "masked" if price else "0"
     return (f"{price:.4f}" if abs(price) >= 0.0001 else f"{price:.0e}").replace("-", "−")
@@ -152,7 +152,7 @@ def count(number: int, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share with two significant digits, also where it is small.
+    """Return a fraction as a percentage with two significant digits.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Promises per time: windows, a forecast of traffic, and plans that turn both into floors and horizons.
+"""Promises per window of time: windows, a traffic forecast, and plans that turn both into floors and horizons.
 
-Pure arithmetic: nothing here reads a clock or a file. The present moment is always an argument, and everything can be
-written down with ``to_dict`` and read back with ``from_dict``.
+This package is pure arithmetic: it reads no clock and no file. The present moment is always an argument. Promises,
+windows, forecasts and plans are serialised by ``to_dict`` and ``from_dict``.
 """
 
 from fairsync.schedule.backtest import Backtest, backtest

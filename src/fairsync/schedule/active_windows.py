@@ -1,4 +1,4 @@
-"""The agenda: which promises are under way at a moment, until when, and which come next."""
+"""Active windows: the windows of all promises at a moment, their deadlines, and the end of the period."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ActiveWindows:
-    """Promises at a moment.
+    """The promises at a moment, with their active windows and deadlines.
 
     Attributes
     ----------
     now : datetime
         The moment, in UTC.
     promises : tuple of Promise
-        Those under way or still to come.
+        Promises whose window is active or will begin later.
     spans : tuple of Span or None
-        The window of each that is under way; None where it is still to come.
+        The active window of each promise, or None if it begins later.
     end : datetime
-        Where the present *tick* ends: the nearest moment at which any window ends or begins, so that no count has to be
-        split. If there is none, the full hour.
+        End of the current *period*: the nearest moment at which any window begins or ends, so that no count has to be
+        split. Without any such moment, it is the next full hour.
     deadlines : tuple of datetime
-        The end of the tick, and all later ends of windows under way.
+        The end of the period, and all later ends of active windows.
     labels : tuple
-        Labels of the groups that are promised something.
+        Labels of the groups that have promises.
     caps : numpy.ndarray
-        (G,) the most exposures of each that one request can hold.
+        (G,) The most exposures of each group that one request can hold.
     k : int
         Candidates per request.
-    shares : numpy.ndarray
-        (G,) which part of the exposures that are handed out counts.
+    impression_rates : numpy.ndarray
+        (G,) Fraction of each group's retrieved exposures that counts.
     """
 
     now: datetime
@@ -59,7 +59,7 @@ class ActiveWindows:
     labels: tuple[Label, ...]
     caps: Ints
     k: int
-    shares: Floats
+    impression_rates: Floats
 
     @classmethod
     def of(
@@ -68,9 +68,9 @@ class ActiveWindows:
         now: datetime,
         k: int,
         caps: Mapping[Label, int],
-        shares: Mapping[Label, float] | None = None,
+        impression_rates: Mapping[Label, float] | None = None,
     ) -> ActiveWindows:
-        """Return the agenda of promises at a moment, or say what is wrong with them.
+        """Validate promises and return their active windows at a moment.
 
         Examples
         --------
@@ -100,47 +100,46 @@ class ActiveWindows:
         end = min(edges, default=full_hour)
         deadlines = tuple(sorted({end} | {span.end for span in spans if span}))
         sizes = np.array([int(caps[label]) for label in labels], dtype=np.int64)
-        parts = np.array([1.0 if shares is None else shares.get(label, 1.0) for label in labels])
-        if not ((parts > 0) & (parts <= 1)).all():
-            raise InvalidInputError("the shares of exposures that count must lie above 0 and at most at 1.")
-        return cls(now, active, spans, end, deadlines, labels, sizes, k, parts)
+        rates = np.array([1.0 if impression_rates is None else impression_rates.get(label, 1.0) for label in labels])
+        if not ((rates > 0) & (rates <= 1)).all():
+            raise InvalidInputError("impression_rates must be fractions above 0 and at most 1.")
+        return cls(now, active, spans, end, deadlines, labels, sizes, k, rates)
 
-    def to_hand_out(self, counting: Sequence[int]) -> Ints:
-        """Return (P,) the exposures that must be handed out so that so many count for each promise."""
-        # A whole number that arithmetic made a hair too large stays what it is.
-        needed: Ints = np.ceil(np.array(counting) / self._share_of_each() - 1e-6).astype(np.int64)
+    def required_exposures(self, counted: Sequence[int]) -> Ints:
+        """Return (P,) the exposures to retrieve for each promise so that at least ``counted`` of them count."""
+        # The tolerance keeps an integer that floating-point arithmetic made slightly too large.
+        needed: Ints = np.ceil(np.array(counted) / self._rate_per_promise() - 1e-6).astype(np.int64)
         return needed
 
-    def that_count(self, handed_out: Ints) -> list[int]:
-        """Return (P,) how many exposures count for each promise if so many are handed out."""
-        counting: list[int] = np.floor(handed_out * self._share_of_each() + 1e-6).astype(np.int64).tolist()
-        return counting
+    def counted_exposures(self, retrieved: Ints) -> list[int]:
+        """Return (P,) the exposures that count for each promise out of those retrieved."""
+        counted: list[int] = np.floor(retrieved * self._rate_per_promise() + 1e-6).astype(np.int64).tolist()
+        return counted
 
     def requirements(self, missing: Sequence[int], requests: Sequence[int]) -> Requirements:
-        """Return what must be handed out, given what each promise misses and the requests until each deadline."""
-        code = {label: place for place, label in enumerate(self.labels)}
-        order = {deadline: place for place, deadline in enumerate(self.deadlines)}
-        here = list(zip(self.promises, self.spans, strict=True))
-        later = [
-            [_count(promise.window, span.end if span else self.now, deadline) for deadline in self.deadlines]
-            for promise, span in here
+        """Return the requirements, given (P,) missing exposures and (S,) the requests until each deadline."""
+        group_of = {label: group for group, label in enumerate(self.labels)}
+        order = {deadline: s for s, deadline in enumerate(self.deadlines)}
+        later_windows = [
+            [_count_windows(promise.window, span.end if span else self.now, deadline) for deadline in self.deadlines]
+            for promise, span in zip(self.promises, self.spans, strict=True)
         ]
         return Requirements(
-            group=np.array([code[promise.group] for promise in self.promises], dtype=np.int64),
-            missing=self.to_hand_out(missing),
-            floor=self.to_hand_out([promise.floor for promise in self.promises]),
-            place=np.array([order[span.end] if span else 0 for span in self.spans], dtype=np.int64),
-            later=np.array(later, dtype=np.int64).reshape(len(here), len(self.deadlines)),
+            group=np.array([group_of[promise.group] for promise in self.promises], dtype=np.int64),
+            missing=self.required_exposures(missing),
+            floor=self.required_exposures([promise.floor for promise in self.promises]),
+            deadline=np.array([order[span.end] if span else 0 for span in self.spans], dtype=np.int64),
+            later_windows=np.array(later_windows, dtype=np.int64).reshape(len(self.promises), len(self.deadlines)),
             requests=np.maximum.accumulate(np.array(requests, dtype=np.int64)),
             caps=self.caps,
             k=self.k,
         )
 
-    def _share_of_each(self) -> Floats:
-        share = dict(zip(self.labels, self.shares.tolist(), strict=True))
-        return np.array([share[promise.group] for promise in self.promises], dtype=np.float64)
+    def _rate_per_promise(self) -> Floats:
+        rate = dict(zip(self.labels, self.impression_rates.tolist(), strict=True))
+        return np.array([rate[promise.group] for promise in self.promises], dtype=np.float64)
 
 
 @lru_cache(maxsize=4096)
-def _count(window: Window, start: datetime, end: datetime) -> int:
+def _count_windows(window: Window, start: datetime, end: datetime) -> int:
     return sum(1 for _ in window.between(start, end))

@@ -1,4 +1,4 @@
-"""Dealing out the slots until the nearest deadline: first what must be, the most urgent first, then what should be."""
+"""Allocation: divide the slots until the nearest deadline among groups, mandatory exposures first."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from fairsync.schedule.seasonal_profile import Ints
 
 
-def split(total: int, weights: Sequence[int]) -> list[int]:
-    """Divide a whole number in proportion to weights, exactly: the largest remainders are rounded up.
+def apportion(total: int, weights: Sequence[int]) -> list[int]:
+    """Divide an integer in proportion to weights by the largest remainder method.
 
     Examples
     --------
-    >>> split(10, [1, 1, 1]), split(2, [5, 30, 25]), split(3, [0, 0])
+    >>> apportion(10, [1, 1, 1]), apportion(2, [5, 30, 25]), apportion(3, [0, 0])
     ([4, 3, 3], [0, 1, 1], [0, 0])
     """
     whole = sum(weights)
@@ -26,45 +26,47 @@ def split(total: int, weights: Sequence[int]) -> list[int]:
         return [0] * len(weights)
     parts = [divmod(total * weight, whole) for weight in weights]
     shares = [share for share, _ in parts]
-    first = sorted(range(len(parts)), key=lambda place: -parts[place][1])
-    for place in first[: total - sum(shares)]:
-        shares[place] += 1
+    by_remainder = sorted(range(len(parts)), key=lambda index: -parts[index][1])
+    for index in by_remainder[: total - sum(shares)]:
+        shares[index] += 1
     return shares
 
 
 def allocate(requirements: Requirements, wanted: Ints, requests: int) -> Ints:
     r"""Return (G,) the exposures of each group among the requests until the nearest deadline.
 
-    1. What no later request could carry, :math:`D_p - c_g (R_p - R_0)`, the nearest deadlines first.
-    2. For each deadline s, nearest first, as much of what is due by then as the slots after the nearest deadline cannot
-       take in: :math:`\sum_g T_g(s) - (R_s - R_0) K` in all.
-    3. What is wanted besides, the nearest deadlines first.
+    Slots are allocated in three steps:
 
-    Where slots run out, those that are left are divided in proportion among the groups of that step. If everything can
-    be delivered at all, the first two steps fit and leave a demand for which that is still so.
+    1. Exposures that no later request can deliver, :math:`D_p - c_g (R_p - R_0)`, the nearest deadlines first.
+    2. For each deadline s, nearest first, the part of the due exposures that the slots after the nearest deadline
+       cannot hold: :math:`\sum_g T_g(s) - (R_s - R_0) K` in all.
+    3. Wanted exposures, the nearest deadlines first.
+
+    When slots run out, the remaining ones are apportioned among the groups of that step. If the requirements are
+    feasible, the first two steps fit, and the requirements that remain are feasible too.
 
     Parameters
     ----------
-    demand
-        What is asked, and the requests that are counted on.
+    requirements
+        The requirements, with the requests to rely on.
     wanted
-        (P,) exposures that each promise should get now, if there is room.
+        (P,) Exposures that each promise should get now if there is room.
     requests
-        Whose slots are dealt out.
+        Number of requests whose slots are allocated.
     """
     given = np.zeros(len(requirements.caps), dtype=np.int64)
     deadlines = range(len(requirements.requests))
 
-    def give(up_to: Ints, how_many: int | None = None) -> None:
-        """Give each group so much in all, or so many more together, as far as there is room."""
+    def give(up_to: Ints, extra: int | None = None) -> None:
+        """Raise each group to ``up_to``, or add ``extra`` exposures in total towards it, as far as there is room."""
         wish = np.maximum(np.minimum(up_to, requirements.caps * requests) - given, 0)
         most = min(int(wish.sum()), requests * requirements.k - int(given.sum()))
-        given[:] += np.array(split(most if how_many is None else min(how_many, most), wish.tolist()), dtype=np.int64)
+        given[:] += np.array(apportion(most if extra is None else min(extra, most), wish.tolist()), dtype=np.int64)
 
-    must = requirements.overdue(0) + requirements.later[:, 0] * requirements.floor
-    give(requirements.reserved(0))  # windows that lie wholly before the deadline have nearer ones
+    mandatory = requirements.due_per_promise(0) + requirements.later_windows[:, 0] * requirements.floor
+    give(requirements.reserved(0))  # windows that lie wholly before the deadline have earlier deadlines of their own
     for s in deadlines:
-        give(requirements.per_group(np.where(requirements.place <= s, must, 0)))
+        give(requirements.per_group(np.where(requirements.deadline <= s, mandatory, 0)))
     for s in deadlines[1:]:
         due = requirements.due(s)
         useful = due - requirements.reserved(s)
@@ -72,12 +74,12 @@ def allocate(requirements: Requirements, wanted: Ints, requests: int) -> Ints:
         lacking = int(due.sum()) - after - int(np.minimum(given, useful).sum())
         give(useful, max(lacking, 0))
     for s in deadlines:
-        give(requirements.per_group(np.where(requirements.place <= s, wanted, 0)))
+        give(requirements.per_group(np.where(requirements.deadline <= s, wanted, 0)))
     return given
 
 
 def deliverable(requirements: Requirements) -> Ints:
-    """Return (P,) how much of what each promise misses it can still get, if all that comes is dealt out with care.
+    """Return (P,) the part of each promise's missing exposures that can still be delivered.
 
     Examples
     --------
@@ -92,7 +94,7 @@ def deliverable(requirements: Requirements) -> Ints:
     unmet = np.zeros_like(requirements.missing)
     for s in range(len(requirements.requests)):
         given = allocate(left, left.missing, int(left.requests[0]))
-        ending = requirements.place == s
+        ending = requirements.deadline == s
         unmet[ending] = np.maximum(left.missing - given[left.group], 0)[ending]
         left = left.after(given)
     return requirements.missing - unmet

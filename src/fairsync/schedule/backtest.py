@@ -1,4 +1,4 @@
-"""How good a forecast would have been on the traffic that it has seen."""
+"""Backtest: the accuracy of a forecast on past traffic."""
 
 from __future__ import annotations
 
@@ -18,42 +18,46 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Backtest:
-    """What was foreseen at moments of the past, and what came.
+    """Forecasts made at past moments, and the actual traffic.
 
     Attributes
     ----------
-    expected, cautious, actual : numpy.ndarray
-        (n,) requests in the span that began at each moment.
+    expected : numpy.ndarray
+        (n,) Expected requests of each span, as forecast at its start.
+    lower_bound : numpy.ndarray
+        (n,) Lower bound of the requests of each span, as forecast at its start.
+    actual : numpy.ndarray
+        (n,) Requests that came in each span.
     """
 
     expected: Floats
-    cautious: Floats
+    lower_bound: Floats
     actual: Floats
 
     @property
     def error(self) -> float:
-        """Mean distance between what was expected and what came, as a share of what came."""
+        """Mean absolute error of the expected requests, relative to the mean of the actual ones."""
         return float(np.abs(self.expected - self.actual).sum() / self.actual.sum())
 
     @property
-    def kept(self) -> float:
-        """How often at least the cautious number came."""
-        return float((self.actual >= self.cautious).mean())
+    def coverage(self) -> float:
+        """Fraction of the spans in which at least the lower bound came."""
+        return float((self.actual >= self.lower_bound).mean())
 
 
 def backtest(forecast: Forecast, start: datetime, end: datetime, length: timedelta, every: timedelta) -> Backtest:
-    """Ask a forecast for spans that are over, each with what was known when the span began.
+    """Forecast past spans, each from what was known when it began, and compare with the actual traffic.
 
     Parameters
     ----------
     forecast
-        With what it has observed.
+        A forecast that has observed the past traffic.
     start, end
-        Spans lie in between.
+        All spans lie between these moments.
     length
-        Of a span.
+        Length of a span.
     every
-        From the start of one span to the start of the next. Spans that were not observed throughout are left out.
+        Time from the start of one span to the start of the next. Spans that were not fully observed are left out.
 
     Examples
     --------
@@ -63,18 +67,20 @@ def backtest(forecast: Forecast, start: datetime, end: datetime, length: timedel
     >>> steady = np.arange(start.timestamp(), (start + 28 * day).timestamp(), 30)
     >>> forecast = Forecast(rate=1.0).learn(steady, start, start + 28 * day)
     >>> result = backtest(forecast, start + 7 * day, start + 28 * day, day, day)
-    >>> len(result.actual), round(result.error, 3), result.kept
+    >>> len(result.actual), round(result.error, 3), result.coverage
     (21, 0.0, 1.0)
     """
     if length.total_seconds() <= 0 or every.total_seconds() <= 0:
-        raise InvalidInputError("length and every must be longer than nothing.")
+        raise InvalidInputError("length and every must be longer than 0 seconds.")
     rows = []
     while start + length <= end:
         stop = start + length
-        if forecast.known(start, stop) == 1.0:
+        if forecast.coverage(start, stop) == 1.0:
             actual = forecast.expected(start, stop, now=stop)
-            rows.append((forecast.expected(start, stop), forecast.cautious(start, stop), actual))
+            rows.append((forecast.expected(start, stop), forecast.lower_bound(start, stop), actual))
         start += every
     if not rows:
-        raise InvalidInputError("no span from start to end was observed throughout: choose others, or learn more.")
+        raise InvalidInputError(
+            "no span from start to end was fully observed: choose other moments, or let the forecast learn more."
+        )
     return Backtest(*np.array(rows, dtype=np.float64).T)

@@ -1,4 +1,4 @@
-"""Moments: what callers may give as one, and how it is written down."""
+"""Validation and parsing of aware datetimes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fairsync.errors import InvalidInputError
 
 
 def check_aware(moment: object, what: str) -> datetime:
-    """Return an aware datetime in UTC, or say why it is none.
+    """Return an aware datetime in UTC, or raise an error that says why it is not one.
 
     A naive datetime is refused, because it means another moment on every machine.
 
@@ -31,7 +31,7 @@ def check_aware(moment: object, what: str) -> datetime:
 
 
 def parse_aware(text: object, what: str) -> datetime:
-    """Return the moment that was written down with ``isoformat``.
+    """Parse an aware datetime in ISO 8601 format, as written by ``isoformat``.
 
     Examples
     --------

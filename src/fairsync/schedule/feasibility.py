@@ -1,4 +1,4 @@
-"""Whether a new promise can be kept beside those that were made, and the most that could be promised."""
+"""Feasibility: whether a new promise can be kept beside the existing ones, and the largest floor that can."""
 
 from __future__ import annotations
 
@@ -27,76 +27,76 @@ _WEEK = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Feasibility:
-    """What came of checking a promise.
+    """The result of checking a promise.
 
     Attributes
     ----------
     promise : Promise
-        What was asked for.
+        The promise that was checked.
     largest : int
-        The largest floor that expected traffic can carry beside all other promises.
-    largest_cautious : int
-        The largest floor that the traffic which can be counted on carries.
+        The largest floor that expected traffic can deliver beside all other promises.
+    largest_safe : int
+        The largest floor that the lower bound of the traffic can deliver.
     tightest : Span
-        The window that sets the first limit: of all windows of the coming week, or the campaign.
-    holds_from : datetime or None
-        From when on it can be kept: at once, or from the next window on if what is left of the present one is too
-        little. None if it is refused.
+        The window that limits ``largest``: one of the windows of the coming week, or the campaign.
+    effective_from : datetime or None
+        When the promise can take effect: now, or at the start of the next window if too little is left of the active
+        one. None if the promise is refused.
     """
 
     promise: Promise
     largest: int
-    largest_cautious: int
+    largest_safe: int
     tightest: Span
-    holds_from: datetime | None
+    effective_from: datetime | None
 
     @property
     def accepted(self) -> bool:
-        """Whether expected traffic can carry it."""
+        """Whether expected traffic can deliver the floor."""
         return self.promise.floor <= self.largest
 
     @property
     def message(self) -> str:
-        """One or two sentences for people."""
+        """The result in one or two sentences."""
         subject = f"The floor of group {self.promise.group!r} is {self.promise.floor:,} ({self.promise.window})"
         if not self.accepted:
             return f"{subject}, which cannot be met: {self.reason}. {self.remedy}"
-        if self.promise.floor > self.largest_cautious:
-            safe = f" To be safe, promise {self.largest_cautious:,}." if self.largest_cautious else ""
-            return f"{subject}, which can be met{self._from}, if traffic comes as expected.{safe}"
-        return f"{subject}, which can be met{self._from}, also if traffic is low."
+        if self.promise.floor > self.largest_safe:
+            safe = f" To be safe, promise {self.largest_safe:,}." if self.largest_safe else ""
+            return f"{subject}, which can be met{self._start_phrase}, if traffic comes as expected.{safe}"
+        return f"{subject}, which can be met{self._start_phrase}, also if traffic is low."
 
     @property
     def reason(self) -> str:
-        """Why no more can be promised."""
+        """Why no larger floor is feasible."""
         start, end = (self.promise.window.local(edge) for edge in (self.tightest.start, self.tightest.end))
         room = f"room for {self.largest:,}" if self.largest else "no room"
         return f"the window from {start} to {end} is expected to have {room} beside all other promises"
 
     @property
     def remedy(self) -> str:
-        """What to promise instead."""
+        """The floor or window to promise instead."""
         if not self.largest:
             return "Lower another promise first, or choose a longer window."
-        safe = f"; to be safe, {self.largest_cautious:,}" if self.largest_cautious else ""
+        safe = f"; to be safe, {self.largest_safe:,}" if self.largest_safe else ""
         return f"The largest feasible floor is {self.largest:,}{safe}. Lower the floor to that, or lengthen the window."
 
     @property
-    def _from(self) -> str:
-        """From when on, unless at once."""
-        window, start = self.promise.window, self.holds_from
+    def _start_phrase(self) -> str:
+        """The start of the first window, unless the promise takes effect at once."""
+        window, start = self.promise.window, self.effective_from
         span = window.at(start) if start else None
         return f" from {window.local(span.start)} on" if span and span.start == start else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return a JSON-serialisable dictionary."""
         return {
             "promise": self.promise.to_dict(),
             "accepted": self.accepted,
             "largest": self.largest,
-            "largest_cautious": self.largest_cautious,
+            "largest_cautious": self.largest_safe,
             "tightest": self.tightest.to_dict(),
-            "holds_from": self.holds_from.isoformat() if self.holds_from else None,
+            "holds_from": self.effective_from.isoformat() if self.effective_from else None,
             "message": self.message,
         }
 
@@ -109,19 +109,19 @@ def check_promise(
     now: datetime,
     k: int,
     caps: Mapping[Label, int],
-    shares: Mapping[Label, float] | None = None,
+    impression_rates: Mapping[Label, float] | None = None,
 ) -> Feasibility:
-    """Check a new promise against the forecast and the promises that were made.
+    """Check a new promise against the forecast and the existing promises.
 
-    A promise for each hour is only as good as the weakest hour: every window that begins in the coming week, or in the
-    first one, is checked, and a campaign as a whole.
+    A recurring promise is limited by its weakest window, so every window that begins within a week of its start is
+    checked. A campaign is checked as a whole.
 
     Parameters
     ----------
     promise
-        The new one. If it is already among the promises, it is checked beside the others. What its window has had so
-        far, if it is under way, is taken from ``exposures``.
-    promises, exposures, forecast, now, k, caps, shares
+        The promise to check. If it is already among the promises, it is checked beside the others. The exposures of
+        its active window, if any, are taken from ``exposures``.
+    promises, exposures, forecast, now, k, caps, impression_rates
         As for :func:`fairsync.schedule.make_plan`.
 
     Examples
@@ -141,42 +141,44 @@ def check_promise(
     now = check_aware(now, "now")
     others = [other for other in dict.fromkeys(promises) if other != promise]
 
-    @cache  # many promises end at the same time
+    @cache  # many promises have the same deadline
     def expect(start: datetime, end: datetime) -> float:
         return forecast.expected(start, end, now)
 
     def limits(span: Span, start: datetime) -> tuple[int, int]:
-        """Return the largest floors in a window from a moment on, for expected traffic and for what is sure."""
-        active = ActiveWindows.of([*others, promise], start, k, caps, shares)
-        missing = [_missing(other, place, exposures, expect, now, start) for other, place in _pairs(active)]
+        """Return the largest floors of a window from a moment on, by expected traffic and by its lower bound."""
+        active = ActiveWindows.of([*others, promise], start, k, caps, impression_rates)
+        missing = [
+            _missing_at(other, other_span, exposures, expect, now, start)
+            for other, other_span in zip(active.promises, active.spans, strict=True)
+        ]
         expected = [int(expect(start, deadline)) for deadline in active.deadlines]
-        cautious = [int(forecast.cautious(start, deadline, now)) for deadline in active.deadlines]
-        had = int(exposures.get(promise, 0)) if now in span else 0
-        return had + _largest(active, promise, missing, expected), had + _largest(active, promise, missing, cautious)
+        lower_bound = [int(forecast.lower_bound(start, deadline, now)) for deadline in active.deadlines]
+        so_far = int(exposures.get(promise, 0)) if now in span else 0
+        by_expected, by_lower_bound = (
+            so_far + _largest_floor(active, promise, missing, requests) for requests in (expected, lower_bound)
+        )
+        return by_expected, by_lower_bound
 
-    rest = promise.window.at(now)
+    current = promise.window.at(now)
     if promise.window.recurs:
         first = max(now, promise.window.start or now)
         spans = [span for span in promise.window.between(first, first + 2 * _WEEK) if span.start < first + _WEEK]
     else:
-        spans = [span for span in (rest or promise.window.after(now),) if span]
+        spans = [span for span in (current or promise.window.after(now),) if span]
     if not spans:
         raise InvalidInputError(f"the {promise.window} is over: choose one that ends after {now.isoformat()}.")
-    found = [(*limits(span, max(span.start, now)), span) for span in spans]
-    largest, _, tightest = min(found, key=lambda one: (one[0], one[1]))
-    cautious = min(sure for _, sure, _ in found)
-    holds_from = None
+    by_window = [(*limits(span, max(span.start, now)), span) for span in spans]
+    largest, _, tightest = min(by_window, key=lambda one: (one[0], one[1]))
+    largest_safe = min(safe for _, safe, _ in by_window)
+    effective_from = None
     if promise.floor <= largest:
-        at_once = not promise.window.recurs or (rest is not None and limits(rest, now)[0] >= promise.floor)
-        holds_from = now if at_once and rest else spans[0].start
-    return Feasibility(promise, largest, cautious, tightest, holds_from)
+        at_once = not promise.window.recurs or (current is not None and limits(current, now)[0] >= promise.floor)
+        effective_from = now if at_once and current else spans[0].start
+    return Feasibility(promise, largest, largest_safe, tightest, effective_from)
 
 
-def _pairs(active: ActiveWindows) -> list[tuple[Promise, Span | None]]:
-    return list(zip(active.promises, active.spans, strict=True))
-
-
-def _missing(
+def _missing_at(
     promise: Promise,
     span: Span | None,
     exposures: Mapping[Promise, int],
@@ -184,7 +186,7 @@ def _missing(
     now: datetime,
     start: datetime,
 ) -> int:
-    """Return what a promise will miss at a moment to come, if until then it gets its share by expected traffic."""
+    """Return the exposures that a promise will miss at ``start``, if it gains exposures at its pace until then."""
     if span is None:
         return 0
     if now not in span:
@@ -194,22 +196,22 @@ def _missing(
     return missing if whole == 0 else min(missing, int(np.ceil(missing * left / whole)))
 
 
-def _largest(active: ActiveWindows, promise: Promise, missing: list[int], requests: list[int]) -> int:
-    """Return the largest floor of a promise for which everything can be delivered, in exposures that count."""
-    here = active.promises.index(promise)
-    every = active.requirements([0 if place == here else count for place, count in enumerate(missing)], requests)
-    is_other = np.arange(len(active.promises)) != here
-    others = replace(every, later=every.later * is_other[:, None])
-    own, group = int(every.place[here]), int(every.group[here])
+def _largest_floor(active: ActiveWindows, promise: Promise, missing: list[int], requests: list[int]) -> int:
+    """Return the largest floor of a promise, in counted exposures, for which all promises stay feasible."""
+    this = active.promises.index(promise)
+    every = active.requirements([0 if p == this else count for p, count in enumerate(missing)], requests)
+    is_other = np.arange(len(active.promises)) != this
+    others = replace(every, later_windows=every.later_windows * is_other[:, None])
+    own, group = int(every.deadline[this]), int(every.group[this])
     cap = int(every.caps[group])
     until: list[int] = every.requests.tolist()
     limits = [cap * until[own]]
     for s, slack in enumerate(others.slack().tolist()):
-        windows = 1 + int(every.later[here, s])
-        # What the group is due anyway serves this promise too.
+        windows = 1 + int(every.later_windows[this, s])
+        # Exposures that other promises of the group require count for this promise too.
         limits.append((cap * max(until[own] - until[s], 0) + int(others.due(s)[group]) + max(slack, 0)) // windows)
         if s >= own:
             limits.append(cap * until[s] // windows)
     most = np.zeros_like(every.missing)
-    most[here] = max(min(limits), 0)
-    return active.that_count(most)[here]
+    most[this] = max(min(limits), 0)
+    return active.counted_exposures(most)[this]

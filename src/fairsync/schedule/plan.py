@@ -1,4 +1,4 @@
-"""Plans: from promises per time to floors over a number of requests, which a retriever can keep."""
+"""Plan: turn promises per window into floors over a number of requests, which a retriever can guarantee."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.schedule.active_windows import ActiveWindows
-from fairsync.schedule.allocation import allocate, deliverable, split
+from fairsync.schedule.allocation import allocate, apportion, deliverable
 from fairsync.schedule.datetimes import check_aware
 from fairsync.schedule.promise_status import PromiseStatus
 from fairsync.schedule.safety_margin import bring_forward, cap_unreachable, worst_case_requests
@@ -28,35 +28,37 @@ if TYPE_CHECKING:
     from fairsync.schedule.seasonal_profile import Ints
 
 WORST_CASE_TRAFFIC = 1 / 3
-"""Traffic may fall to this part of what is expected, unless something else is said."""
+"""Default worst-case traffic, as a fraction of the forecast."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do from now to the end of the tick, and how each promise stands.
+    """Floors and horizon from now to the end of the period, and the status of each promise.
 
     Attributes
     ----------
     span : Span
-        From the moment of planning to the end of the tick.
+        From the moment of planning to the end of the period.
     floors : Mapping
-        {label: exposures} to hand out within ``horizon`` requests. They always fit.
+        {label: exposures} to retrieve within ``horizon`` requests. They are always feasible.
     horizon : int
-        Requests to spread them over: those that can be counted on, 1 at least. When they have come and the tick is not
-        over, plan again.
-    expected, cautious : float
-        Requests expected until the end of the tick, and those that can be counted on.
+        Requests over which the floors are spread: the lower bound of the forecast, or less, but at least 1. If they
+        have come before the period ends, make another plan.
+    expected : float
+        Expected requests until the end of the period.
+    lower_bound : float
+        Lower bound of the requests until the end of the period (5 % quantile).
     cut : Mapping
-        {label: exposures} that the tick should hand out and for which so many requests have no room.
-    outlooks : tuple of PromiseStatus
-        Of the promises under way.
+        {label: exposures} that should be retrieved in the period and do not fit into the horizon.
+    statuses : tuple of PromiseStatus
+        The status of each promise with an active window.
     """
 
     span: Span
     floors: Mapping[Label, int]
     horizon: int
     expected: float
-    cautious: float
+    lower_bound: float
     cut: Mapping[Label, int]
     statuses: tuple[PromiseStatus, ...]
 
@@ -66,9 +68,9 @@ class Plan:
         Parameters
         ----------
         gained
-            {label: exposures} from the moment of this plan up to now, or to the end of the tick.
+            {label: exposures} from the moment of this plan to ``now``, or to the end of the period.
         now
-            If it lies beyond a promise's window, the next window begins with nothing.
+            The later moment. A promise whose window has ended by then is left out: its next window starts at 0.
         """
         now = check_aware(now, "now")
         return {
@@ -78,24 +80,25 @@ class Plan:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return a JSON-serialisable dictionary."""
         return {
             "span": self.span.to_dict(),
             "floors": [[label, floor] for label, floor in self.floors.items()],
             "horizon": self.horizon,
             "expected": self.expected,
-            "cautious": self.cautious,
-            "cut": [[label, lost] for label, lost in self.cut.items()],
+            "cautious": self.lower_bound,
+            "cut": [[label, count] for label, count in self.cut.items()],
+            # Plans that are already stored in ledgers use the keys "cautious" and "outlooks".
             "outlooks": [status.to_dict() for status in self.statuses],
         }
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Plan:
-        """Return what :meth:`to_dict` wrote."""
+        """Return the object that :meth:`to_dict` describes."""
         floors, cut = ({label: int(number) for label, number in values[name]} for name in ("floors", "cut"))
         statuses = tuple(PromiseStatus.from_dict(one) for one in values["outlooks"])
-        horizon, expected, cautious = int(values["horizon"]), float(values["expected"]), float(values["cautious"])
-        return cls(Span.from_dict(values["span"]), floors, horizon, expected, cautious, cut, statuses)
+        horizon, expected, lower_bound = int(values["horizon"]), float(values["expected"]), float(values["cautious"])
+        return cls(Span.from_dict(values["span"]), floors, horizon, expected, lower_bound, cut, statuses)
 
 
 def make_plan(
@@ -106,41 +109,42 @@ def make_plan(
     k: int,
     caps: Mapping[Label, int],
     previous: Plan | None = None,
-    shares: Mapping[Label, float] | None = None,
-    coming: Mapping[Label, int] | None = None,
+    impression_rates: Mapping[Label, float] | None = None,
+    pending: Mapping[Label, int] | None = None,
     worst_case_traffic: float = WORST_CASE_TRAFFIC,
 ) -> Plan:
-    r"""Return the floors of the present tick, and the outlook of each promise.
+    r"""Return the floors of the current period, and the status of each promise.
 
-    A promise that ends with the tick needs all that it misses. A longer one needs its share by expected traffic,
-    :math:`D_p \, E_{tick} / E_{p}`, and at least what the requests that can be counted on after the tick could not
-    carry (:mod:`fairsync.schedule.requirements`). A group's floor is the largest of its promises'. Call it again
-    with newer counts when traffic differs from what was expected, or when the horizon has passed.
+    A promise that ends with the period needs all the exposures that it misses. A longer one needs its share by
+    expected traffic, :math:`D_p \, E_{period} / E_{p}`, and at least the exposures that the lower bound of the traffic
+    after the period could not deliver (:mod:`fairsync.schedule.requirements`). A group's floor is the largest of its
+    promises'. Plan again with newer counts when traffic differs from the forecast, or when the horizon has passed.
 
     Parameters
     ----------
     promises
-        Any number per group.
+        The promises. A group may have several.
     exposures
-        Of each promise in its window under way; 0 if it is not named.
+        Exposures of each promise in its active window. A promise that is not named has 0.
     forecast
-        Requests to come.
+        The traffic forecast.
     now
-        The moment.
+        The moment of planning.
     k
         Candidates per request.
     caps
         {label: min(k, items of the group)}.
     previous
-        The last plan, from which it is known since when a promise is at risk, or impossible.
-    shares
-        {label: part of the exposures handed out that counts}, where only what is really shown does; 1 if not named.
-    coming
-        {label: exposures} that are going to count although no more is handed out; 0 if not named.
+        The previous plan. It tells since when a promise has been at risk or impossible.
+    impression_rates
+        {label: fraction of the retrieved exposures that counts}, for services that count impressions only. A label
+        that is not named has 1.
+    pending
+        {label: exposures} that were retrieved before and will still count. A label that is not named has 0.
     worst_case_traffic
-        What to be prepared for: traffic may fall to this part of what is expected, from one moment to the next. Floors
-        that could not be met then are brought forward (:mod:`fairsync.schedule.safety_margin`). With 1, the forecast is
-        trusted, which costs less where much is promised.
+        Worst-case traffic, as a fraction of the forecast. Floors that could not be met if traffic dropped to it are
+        brought forward (:mod:`fairsync.schedule.safety_margin`). The value 1 trusts the forecast, which costs less
+        relevance where much is promised.
 
     Examples
     --------
@@ -155,95 +159,101 @@ def make_plan(
     >>> plan.floors, plan.horizon, round(plan.expected)
     ({'toys': 30, 'books': 25}, 108, 216)
     """
-    active = ActiveWindows.of(promises, now, k, caps, shares)
-    now, coming = active.now, coming or {}
+    active = ActiveWindows.of(promises, now, k, caps, impression_rates)
+    now, pending = active.now, pending or {}
     for promise, count in exposures.items():
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 0:
             raise InvalidInputError(f"the exposures so far must be whole numbers, 0 or more; of {promise}: {count!r}.")
     missing = [
-        max(promise.floor - int(exposures.get(promise, 0)) - int(coming.get(promise.group, 0)), 0) if span else 0
+        max(promise.floor - int(exposures.get(promise, 0)) - int(pending.get(promise.group, 0)), 0) if span else 0
         for promise, span in zip(active.promises, active.spans, strict=True)
     ]
     if not 0 < worst_case_traffic <= 1:
         raise InvalidInputError(f"worst_case_traffic must lie above 0 and at most at 1, got {worst_case_traffic!r}.")
     expected = [forecast.expected(now, deadline, now) for deadline in active.deadlines]
-    cautious = forecast.cautious(now, active.end, now)
-    after = [forecast.cautious(active.end, deadline, now) for deadline in active.deadlines]
-    first = worst_case_requests(expected[0], cautious, worst_case_traffic)
-    least = [
-        first + worst_case_requests(max(whole - expected[0], 0.0), counted_on, worst_case_traffic)
-        for whole, counted_on in zip(expected, after, strict=True)
+    lower_bound = forecast.lower_bound(now, active.end, now)
+    after = [forecast.lower_bound(active.end, deadline, now) for deadline in active.deadlines]
+    first = worst_case_requests(expected[0], lower_bound, worst_case_traffic)
+    worst_case = [
+        first + worst_case_requests(max(whole - expected[0], 0.0), bound, worst_case_traffic)
+        for whole, bound in zip(expected, after, strict=True)
     ]
-    likely = active.requirements(missing, [int(requests) for requests in expected])
-    sure = active.requirements(missing, [int(cautious) + int(requests) for requests in after])
-    worst = cap_unreachable(active.requirements(missing, least))
+    at_expected = active.requirements(missing, [int(requests) for requests in expected])
+    at_lower_bound = active.requirements(missing, [int(lower_bound) + int(requests) for requests in after])
+    at_worst_case = cap_unreachable(active.requirements(missing, worst_case))
 
-    wanted = _shares(likely, expected)
-    # Floors that reach beyond what can be counted on would put those at risk that do not.
-    horizon = max(int(cautious), 1)
-    given = allocate(worst, wanted, horizon)
-    short = np.maximum(sure.per_group(np.maximum(wanted, sure.overdue(0))) - given, 0)
-    floors, horizon = bring_forward(worst, given, horizon)
+    wanted = _paced_exposures(at_expected, expected)
+    # A horizon beyond the lower bound would put the floors at risk that fit into it.
+    horizon = max(int(lower_bound), 1)
+    given = allocate(at_worst_case, wanted, horizon)
+    needed = at_lower_bound.per_group(np.maximum(wanted, at_lower_bound.due_per_promise(0)))
+    cut = np.maximum(needed - given, 0)
+    floors, horizon = bring_forward(at_worst_case, given, horizon)
     return Plan(
         Span(now, active.end),
         dict(zip(active.labels, floors.tolist(), strict=True)),
         horizon,
         expected[0],
-        cautious,
-        {label: lost for label, lost in zip(active.labels, short.tolist(), strict=True) if lost},
-        _outlooks(active, exposures, missing, forecast, likely, sure, previous),
+        lower_bound,
+        {label: count for label, count in zip(active.labels, cut.tolist(), strict=True) if count},
+        _statuses(active, exposures, missing, forecast, at_expected, at_lower_bound, previous),
     )
 
 
-def _shares(requirements: Requirements, expected: list[float]) -> Ints:
-    """Return what each promise should get in the tick by expected traffic, rounded so that sums are right."""
-    shares = np.zeros_like(requirements.missing)
+def _paced_exposures(requirements: Requirements, expected: list[float]) -> Ints:
+    """Return (P,) the exposures that each promise should get in the period, in proportion to expected traffic.
+
+    Promises with the same deadline are apportioned together, so that rounding does not inflate their sum.
+    """
+    paced = np.zeros_like(requirements.missing)
     for s, requests in enumerate(expected):
-        ending = np.flatnonzero(requirements.place == s)
+        ending = np.flatnonzero(requirements.deadline == s)
         missing = requirements.missing[ending].tolist()
-        part = expected[0] / requests if requests > 0 else 1.0
-        # Rounding up loses nothing; a whole number that arithmetic made a hair too large stays what it is.
-        shares[ending] = split(min(sum(missing), math.ceil(sum(missing) * part - 1e-6)), missing)
-    return shares
+        fraction = expected[0] / requests if requests > 0 else 1.0
+        # The tolerance keeps an integer that floating-point arithmetic made slightly too large.
+        paced[ending] = apportion(min(sum(missing), math.ceil(sum(missing) * fraction - 1e-6)), missing)
+    return paced
 
 
-def _outlooks(
+def _statuses(
     active: ActiveWindows,
     exposures: Mapping[Promise, int],
     missing: list[int],
     forecast: TrafficForecast,
-    likely: Requirements,
-    sure: Requirements,
+    at_expected: Requirements,
+    at_lower_bound: Requirements,
     previous: Plan | None,
 ) -> tuple[PromiseStatus, ...]:
     before = {(last.promise, last.span): last for last in previous.statuses} if previous else {}
-    unmet, maybe_unmet = (_unmet(active, requirements, missing) for requirements in (likely, sure))
+    shortfall, possible_shortfall = (
+        _shortfalls(active, requirements, missing) for requirements in (at_expected, at_lower_bound)
+    )
     past: dict[datetime, float] = {}
     statuses = []
-    for place, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True)):
+    for p, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True)):
         if span is None:
             continue
         if span.start not in past:
             past[span.start] = forecast.expected(span.start, active.now, active.now)
         so_far = int(exposures.get(promise, 0))
-        ahead = int(likely.requests[likely.place[place]])
+        ahead = int(at_expected.requests[at_expected.deadline[p]])
         status = PromiseStatus(
             promise,
             span,
             so_far,
             at_pace=so_far + round(so_far / max(past[span.start], 1.0) * ahead),
-            reachable=max(promise.floor, so_far) - unmet[place],
-            certain=max(promise.floor, so_far) - maybe_unmet[place],
+            reachable=max(promise.floor, so_far) - shortfall[p],
+            certain=max(promise.floor, so_far) - possible_shortfall[p],
         )
-        statuses.append(status.following(before.get((promise, span)), active.now))
+        statuses.append(status.carry_over(before.get((promise, span)), active.now))
     return tuple(statuses)
 
 
-def _unmet(active: ActiveWindows, requirements: Requirements, missing: list[int]) -> list[int]:
-    """Return (P,) by how many exposures that count each promise is going to fail."""
+def _shortfalls(active: ActiveWindows, requirements: Requirements, missing: list[int]) -> list[int]:
+    """Return (P,) the counted exposures that each promise will miss at its deadline."""
     can = deliverable(requirements)
-    counting = active.that_count(can)
+    counted = active.counted_exposures(can)
     return [
-        0 if had >= need else max(lack - count, 1)
-        for had, need, lack, count in zip(can.tolist(), requirements.missing.tolist(), missing, counting, strict=True)
+        0 if got >= need else max(lack - count, 1)
+        for got, need, lack, count in zip(can.tolist(), requirements.missing.tolist(), missing, counted, strict=True)
     ]

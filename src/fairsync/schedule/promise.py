@@ -1,4 +1,4 @@
-"""Promises: so many exposures of a group in each window."""
+"""Promise: a floor on the exposures of a group in each window."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Promise:
-    """A floor for a group in each window of a kind. A group may have several: one exposure counts for all of them.
+    """A floor on the exposures of a group in each window.
+
+    A group may have several promises. One exposure counts for all of them.
 
     Parameters
     ----------
     group
         Label of the group.
     floor
-        Least exposures in the window.
+        Minimum number of exposures in each window.
     window
-        When.
+        The window, such as ``Window.day("UTC")``.
 
     Examples
     --------
@@ -50,10 +52,10 @@ class Promise:
         return f"{self.floor} exposures of {self.group!r} ({self.window})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return a JSON-serialisable dictionary."""
         return {"group": self.group, "floor": self.floor, "window": self.window.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Promise:
-        """Return what :meth:`to_dict` wrote."""
+        """Return the object that :meth:`to_dict` describes."""
         return cls(values["group"], values["floor"], Window.from_dict(values["window"]))

@@ -1,4 +1,4 @@
-"""The outlook of a promise: how its window is likely to end, and since when it is known to fail."""
+"""Promise status: the progress of a promise in its active window, and how the window is likely to end."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PromiseStatus:
-    """How a promise stands in its window under way.
+    """The status of a promise in its active window.
 
     Attributes
     ----------
     promise : Promise
-        What was promised.
+        The promise.
     span : Span
-        Its window under way.
+        Its active window.
     exposures : int
-        So far in it.
+        Exposures in the window so far.
     at_pace : int
-        Exposures at its deadline if requests go on bringing as many as so far in the window.
+        Projected exposures at the deadline, if each request brings as many as those of the window so far.
     reachable : int
-        Exposures at its deadline, up to the floor, that the expected requests can carry beside all other promises.
+        Exposures at the deadline, up to the floor, that expected traffic can deliver beside all other promises.
     certain : int
-        The same for the requests that can be counted on.
+        The same for the lower bound of the traffic.
     at_risk_since : datetime or None
-        When a plan first found that the requests which can be counted on do not carry it.
+        When a plan first found that the lower bound of the traffic cannot deliver the floor.
     impossible_since : datetime or None
-        When a plan first found that the expected requests cannot carry it. Both stay for the window, also if
-        traffic picks up afterwards: ``possible`` says how things are now.
+        When a plan first found that expected traffic cannot deliver the floor. Both moments are kept until the window
+        ends, even if traffic recovers; ``possible`` and ``at_risk`` describe the present.
     foreseen : int
-        The shortfall that was foreseen then.
+        The shortfall that was predicted at ``impossible_since``.
 
     Examples
     --------
@@ -62,26 +62,26 @@ class PromiseStatus:
 
     @property
     def missing(self) -> int:
-        """Exposures that it still needs."""
+        """Exposures that the floor still needs."""
         return max(self.promise.floor - self.exposures, 0)
 
     @property
     def possible(self) -> bool:
-        """Whether the expected requests can carry it."""
+        """Whether expected traffic can deliver the floor."""
         return self.shortfall == 0
 
     @property
     def at_risk(self) -> bool:
-        """The early warning: the requests that can be counted on do not carry it."""
+        """Early warning: whether the lower bound of the traffic cannot deliver the floor."""
         return self.certain < self.promise.floor
 
     @property
     def shortfall(self) -> int:
-        """Exposures by which it is going to fail, as things stand."""
+        """Exposures by which the promise is predicted to miss its floor."""
         return max(self.promise.floor - self.reachable, 0)
 
-    def following(self, before: PromiseStatus | None, now: datetime) -> PromiseStatus:
-        """Return the same, with what was known of the window before or is known now.
+    def carry_over(self, before: PromiseStatus | None, now: datetime) -> PromiseStatus:
+        """Return this status with the warnings of an earlier one, or with new warnings from ``now`` on.
 
         Examples
         --------
@@ -89,9 +89,9 @@ class PromiseStatus:
         >>> from fairsync.schedule import Window
         >>> daily, noon = Promise("toys", 100, Window.day("UTC")), datetime(2026, 3, 4, 12, tzinfo=UTC)
         >>> bad = PromiseStatus(daily, daily.window.at(noon), exposures=20, at_pace=40, reachable=70, certain=50)
-        >>> known = bad.following(None, noon)
+        >>> earlier = bad.carry_over(None, noon)
         >>> better = PromiseStatus(daily, daily.window.at(noon), exposures=60, at_pace=90, reachable=100, certain=95)
-        >>> later = better.following(known, noon.replace(hour=18))
+        >>> later = better.carry_over(earlier, noon.replace(hour=18))
         >>> later.possible, later.impossible_since == noon, later.foreseen
         (True, True, 30)
         """
@@ -104,7 +104,7 @@ class PromiseStatus:
         return replace(self, at_risk_since=at_risk, impossible_since=impossible, foreseen=self.shortfall)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON: what was found, and what follows from it."""
+        """Return a JSON-serialisable dictionary of the attributes and the derived properties."""
         return {
             "promise": self.promise.to_dict(),
             "span": self.span.to_dict(),
@@ -123,8 +123,8 @@ class PromiseStatus:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> PromiseStatus:
-        """Return what :meth:`to_dict` wrote."""
-        # Plans that were written down earlier do not have all of these.
+        """Return the object that :meth:`to_dict` describes."""
+        # Plans that older versions stored do not have all of these keys.
         at_risk, impossible = values.get("at_risk_since"), values["impossible_since"]
         return cls(
             Promise.from_dict(values["promise"]),

@@ -1,8 +1,8 @@
-"""Windows: the stretches of time that promises are made for, by the calendar of a place.
+"""Windows: the spans of time that promises are made for, by the calendar of a time zone.
 
-A window is what people mean by "each hour", "each day", "each week" or "from 1 March to 14 March", *somewhere*: days
-follow the clock on the wall there. So a day has 23 or 25 hours when clocks change, an hour that is skipped does not
-exist, and an hour that comes twice is two windows. The spans of a window follow each other without gap or overlap.
+A window is each hour, each day, each week, or one campaign ("from 1 March to 14 March"). Days follow the local clock of
+the zone. So a day has 23 or 25 hours when daylight saving time begins or ends, an hour that is skipped has no span, and
+an hour that repeats has two. The spans of a window follow each other without gaps or overlaps.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length in seconds."""
         return (self.end - self.start).total_seconds()
 
     def to_dict(self) -> dict[str, str]:
-        """Return plain values for JSON."""
+        """Return a JSON-serialisable dictionary."""
         return {"start": self.start.isoformat(), "end": self.end.isoformat()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Span:
-        """Return what :meth:`to_dict` wrote."""
+        """Return the object that :meth:`to_dict` describes."""
         return cls(parse_aware(values["start"], "start"), parse_aware(values["end"], "end"))
 
 
 @dataclass(frozen=True)
 class Window:
-    """Each hour, day or week in a time zone, or one campaign. Made by the methods of these names.
+    """Each hour, day or week in a time zone, or one campaign. Use the class methods of these names to make one.
 
     Attributes
     ----------
     kind : str
         ``"hour"``, ``"day"``, ``"week"`` (from Monday) or ``"campaign"``.
     zone : str
-        IANA name of the time zone whose clocks count.
+        IANA name of the time zone.
     start, end : datetime or None
-        Of a campaign, in UTC. Hours, days and weeks may have them too: those that do not lie wholly between the two do
-        not count.
+        Start and end in UTC. A campaign needs both. For hours, days and weeks they are optional bounds: spans that do
+        not lie wholly between them are left out.
 
     Examples
     --------
-    The day on which Berlin's clocks go forward has 23 hours.
+    The day on which daylight saving time begins in Berlin has 23 hours.
 
     >>> from datetime import UTC, date, datetime
     >>> span = Window.day("Europe/Berlin").at(datetime(2026, 3, 29, 12, tzinfo=UTC))
@@ -76,7 +76,7 @@ class Window:
     >>> campaign.at(datetime(2026, 3, 1, tzinfo=UTC)).seconds / 86_400, campaign.at(span.start)
     (14.0, None)
 
-    A day that begins before the start does not count, nor one that ends after the end.
+    A day that begins before ``start``, or ends after ``end``, is left out.
 
     >>> later = Window("day", "UTC", start=datetime(2026, 3, 1, 9, tzinfo=UTC))
     >>> later.at(datetime(2026, 3, 1, 12, tzinfo=UTC)), later.after(datetime(2026, 2, 1, tzinfo=UTC)).start.isoformat()
@@ -106,64 +106,63 @@ class Window:
 
     @classmethod
     def hour(cls, zone: str) -> Window:
-        """Each hour by the clock of a zone."""
+        """Return the window of each hour by the local clock of a zone."""
         return cls("hour", zone)
 
     @classmethod
     def day(cls, zone: str) -> Window:
-        """Each day, from midnight to midnight."""
+        """Return the window of each day, from midnight to midnight."""
         return cls("day", zone)
 
     @classmethod
     def week(cls, zone: str) -> Window:
-        """Each week, from Monday to Sunday."""
+        """Return the window of each week, from Monday to Sunday."""
         return cls("week", zone)
 
     @classmethod
     def campaign(cls, start: date, end: date, zone: str) -> Window:
-        """One stretch of time.
+        """Return a window with a single span.
 
         Parameters
         ----------
         start, end
-            Days of the zone's calendar, the last one included, as people say it; or aware datetimes, the end not
-            included.
+            Dates in the zone's calendar, with the end date included, or aware datetimes, with the end excluded.
         zone
             IANA name of the time zone.
         """
-        return cls("campaign", zone, edge_of(start, "start", zone), edge_of(end, "end", zone))
+        return cls("campaign", zone, boundary_of(start, "start", zone), boundary_of(end, "end", zone))
 
     @property
     def recurs(self) -> bool:
-        """Whether another one follows when it ends."""
+        """Whether another span follows when one ends."""
         return self.kind != "campaign"
 
     def overlaps(self, other: Window) -> bool:
-        """Return whether some of its spans are also another one's."""
+        """Return whether the two windows have a span in common."""
         if not self.recurs or (self.kind, self.zone) != (other.kind, other.zone):
             return self == other
         starts, ends = ([one for one in edges if one] for edges in ((self.start, other.start), (self.end, other.end)))
         return not starts or not ends or max(starts) < min(ends)
 
     def at(self, moment: datetime) -> Span | None:
-        """Return the span in which a moment lies; None before the first one, and after the last."""
+        """Return the span that contains a moment, or None before the first span and after the last."""
         moment = check_aware(moment, "moment")
         if self.kind == "campaign":
             assert self.start is not None
             assert self.end is not None
             span = Span(self.start, self.end)
             return span if moment in span else None
-        return self._if_it_counts(self._by_calendar(moment))
+        return self._within_bounds(self._calendar_span(moment))
 
     def after(self, moment: datetime) -> Span | None:
-        """Return the first span that begins at a moment or later; None if the last has begun before."""
+        """Return the first span that begins at a moment or later, or None if the last one began before."""
         moment = check_aware(moment, "moment")
         if self.kind == "campaign":
             assert self.start is not None
             return self.at(self.start) if moment <= self.start else None
         first = moment if self.start is None else max(moment, self.start)
-        here = self._by_calendar(first)
-        return self._if_it_counts(here if here.start == first else self._by_calendar(here.end))
+        here = self._calendar_span(first)
+        return self._within_bounds(here if here.start == first else self._calendar_span(here.end))
 
     def between(self, start: datetime, end: datetime) -> Iterator[Span]:
         """Yield the spans that lie wholly between two moments, in order.
@@ -181,7 +180,7 @@ class Window:
             span = self.after(span.end)
 
     def local(self, moment: datetime) -> str:
-        """Return a moment as the clocks of the zone show it."""
+        """Return a moment as text in the zone's local time."""
         return f"{moment.astimezone(ZoneInfo(self.zone)):%Y-%m-%d %H:%M}"
 
     def __str__(self) -> str:
@@ -191,30 +190,30 @@ class Window:
         return f"each {self.kind}{f' from {start} on' if start else ''}{f' until {end}' if end else ''}, {self.zone}"
 
     def to_dict(self) -> dict[str, str]:
-        """Return plain values for JSON."""
+        """Return a JSON-serialisable dictionary."""
         edges = {"start": self.start, "end": self.end}
         plain = {"kind": self.kind, "zone": self.zone}
         return plain | {name: moment.isoformat() for name, moment in edges.items() if moment is not None}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Window:
-        """Return what :meth:`to_dict` wrote."""
+        """Return the object that :meth:`to_dict` describes."""
         edges = {name: parse_aware(values[name], name) for name in ("start", "end") if name in values}
         return cls(values["kind"], values["zone"], **edges)
 
-    def _if_it_counts(self, span: Span) -> Span | None:
+    def _within_bounds(self, span: Span) -> Span | None:
         begins = self.start is None or self.start <= span.start
         return span if begins and (self.end is None or span.end <= self.end) else None
 
-    def _by_calendar(self, moment: datetime) -> Span:
-        """Return the hour, day or week in which a moment lies."""
+    def _calendar_span(self, moment: datetime) -> Span:
+        """Return the hour, day or week of the calendar that contains a moment."""
         if self.kind == "hour":
             return _hour_at(moment, ZoneInfo(self.zone))
         return _days_at(moment, self.zone, 1 if self.kind == "day" else 7)
 
 
 def check_zone(zone: str) -> None:
-    """Refuse what is not the name of a time zone."""
+    """Raise an error unless ``zone`` is the name of a time zone."""
     try:
         ZoneInfo(zone)
     except (TypeError, ValueError, KeyError, OSError):
@@ -223,12 +222,12 @@ def check_zone(zone: str) -> None:
         raise InvalidInputError(f"there is no time zone {zone!r}. {hint}") from None
 
 
-def edge_of(edge: date, which: str, zone: str) -> datetime:
-    """Return the moment that a day means as a ``"start"``, its first, or as an ``"end"``, the first of the next day.
+def boundary_of(edge: date, which: str, zone: str) -> datetime:
+    """Return the moment at which a date begins (``which="start"``) or is over (``which="end"``) in a zone.
 
     Examples
     --------
-    >>> edge_of(date(2026, 3, 14), "end", "Europe/Berlin").isoformat()
+    >>> boundary_of(date(2026, 3, 14), "end", "Europe/Berlin").isoformat()
     '2026-03-14T23:00:00+00:00'
     """
     check_zone(zone)
@@ -236,11 +235,11 @@ def edge_of(edge: date, which: str, zone: str) -> datetime:
         return check_aware(edge, which)
     if not isinstance(edge, date):
         raise InvalidInputError(f"{which} must be a date or a datetime with a time zone, got {edge!r}.")
-    return _first_of(edge + _DAY if which == "end" else edge, zone)
+    return _start_of_day(edge + _DAY if which == "end" else edge, zone)
 
 
 def _hour_at(moment: datetime, zone: ZoneInfo) -> Span:
-    """Return the longest stretch around a moment in which neither the hour on the clock nor its offset changes."""
+    """Return the longest span around a moment in which neither the local hour nor its UTC offset changes."""
     local = moment.astimezone(zone)
     full = moment - timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
     start, end = full, full + _HOUR
@@ -249,7 +248,7 @@ def _hour_at(moment: datetime, zone: ZoneInfo) -> Span:
         return other.astimezone(zone).utcoffset() == local.utcoffset()
 
     second = moment.replace(microsecond=0)
-    if not has_same_offset(start):  # clocks were changed within the hour
+    if not has_same_offset(start):  # the UTC offset changed within the hour
         start = _first_second(start, second, has_same_offset)
     if not has_same_offset(end - _SECOND):
         end = _first_second(second, end - _SECOND, lambda other: not has_same_offset(other))
@@ -259,17 +258,17 @@ def _hour_at(moment: datetime, zone: ZoneInfo) -> Span:
 def _days_at(moment: datetime, zone: str, days: int) -> Span:
     local = moment.astimezone(ZoneInfo(zone)).date()
     first = local if days == 1 else local - timedelta(days=local.weekday())
-    start, end = _first_of(first, zone), _first_of(first + days * _DAY, zone)
-    # Where midnight comes twice, a moment may show the day before; and a day can be missing from a calendar.
+    start, end = _start_of_day(first, zone), _start_of_day(first + days * _DAY, zone)
+    # Where midnight comes twice, the local date can be the day before; and a calendar can skip a whole day.
     while end <= moment:
         first += days * _DAY
-        start, end = end, _first_of(first + days * _DAY, zone)
+        start, end = end, _start_of_day(first + days * _DAY, zone)
     return Span(start, end)
 
 
 @lru_cache(maxsize=4096)
-def _first_of(day: date, zone: str) -> datetime:
-    """Return the first moment at which a zone's clocks show a day or a later one."""
+def _start_of_day(day: date, zone: str) -> datetime:
+    """Return the first moment at which the local date of a zone is this day or a later one."""
     midnight, place = datetime.combine(day, time()), ZoneInfo(zone)
     first, last = sorted(midnight.replace(tzinfo=place, fold=fold).astimezone(UTC) for fold in (0, 1))
 
@@ -280,7 +279,7 @@ def _first_of(day: date, zone: str) -> datetime:
 
 
 def _first_second(before: datetime, after: datetime, holds: Callable[[datetime], bool]) -> datetime:
-    """Return the first second at which something holds that does not hold before and holds after."""
+    """Find by bisection the first second at which ``holds``, given that it is false before and true after."""
     low, high = 0, int((after - before).total_seconds())
     while high - low > 1:
         middle = (low + high) // 2

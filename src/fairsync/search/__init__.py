@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.search.base import Hits, Index
+from fairsync.search.base import Hits, Index, rebuild_index
 from fairsync.search.exact import ExactIndex
 from fairsync.search.hnsw import HnswIndex
 from fairsync.search.ivf import IvfIndex
@@ -21,6 +21,8 @@ __all__ = [
     "OneHotIndex",
     "ShardedIndex",
     "make_index",
+    "rebuild_index",
+    "replace_index",
 ]
 
 INDEXES: dict[str, Callable[[Catalog], Index]] = {
@@ -32,7 +34,7 @@ INDEXES: dict[str, Callable[[Catalog], Index]] = {
 
 
 def make_index(index: str | Index, catalog: Catalog) -> Index:
-    """Return the index of this name over the catalog, or the object itself if it is one already.
+    """Return the index of this name over the catalog, or the object itself if it is an index already.
 
     Examples
     --------
@@ -47,9 +49,35 @@ def make_index(index: str | Index, catalog: Catalog) -> Index:
             )
         if isinstance(index, type) or getattr(index, "catalog", catalog) is not catalog:
             raise InvalidInputError(
-                "index must be made of the very catalog that is searched: give its name, or build it so."
+                "index must be built over the very catalog that is searched: give its name, or build it so."
             )
         return index
     if index not in INDEXES:
         raise InvalidInputError(f"there is no index {index!r}: choose one of {', '.join(INDEXES)}.")
     return INDEXES[index](catalog)
+
+
+def replace_index(present: Index, index: str | Callable[[Catalog], Index] | None, catalog: Catalog) -> Index:
+    """Return the index over a catalog that replaces the present one.
+
+    Parameters
+    ----------
+    present
+        The index in use.
+    index
+        A name, or a function of the catalog. None keeps the kind and the settings of the present index.
+    catalog
+        The new catalog.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> before, after = Catalog(np.eye(2), ["a", "b"]), Catalog(np.ones((3, 2)), ["a", "b", "b"])
+    >>> type(replace_index(OneHotIndex(before), None, after)).__name__
+    'OneHotIndex'
+    >>> type(replace_index(OneHotIndex(before), "ivf", after)).__name__
+    'IvfIndex'
+    """
+    if index is None:
+        return rebuild_index(present, catalog)
+    return index(catalog) if callable(index) else make_index(index, catalog)

@@ -1,4 +1,4 @@
-"""What every index promises: the best k items of each user under prices."""
+"""The interface of every index: find the best k items of each user under prices."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -6,10 +6,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 
-# Finite prices beyond this could overflow next to extreme embeddings; nobody needs them, since +inf masks a
-# group.
+# Finite prices beyond this could overflow next to extreme embeddings. They are not needed, since +inf masks a group.
 LARGEST_PRICE = 1e100
 
 
@@ -25,8 +25,8 @@ class Hits:
     relevance : numpy.ndarray
         (n, k) float64, without the price; -inf where ``rows`` is -1.
     reached : numpy.ndarray or None
-        (G,) int64, how many items of each group were searched, where a part of the catalog was out of reach; None if
-        all of it was searched.
+        (G,) int64, the number of items of each group that were searched, if a part of the catalog was out of reach;
+        None if all of it was searched.
 
     Examples
     --------
@@ -45,7 +45,11 @@ class Hits:
 
 
 class Index(Protocol):
-    """A catalog made searchable. Any object with these members can be given as ``index=``.
+    """A searchable catalog. Any object with these members can be given as ``index=``.
+
+    Two more methods are optional. ``rebuild(catalog)`` returns an index of the same kind and with the same settings
+    over another catalog; see `rebuild_index`. ``follow(change)`` returns an index over the catalog after a change, for
+    an index that has a better way than the general one; see `fairsync.search.overlay.follow`.
 
     Attributes
     ----------
@@ -67,20 +71,47 @@ class Index(Protocol):
             (n, interests, d) floats, finite.
             The relevance of an item is its best inner product over the interests.
         prices
-            (G,) one price per group, +inf to leave a group out; None for no prices. They travel with the call
-            and nothing is kept from one call to the next, so that calls can run at the same time.
+            (G,) one price per group, +inf to leave a group out; None for no prices. Prices are passed with every call
+            and no state is kept between calls, so that calls can run at the same time.
         k
-            How many items to find per user.
+            The number of items to find per user.
         """
         ...
 
 
-def check_prices(prices: npt.NDArray[np.float64] | None, n_groups: int) -> npt.NDArray[np.float64] | None:
-    """Return the prices as float64, or None when no group has one; refuse what has no meaning.
+def rebuild_index(index: Index, catalog: Catalog) -> Index:
+    """Return an index of the same kind and with the same settings over another catalog.
+
+    Parameters
+    ----------
+    index
+        An index with a method ``rebuild(catalog)``. All indexes of this package have one.
+    catalog
+        The items to search.
 
     Examples
     --------
-    >>> import numpy as np
+    >>> from fairsync.search import IvfIndex
+    >>> before, after = Catalog(np.eye(3), ["a", "b", "b"]), Catalog(np.ones((2, 3)), ["a", "b"])
+    >>> index = rebuild_index(IvfIndex(before, recall=0.9), after)
+    >>> type(index).__name__, index.recall, len(index.catalog)
+    ('IvfIndex', 0.9, 2)
+    """
+    rebuild = getattr(index, "rebuild", None)
+    if not callable(rebuild):
+        raise InvalidInputError(
+            f"a {type(index).__name__} has no method rebuild(catalog), so it cannot be made for another catalog: give"
+            " index=, a name or a function of the catalog."
+        )
+    rebuilt: Index = rebuild(catalog)
+    return rebuilt
+
+
+def check_prices(prices: npt.NDArray[np.float64] | None, n_groups: int) -> npt.NDArray[np.float64] | None:
+    """Return the prices as float64, or None if all are zero. Raise for prices without a meaning.
+
+    Examples
+    --------
     >>> check_prices(np.array([0.5, np.inf]), 2)
     array([0.5, inf])
     """

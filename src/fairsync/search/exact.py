@@ -1,4 +1,4 @@
-"""Exact search: every item is scored, fast in float32, and float64 decides among the few that come near."""
+"""Exact search: every item is scored in float32, and float64 decides among the few that come near the best."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
 from fairsync.search.scoring import reference_price, settle_indifferent
 
 # A thread is worth starting for about this many multiplications (a millisecond).
-_THREAD_PRODUCTS = 1 << 23
+THREAD_PRODUCTS = 1 << 23
 # A single vector is read past the items as fast as memory allows, which more threads hardly change.
 _THREAD_BYTES = 1 << 27
 
@@ -28,9 +28,14 @@ class ExactIndex:
     Parameters
     ----------
     catalog
-        What to search.
+        The items to search.
     threads
-        At most how many threads one call may use; by default, as many as there are processors.
+        The most threads that one call may use. Defaults to the number of processors.
+
+    Attributes
+    ----------
+    items : Float32Items
+        The embeddings in float32, as they are scored.
 
     Examples
     --------
@@ -51,9 +56,9 @@ class ExactIndex:
             raise InvalidInputError(f"threads must be at least 1, got {threads}; leave it out to use every processor.")
         self.catalog = catalog
         self.threads = threads or _processors()
-        self._items = Float32Items.of(catalog.embeddings)
-        # Bonuses are looked up almost twice as fast through numpy's own index type, where its 8 bytes hardly
-        # count.
+        self.items = Float32Items.of(catalog.embeddings)
+        # numpy's own index type makes the lookup of bonuses almost twice as fast. Its 8 bytes matter only if vectors
+        # are short.
         wide = catalog.dim * catalog.embeddings.itemsize >= 128
         self._item_bonus = ItemBonus(catalog.group_of.astype(np.intp) if wide else catalog.group_of)
 
@@ -75,18 +80,18 @@ class ExactIndex:
         interests = vectors.shape[1]
         width = max(1, columns_at_once(self.catalog.dim, goal) // interests)
         tiles = [
-            Tile(self.catalog, self._items, self._item_bonus, vectors[who], prices, reference, goal, who)
+            Tile(self.catalog, self.items, self._item_bonus, vectors[who], prices, reference, goal, who)
             for who in (kept[at : at + width] for at in range(0, len(kept), width))
         ]
         columns = len(kept) * interests
-        workers = min(self.threads, self._items.values.size * columns // _THREAD_PRODUCTS)
+        workers = min(self.threads, self.items.values.size * columns // THREAD_PRODUCTS)
         if columns == 1:
-            workers = min(workers, self._items.values.nbytes // _THREAD_BYTES)
+            workers = min(workers, self.items.values.nbytes // _THREAD_BYTES)
         if workers <= 1:
             for tile in tiles:
                 tile.answer((Scan(tile).run(0, len(self.catalog)),), hits)
             return hits
-        # Threads share out the items, not the users: a small batch needs all its users for a fast product.
+        # Threads divide the items, not the users: a small batch needs all its users for a fast product.
         edges = [len(self.catalog) * i // workers for i in range(workers + 1)]
 
         def scan(part: int) -> list[Scan]:
@@ -94,11 +99,15 @@ class ExactIndex:
 
         with ThreadPoolExecutor(workers) as pool:
             found = list(pool.map(scan, range(workers)))
-            # Leaving the block waits for all; `list` brings an error of a thread to the caller.
+            # Leaving the block waits for all threads; `list` raises the error of a thread in the caller.
             list(pool.map(lambda tile, *parts: tile.answer(parts, hits), tiles, *found))
         return hits
 
+    def rebuild(self, catalog: Catalog) -> "ExactIndex":
+        """Return an index of the same kind over another catalog; see `rebuild_index`."""
+        return ExactIndex(catalog, self.threads)
+
 
 def _processors() -> int:
-    """Return how many processors this process may use, which in a container can be fewer than there are."""
+    """Return the number of processors that this process may use; in a container it can be fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

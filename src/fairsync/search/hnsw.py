@@ -1,4 +1,4 @@
-"""Approximate search on a graph of neighbours. It cannot take prices: they come by over-fetching."""
+"""Approximate search on a graph of neighbours (HNSW). The graph knows no prices: they are applied by over-fetching."""
 
 from typing import Any
 
@@ -7,41 +7,38 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.errors import InvalidInputError
-from fairsync.inputs import check_users
-from fairsync.search.base import Hits
-from fairsync.search.exact import ExactIndex
-from fairsync.search.ivf import EXACT_BELOW
-from fairsync.search.lists import stretch
+from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
+from fairsync.search.base import Hits, Index
+from fairsync.search.inverted_lists import stretch
 from fairsync.search.over_fetch import OverFetch
-from fairsync.search.tuning import stand_ins
+from fairsync.search.tuning import synthetic_requests, tune_breadth
 
-# What faiss says of its own types leaves out most of what is used here.
+# The type stubs of faiss leave out most of what is used here.
 _faiss: Any = faiss
 
 _NEIGHBOURS, _BUILD_BREADTH = 32, 80
 _TUNED_K = 50
-# Beyond this share of the catalog a walk on the graph is slower than scoring everything.
+# Beyond one item in this many of the catalog, a walk on the graph is slower than scoring everything.
 _MOST_SHARE = 64
 
 
-class HnswIndex:
-    """Search a graph (faiss HNSW), deeper and deeper until prices can change nothing more.
+class HnswIndex(ApproximateIndex):
+    """Search a graph (faiss HNSW), fetching more items until prices cannot change the answer any more.
 
-    It is kept for comparison and for catalogs that are searched without prices mostly: a subsidised item may stand
-    thousands of places down by relevance, which `IvfIndex` finds directly and a graph only by walking that far.
+    It is kept for comparison, and for catalogs that are mostly searched without prices. A subsidised item may rank
+    thousands of places down by relevance: `IvfIndex` finds it directly, a graph only by walking that far.
 
     Parameters
     ----------
     catalog
-        What to search.
+        The items to search.
     recall
-        The share of the true best to find on average without prices, measured on vectors made from the catalog;
-        `tune` measures it on past requests, which is better.
+        The share of the true best items to find on average without prices. It is measured on vectors made from the
+        catalog; `tune` measures it on past requests, which is better.
     exact_below
         Catalogs with fewer items are searched exactly.
     seed
-        Where chance starts. With several threads faiss builds a slightly different graph every time all the same.
+        The seed of the random numbers. With several threads, faiss builds a slightly different graph every time anyway.
 
     Examples
     --------
@@ -54,60 +51,42 @@ class HnswIndex:
     applies_prices = "over-fetch"
 
     def __init__(self, catalog: Catalog, recall: float = 0.99, exact_below: int = EXACT_BELOW, seed: int = 0) -> None:
-        if not 0 < recall < 1:
-            raise InvalidInputError(f"recall must lie between 0 and 1, got {recall}; for 1 use the index 'exact'.")
-        self.catalog, self.recall = catalog, recall
-        self._exact = ExactIndex(catalog)
-        self._search: ExactIndex | OverFetch = self._exact
-        if len(catalog) < exact_below:
+        super().__init__(catalog, recall, exact_below)
+        self.seed = seed
+        self._search: Index = self.exact
+        if not self.is_approximate:
             return
-        self._items = self._exact._items  # where these are a copy, one is enough
+        items = self.exact.items
         self._graph = _faiss.IndexHNSWFlat(catalog.dim + 1, _NEIGHBOURS, _faiss.METRIC_L2)
         self._graph.hnsw.efConstruction = _BUILD_BREADTH
         self._graph.hnsw.rng = _faiss.RandomGenerator(seed + 1)
-        # Neighbours as requests see them: half the breadth for the same recall.
-        requests = stand_ins(catalog, seed)
+        # Distances as requests see them: half the breadth reaches the same recall.
+        requests = synthetic_requests(catalog, seed)
         weights = stretch(requests)
         self._unstretch = np.linalg.inv(weights)
-        wide, self._radius = _on_a_sphere(self._items.values @ weights)
+        wide, self._radius = _on_a_sphere(items.values @ weights)
         self._graph.add(wide)
         most = max(len(catalog) // _MOST_SHARE, 4 * _TUNED_K)
-        self._search = OverFetch(catalog, self._items, self._walk, self._exact, most)
+        self._search = OverFetch(catalog, items, self._walk, self.exact, most)
         self.tune(requests)
 
-    def tune(self, users: npt.ArrayLike) -> "HnswIndex":
-        """Choose how broadly to search so that requests like these have the recall asked for, without prices.
-
-        Parameters
-        ----------
-        users
-            (n, d) or (n, interests, d); some hundred past requests are plenty.
-
-        Returns
-        -------
-        HnswIndex
-            This index.
-        """
-        vectors = check_users(users, self.catalog).astype(np.float64)
-        vectors = vectors[vectors.any(axis=(1, 2))]
-        if len(vectors) == 0:
-            raise InvalidInputError("users are empty, or zero: give at least one past request.")
-        if self._search is self._exact:
-            return self
-        k = min(_TUNED_K, len(self.catalog))
-        truth = self._exact.search(vectors, None, k).rows
-        self.breadth = k
-        while self.breadth < len(self.catalog):
-            rows = self._search.search(vectors, None, k).rows
-            hit = [len(np.intersect1d(found, wanted)) for found, wanted in zip(rows, truth, strict=True)]
-            if np.mean(hit) >= self.recall * k:
-                break
-            self.breadth *= 2
-        return self
+    def rebuild(self, catalog: Catalog) -> "HnswIndex":
+        """Return an index of the same kind over another catalog, not tuned to past requests; see `rebuild_index`."""
+        return HnswIndex(catalog, self.recall, self.exact_below, self.seed)
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find k items of highest relevance minus price for each user; see `Index.search`."""
         return self._search.search(users, prices, k)
+
+    def _tune(self, vectors: npt.NDArray[np.float64]) -> None:
+        k = min(_TUNED_K, len(self.catalog))
+        truth = self.exact.search(vectors, None, k).rows
+
+        def search(breadth: int) -> npt.NDArray[np.int64]:
+            self.breadth = breadth
+            return self._search.search(vectors, None, k).rows
+
+        self.breadth = tune_breadth(search, truth, self.recall, len(self.catalog))
 
     def _walk(
         self, vectors: npt.NDArray[np.float32], count: int
@@ -126,12 +105,12 @@ class HnswIndex:
 def _on_a_sphere(items: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], np.float32]:
     """Return the items with one more dimension that makes them all of length 1, and the length they are divided by.
 
-    Then the nearest are those of highest inner product, and no item is out of reach: in a graph made by inner product
-    itself, short items are nobody's neighbours, and many can never be found.
+    Then the nearest items are those of highest inner product, and every item can be found: in a graph built by inner
+    product itself, short items are no item's neighbours.
     """
     n, dim = items.shape
     squares = np.einsum("ij,ij->i", items, items)
-    # Where all items are zero, any length will do.
+    # If all items are zero, any length will do.
     radius = np.float32(np.sqrt(squares.max()) or 1.0)
     wide = np.empty((n, dim + 1), dtype=np.float32)
     np.divide(items, radius, out=wide[:, :-1])

@@ -1,55 +1,59 @@
-"""Approximate search that knows prices: lists that lie inside one group, probed by centre minus price."""
+"""Approximate search under prices (IVF): no inverted list mixes groups, so a list is probed by centre minus price."""
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.errors import InvalidInputError
-from fairsync.inputs import check_users
+from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
 from fairsync.search.base import Hits, check_prices
-from fairsync.search.codes import Codes
-from fairsync.search.exact import ExactIndex
-from fairsync.search.lists import Lists
+from fairsync.search.inverted_lists import InvertedLists
+from fairsync.search.quantization import QuantizedItems
 from fairsync.search.rounding import Float32Queries
 from fairsync.search.scoring import reference_price, settle
-from fairsync.search.tuning import DEPTHS, Tuning, stand_ins, tune
+from fairsync.search.tuning import DEPTHS, Tuning, synthetic_requests, tune_probing
 
-# Searched exactly in a fraction of a millisecond per request: nothing to gain.
-EXACT_BELOW = 20_000
-# So few eligible items are all scored, which is exact and quicker than choosing among lists.
+# Up to this many eligible items are all scored, which is exact and faster than choosing among lists.
 _FEW = 1 << 11
-# Users per pass: with more, the table of users by lists leaves the cache; and where all items of a few groups are
-# scored, there are many more candidates for each.
+# Users per pass: with more, the table of users by lists leaves the cache. Where all items of a few groups are scored,
+# each user has many more candidates, and a pass takes fewer users.
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
-# Of a catalog that is less than so many times as long as the answer, nearly every list would be read.
+# If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
 
 _Rows = npt.NDArray[np.int64]
 
 
-class IvfIndex:
-    """Search the lists that promise most under the prices of the call.
+class IvfIndex(ApproximateIndex):
+    """Search the inverted lists that promise most under the prices of the call.
 
-    No list mixes groups, so a list's price is its items' price: it enters which lists are read and how their items
-    score, nothing stored depends on it, and a subsidised small group is really looked at. Compressed items only
-    nominate: who is in, and in which order, is settled on float64 scores, as for `ExactIndex`.
+    No list mixes groups, so the price of a list is the price of its items. It decides which lists are probed and how
+    their items score; nothing stored depends on it, and the lists of a subsidised small group are really probed.
+    Quantized items only nominate candidates: the answer and its order are settled on float64 scores, as for
+    `ExactIndex`.
 
     An answer is always as long as it can be, min(k, eligible items), so the promise of floors holds on this index as on
-    an exact one. Small catalogs, few eligible items and very long lists are answered exactly.
+    an exact one. Small catalogs, few eligible items and very long answers are searched exactly.
 
     Parameters
     ----------
     catalog
-        What to search.
+        The items to search.
     recall
-        The share of the true best k to find on average, for k up to some hundreds. How many lists that takes is
-        measured on vectors made from the catalog; `tune` measures it on past requests, which is better.
+        The share of the true best k items to find on average, for k up to some hundreds. The number of lists that this
+        takes is measured on vectors made from the catalog; `tune` measures it on past requests, which is better.
     storage
-        Bits per dimension of the compressed items: ``"2-bit"``, ``"4-bit"``, ``"8-bit"`` or ``"16-bit"``.
+        Bits per dimension of the quantized items: ``"2-bit"``, ``"4-bit"``, ``"8-bit"`` or ``"16-bit"``.
     exact_below
         Catalogs with fewer items are searched exactly.
     seed
-        Where chance starts.
+        The seed of the random numbers.
+
+    Attributes
+    ----------
+    lists : InvertedLists or None
+        The inverted lists; None if the catalog is searched exactly.
+    tuning : Tuning
+        How many lists are probed and how many candidates are settled.
 
     Examples
     --------
@@ -71,44 +75,19 @@ class IvfIndex:
         exact_below: int = EXACT_BELOW,
         seed: int = 0,
     ) -> None:
-        if not 0 < recall < 1:
-            raise InvalidInputError(f"recall must lie between 0 and 1, got {recall}; for 1 use the index 'exact'.")
-        self.catalog, self.recall = catalog, recall
-        self._exact = ExactIndex(catalog)
-        self._lists: Lists | None = None
+        super().__init__(catalog, recall, exact_below)
+        self.storage, self.seed = storage, seed
+        self.lists: InvertedLists | None = None
         self._last_eligible: tuple[tuple[bytes, int], tuple[int, float, npt.NDArray[np.intp], bool]] | None = None
-        if len(catalog) < exact_below:
+        if not self.is_approximate:
             return
-        self._items = self._exact._items  # where these are a copy, one is enough
-        requests = stand_ins(catalog, seed)
-        lists = Lists.of(self._items.values, catalog.group_of, requests, seed)
-        self._codes = Codes(self._items.values, lists, storage, seed)
+        self._items = self.exact.items
+        requests = synthetic_requests(catalog, seed)
+        lists = InvertedLists.of(self._items.values, catalog.group_of, requests, seed)
+        self._codes = QuantizedItems(self._items.values, lists, storage, seed)
         self._by_group = np.argsort(catalog.group_of, kind="stable").astype(np.int32)
-        self._lists = lists
+        self.lists = lists
         self.tune(requests)
-
-    def tune(self, users: npt.ArrayLike) -> "IvfIndex":
-        """Choose how much to read so that requests like these have the recall asked for, without prices.
-
-        Parameters
-        ----------
-        users
-            (n, d) or (n, interests, d); some hundred past requests are plenty.
-
-        Returns
-        -------
-        IvfIndex
-            This index.
-        """
-        vectors = check_users(users, self.catalog).astype(np.float64)
-        vectors = vectors[vectors.any(axis=(1, 2))]
-        if len(vectors) == 0:
-            raise InvalidInputError("users are empty, or zero: give at least one past request.")
-        if self._lists is not None:
-            truth = self._exact.search(vectors, None, min(DEPTHS[-1], len(self.catalog))).rows
-            queries = Float32Queries.of(self._items, vectors, None, 0.0)
-            self.tuning: Tuning = tune(self._lists, self._codes, queries.columns.T, truth, self.recall)
-        return self
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find k items of highest relevance minus price for each user; see `Index.search`."""
@@ -116,8 +95,8 @@ class IvfIndex:
         goal, reference, open_, few = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
-        if self._lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP):
-            return self._exact.search(users, prices, k)
+        if self.lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP):
+            return self.exact.search(users, prices, k)
         vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
         real: npt.NDArray[np.bool_] = np.asarray(vectors.any(axis=(1, 2)))
@@ -130,20 +109,30 @@ class IvfIndex:
                 owners, rows = self._all_of(open_, len(who))
             else:
                 queries = Float32Queries.of(self._items, vectors[who], prices, reference)
-                owners, rows = self._nominate(self._lists, queries, len(who), goal)
+                owners, rows = self._nominate(self.lists, queries, len(who), goal)
             _put(hits, who, settle(self.catalog, vectors[who], prices, k, owners, rows))
-        # For a user of zeros everything ties; and the lists that were read can hold too few items.
+        # For a user of zeros everything ties, and the lists that were read can hold too few items.
         rest = np.flatnonzero(~real | (hits.rows[:, goal - 1] < 0))
         if len(rest):
-            _put(hits, rest, self._exact.search(vectors[rest], prices, k))
+            _put(hits, rest, self.exact.search(vectors[rest], prices, k))
         return hits
+
+    def rebuild(self, catalog: Catalog) -> "IvfIndex":
+        """Return an index of the same kind over another catalog, not tuned to past requests; see `rebuild_index`."""
+        return IvfIndex(catalog, self.recall, self.storage, self.exact_below, self.seed)
+
+    def _tune(self, vectors: npt.NDArray[np.float64]) -> None:
+        assert self.lists is not None
+        truth = self.exact.search(vectors, None, min(DEPTHS[-1], len(self.catalog))).rows
+        queries = Float32Queries.of(self._items, vectors, None, 0.0)
+        self.tuning: Tuning = tune_probing(self.lists, self._codes, queries.columns.T, truth, self.recall)
 
     def _eligible(
         self, prices: npt.NDArray[np.float64] | None, k: int
     ) -> tuple[int, float, npt.NDArray[np.intp], bool]:
-        """Return how many of k items there are, the reference price, the groups that are open, and whether few are.
+        """Return min(k, eligible items), the reference price, the open groups, and whether eligible items are few.
 
-        Many requests come between two price changes: the last answer is kept.
+        Many requests come between two price changes: the last result is cached.
         """
         key = (b"" if prices is None else prices.tobytes(), k)
         last = self._last_eligible
@@ -157,8 +146,8 @@ class IvfIndex:
             self._last_eligible = last = (key, (goal, reference, open_, few))
         return last[1]
 
-    def _nominate(self, lists: Lists, queries: Float32Queries, n: int, k: int) -> tuple[_Rows, _Rows]:
-        """Return owners and rows of the items that come near the best k of n users."""
+    def _nominate(self, lists: InvertedLists, queries: Float32Queries, n: int, k: int) -> tuple[_Rows, _Rows]:
+        """Return the items that come near the best k of each of n users, as pairs of owner and row."""
         vectors = queries.columns.T
         scores = vectors @ lists.centres.T
         if queries.bonus is not None:
@@ -172,7 +161,7 @@ class IvfIndex:
         return owners, rows
 
     def _near(self, queries: Float32Queries, rows: _Rows, groups: _Rows, n: int, k: int) -> npt.NDArray[np.bool_]:
-        """Return which of the items found may be among the best k: scored in float32, a quarter of them or so."""
+        """Return which of the items may be among the best k by their float32 scores: about a quarter of them."""
         scores = np.matmul(self._items.values[rows], queries.columns.T[:, :, None])[:, :, 0]
         if queries.bonus is not None:
             scores += queries.bonus[groups]
@@ -184,7 +173,7 @@ class IvfIndex:
         return near & (rows >= 0)
 
     def _all_of(self, groups: npt.NDArray[np.intp], n: int) -> tuple[_Rows, _Rows]:
-        """Return owners and rows of every item of these groups, for n users."""
+        """Return every item of these groups for each of n users, as pairs of owner and row."""
         ends = np.cumsum(self.catalog.group_sizes)
         rows = np.concatenate([self._by_group[ends[g] - self.catalog.group_sizes[g] : ends[g]] for g in groups])
         return np.repeat(np.arange(n), len(rows)), np.tile(rows.astype(np.int64), n)

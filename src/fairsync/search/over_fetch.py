@@ -1,4 +1,4 @@
-"""Prices for engines that cannot take them: fetch more by raw score, subtract prices, and know when that is enough."""
+"""Over-fetching, to apply prices on engines that rank without them: fetch more, subtract prices, check it is enough."""
 
 import math
 from collections.abc import Callable
@@ -15,38 +15,38 @@ from fairsync.search.scoring import reference_price, settle
 Floats: TypeAlias = npt.NDArray[np.float32]
 Rows: TypeAlias = npt.NDArray[np.int64]
 Fetch: TypeAlias = Callable[[Floats, int], tuple[Floats, Rows]]
-"""(n, d) vectors and a count -> (n, count) scores and rows of the best items by inner product, best first; row -1
-where an engine finds no more, or something that is not in the catalog."""
+"""(n, d) vectors and a count -> (n, count) scores and rows of the best items by inner product, best first. The row is
+-1 if the engine finds no more items, or an item that is not in the catalog."""
 
-# The first try, in multiples of k; every further one doubles it.
+# The first count to fetch, in multiples of k. Each further attempt doubles it.
 _FIRST = 2
-# Dead items come in clusters: a few more than their share.
+# Items that are not in the catalog come in clusters: a few more than their share.
 _SPARE = 8
-# Where fewer than one item in so many is eligible, most of what is fetched would be thrown away.
+# If fewer than one item in this many is eligible, most of the fetched items would be dropped.
 _RARE = 16
 
 
 class OverFetch:
-    """Search under prices on top of an engine that ranks by inner product alone.
+    """Search under prices on top of an engine that ranks by inner product only.
 
-    An item that was not fetched has at most the lowest score fetched, and gains at most the highest subsidy. If k items
-    fetched are above that, the answer is certain, as certain as the engine's own ranking; else twice as many are
-    fetched. What would take more than ``most`` is left to an exact index.
+    An item that was not fetched has at most the lowest fetched score, and gains at most the highest subsidy. If k
+    fetched items are above that bound, the answer is as certain as the engine's own ranking; else twice as many are
+    fetched. Requests that would need more than ``most`` are answered by an exact index.
 
     Parameters
     ----------
     catalog
-        What the engine holds.
+        The items that the engine holds.
     items
-        The vectors it holds, in row order.
+        Their vectors, in row order.
     fetch
-        The engine.
+        A function that asks the engine; see `Fetch`.
     exact
-        Answers what over-fetching cannot.
+        The index that answers if over-fetching does not.
     most
-        How many items to fetch at most for one vector.
+        The most items to fetch for one vector.
     alive
-        The share of what the engine holds that is in the catalog; the rest is passed over, so more is fetched at once.
+        The share of the engine's items that are in the catalog. The others are dropped, so more are fetched at once.
 
     Examples
     --------
@@ -68,7 +68,7 @@ class OverFetch:
         self, catalog: Catalog, items: Float32Items, fetch: Fetch, exact: Index, most: int, alive: float = 1.0
     ) -> None:
         self.catalog, self.most, self.alive = catalog, most, alive
-        self._items, self._fetch, self._exact = items, fetch, exact
+        self.exact, self._items, self._fetch = exact, items, fetch
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
@@ -79,7 +79,7 @@ class OverFetch:
         waiting = np.flatnonzero(vectors.any(axis=(1, 2)))
         eligible = int(self.catalog.group_sizes[spread < np.inf].sum())
         if goal == 0 or len(waiting) == 0 or eligible * _RARE < len(self.catalog):
-            return self._exact.search(users, prices, k)
+            return self.exact.search(users, prices, k)
         hits = Hits.empty(len(vectors), k)
         done = np.zeros(len(vectors), dtype=bool)
         count = goal if prices is None else _FIRST * goal
@@ -98,13 +98,13 @@ class OverFetch:
             count *= 2
         rest = np.flatnonzero(~done)
         if len(rest):
-            last = self._exact.search(vectors[rest], prices, k)
+            last = self.exact.search(vectors[rest], prices, k)
             hits.rows[rest], hits.relevance[rest] = last.rows, last.relevance
         return hits
 
     def _try(self, queries: Float32Queries, n: int, k: int, count: int) -> tuple[npt.NDArray[np.bool_], Rows, Rows]:
-        """Return for which of n users this count is enough, and their candidates as owners and rows."""
-        # One more than wanted tells whether anything is left behind.
+        """Return for which of n users this count is enough, and the candidates as pairs of owner and row."""
+        # One item more than needed tells whether any is left behind.
         vectors = np.ascontiguousarray(queries.columns.T)
         scores, rows = self._fetch(vectors, min(count + 1, len(self.catalog)))
         interests = len(rows) // n
@@ -116,7 +116,7 @@ class OverFetch:
         owners = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)
         kept = (rows >= 0) & (priced > -np.inf)
         owners, rows, priced = owners[kept], rows[kept], priced[kept]
-        # Of an item found by several interests, the best score counts.
+        # If several interests found an item, its best score counts.
         order = np.lexsort((-priced, rows, owners))
         owners, rows, priced = owners[order], rows[order], priced[order]
         first = np.ones(len(rows), dtype=bool)

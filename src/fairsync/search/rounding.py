@@ -12,7 +12,7 @@ per term, times at most 2^60, the largest factor we let in: (d+8)·2^-60 covers 
 
 *Prices.* A bonus is minus the price, counted from `scoring.reference_price` (a constant for all items changes
 no order). Beyond ±4 it is cut off: the k-th best score is then within ±1, so a group below -3 is out and a
-group above 3 is in, and the exact value does not matter. An extreme price therefore costs nobody else any
+group above 3 is in, and the exact value does not matter. An extreme price therefore costs no other group any
 precision. Inside, the subtraction and the float64 score are off by at most 2^-50 of the prices involved
 (``wobble``). The bonus is rounded *up* by that and by 8u, more than its own rounding and its share in the sum
 can take away: so
@@ -38,7 +38,7 @@ _BLOCK_VALUES = 1 << 18
 
 @dataclass(frozen=True)
 class Float32Items:
-    """The embeddings as float32, divided by ``2**exponent``: in place where that is possible, else a copy."""
+    """The embeddings as float32, divided by ``2**exponent``: in place if possible, else a copy."""
 
     values: npt.NDArray[np.float32]
     exponent: int
@@ -112,7 +112,7 @@ class Float32Queries:
         unit = int(np.frexp(length.max() * items.largest_norm)[1])
         # Steps of 16: users of different length then mostly share a unit, and with it the bonuses of all items.
         unit = -(-unit // 4) * 4
-        # Far below any real price a finer unit buys nothing, and prices could overflow in it.
+        # Far below any real price a finer unit gains nothing, and prices could overflow in it.
         unit = max(unit, -200 - items.exponent)
         columns = np.ldexp(users, -unit).astype(np.float32).transpose(2, 1, 0).reshape(d, interests * n)
         error = 2 * (d + 8) * _U * np.ldexp(length, -unit) * items.largest_norm + (d + 8) * 2.0**-60

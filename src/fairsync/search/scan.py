@@ -1,4 +1,4 @@
-"""Passing over the catalog in float32 and keeping what may be among the best k."""
+"""The full scan of exact search: score blocks of items in float32 and keep those that may be among the best k."""
 
 from collections import deque
 
@@ -14,55 +14,55 @@ _Rows = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float32]
 
 # A block of scores is 2 MB: large enough to hide the cost of calling numpy, small enough to stay in cache.
-_BLOCK_SCORES = 1 << 19
-# Where a large k asks for larger blocks, they stop at 64 MB.
+BLOCK_SCORES = 1 << 19
+# A large k needs larger blocks, up to 64 MB.
 _MOST_SCORES = 1 << 24
 # OpenBLAS runs products of up to 2^18 multiplications on the calling thread (one vector: fewer than 9,216).
-# Products are made in panels of that size, because handing each block to BLAS threads and waiting for the
-# slowest is many times slower as soon as anything else runs on a core; our own threads meet once per search.
-_PANEL_PRODUCTS = 1 << 18
-_PANEL_PRODUCTS_OF_ONE = 9_215
-# Scores are first looked at in bundles, through their maximum; for one vector alone numpy's calls, not its sums,
-# take the time, and longer bundles need fewer.
+# Products are computed in panels of that size, because giving each block to BLAS threads and waiting for the
+# slowest is many times slower as soon as anything else runs on a core; our own threads join once per search.
+PANEL_PRODUCTS = 1 << 18
+PANEL_PRODUCTS_OF_ONE = 9_215
+# Scores are first examined in bundles, by their maximum. For a single vector numpy's calls, not its arithmetic, take
+# the time, and longer bundles need fewer calls.
 _BUNDLE, _BUNDLE_OF_ONE = 8, 32
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
-_BLOCK_PER_K = 128
+BLOCK_PER_K = 128
 _LOWEST = np.finfo(np.float32).min
 
-# Memory for scores, kept between calls: fresh pages from the kernel cost as much as the scores that go there.
-# `pop` and `append` are atomic, so searches that run at the same time never share one.
+# A pool of buffers for scores: fresh pages from the kernel cost as much as computing the scores. `pop` and `append` are
+# atomic, so searches that run at the same time never share a buffer.
 _spare: deque[_Floats] = deque(maxlen=16)
-_LEAST_MEMORY = 2 * _BLOCK_SCORES
+_LEAST_MEMORY = 2 * BLOCK_SCORES
 
 
 def columns_at_once(dim: int, k: int) -> int:
-    """Return how many user vectors to score in one pass over the catalog.
+    """Return the number of user vectors to score in one pass over the catalog.
 
-    With more, the panels get too flat; with fewer, each pass serves too few.
+    With more, the panels get too flat; with fewer, there are more passes than necessary.
 
     Examples
     --------
     >>> columns_at_once(64, 50), columns_at_once(1024, 50), columns_at_once(64, 1_000_000)
     (128, 16, 1)
     """
-    return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (_BLOCK_PER_K * k)))
+    return max(1, min(512, max(16, (1 << 13) // dim), _MOST_SCORES // (BLOCK_PER_K * k)))
 
 
 class ItemBonus:
-    """The bonus of every item, looked up once for requests that come one by one under the same prices.
+    """A cache of the bonus of every item, for single requests under the same prices.
 
-    A batch passes over the items once and looks bonuses up as it goes; a single request is so little work that
-    this would be a twentieth of it.
+    A batch looks up bonuses during its pass over the items. For a single request that lookup would be a twentieth of
+    the work.
     """
 
     def __init__(self, group_of: npt.NDArray[np.signedinteger]) -> None:
         self.group_of = group_of
-        # For users of very different length the same prices come in two units. Replaced as a whole, so that
-        # searches running at the same time never see half of a change.
+        # Two entries: for users of very different length the same prices come in two units. The tuple is replaced as a
+        # whole, so that searches that run at the same time never see half of a change.
         self._kept: tuple[tuple[_Floats, _Floats], ...] = ()
 
     def of(self, bonus: _Floats) -> _Floats:
-        """Return the bonus of each item, given that of each group; some zeros follow, to fill the last bundle."""
+        """Return the bonus of each item, given that of each group, padded with zeros to fill the last bundle."""
         for groups, spread in self._kept:
             if np.array_equal(groups, bonus):
                 return spread
@@ -73,7 +73,7 @@ class ItemBonus:
 
 
 class Tile:
-    """As many users as are scored at once, with what is the same for all threads that do so."""
+    """The users that are scored in one pass, with the data that all threads share."""
 
     def __init__(
         self,
@@ -92,12 +92,12 @@ class Tile:
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
         self.item_bonus = item_bonus.of(self.bonus) if self.bonus is not None and width == 1 else None
-        products = _PANEL_PRODUCTS if width > 1 else _PANEL_PRODUCTS_OF_ONE
+        products = PANEL_PRODUCTS if width > 1 else PANEL_PRODUCTS_OF_ONE
         self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
         self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
-        # For one vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
-        scores = _BLOCK_SCORES if width > 1 else 2 * _BLOCK_SCORES
-        block = min(max(scores // width, _BLOCK_PER_K * k), len(catalog))
+        # For a single vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
+        scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
+        block = min(max(scores // width, BLOCK_PER_K * k), len(catalog))
         self.block = -(-block // self.panel) * self.panel
 
     def settle(self, owners: _Rows, rows: _Rows) -> Hits:
@@ -105,7 +105,7 @@ class Tile:
         return settle(self.catalog, self.users, self.prices, self.k, owners, rows)
 
     def answer(self, parts: "tuple[Scan, ...]", hits: Hits) -> None:
-        """Put together what the scans of all parts found, and write it to the hits of these users."""
+        """Merge the scans of all parts, and write the result to the hits of these users."""
         whole = parts[0]
         for part in parts[1:]:
             whole.found += part.found
@@ -130,8 +130,7 @@ class Scan:
         self.cut: _Floats = np.full(len(tile.users), _LOWEST, dtype=np.float32)
         self.found: list[tuple[_Rows, _Rows, _Floats]] = []
         self.count = 0
-        # Up to which row to add the bonus to every single score, because bundles say too little yet: see
-        # `_look`.
+        # Up to this row the bonus is added to every single score, because bundles do not decide enough: see `_look`.
         self._in_full_to = 0
 
     def run(self, low: int, high: int) -> "Scan":
@@ -149,18 +148,18 @@ class Scan:
         for start in range(low, high, tile.block):
             stop = min(start + tile.block, high)
             if not self._look(start, stop, memory):
-                # The cut rises as more items are seen: after twice as many, it is worth another try.
+                # The cut rises as more items are seen: after twice as many, bundles get another try.
                 self._in_full_to = stop + (stop - low)
             if self.count > limit:
                 self.sift()
             if self.count > limit:
-                self._decide()
+                self.decide()
         if len(memory) <= 4 * _LEAST_MEMORY:
             _spare.append(memory)
         return self
 
     def joined(self) -> tuple[_Rows, _Rows, _Floats]:
-        """Return owners, rows and float32 scores of all that was found."""
+        """Return owners, rows and float32 scores of all items found."""
         owners, rows, scores = zip(*self.found, strict=True)
         return np.concatenate(owners), np.concatenate(rows), np.concatenate(scores)
 
@@ -178,8 +177,8 @@ class Scan:
             self._raise(np.partition(table, most - k, axis=1)[:, most - k])
         self._keep(owners, rows, scores, scores >= self.cut[owners])
 
-    def _decide(self) -> None:
-        """Keep the best k by float64 scores: only ties and near ties can leave so much after sifting."""
+    def decide(self) -> None:
+        """Keep the best k by float64 scores. Only ties and near ties can leave more than the limit after sifting."""
         owners, rows, scores = self.joined()
         n, best = len(self.tile.catalog), self.tile.settle(owners, rows).rows
         chosen = (np.arange(len(best))[:, None] * n + best)[best >= 0]
@@ -192,12 +191,11 @@ class Scan:
     def _raise(self, kth: _Floats) -> None:
         """Raise the cut, given a float32 score that k distinct items reach."""
         cut = np.maximum(kth - self.tile.margin, _LOWEST).astype(np.float32)
-        # One step down, since the conversion may have rounded up; but not to -inf, which masked items would
-        # reach.
+        # One step down, since the conversion may have rounded up; but not to -inf, which is the score of masked items.
         self.cut = np.maximum(self.cut, np.nextafter(cut, np.float32(_LOWEST)))
 
     def _look(self, start: int, stop: int, memory: _Floats) -> bool:
-        """Score a block and take in what reaches the cut; return whether looking at bundles was worth it."""
+        """Score a block and keep the items that reach the cut; return whether bundles saved work."""
         tile, users, width = self.tile, len(self.cut), self.tile.columns.shape[1]
         bundles = tile.bundle
         size = -(-(stop - start) // bundles)
@@ -213,11 +211,11 @@ class Scan:
             bonus = rest[:length]
             bonus[stop - start :] = 0.0
             np.take(tile.bonus, tile.group_of[start:stop], mode="clip", out=bonus[: stop - start])
-        # So many open bundles are too many. Where k is large for the block, that is a quarter of them.
+        # The most bundles that are worth opening. If k is large for the block, that is a quarter of them.
         crowd = min(4 * tile.k, size // 4) * users
         open_, worth = None, True
         if bonus is not None and start >= self._in_full_to and self.cut.min() > _LOWEST:
-            # A bundle scores at most its best relevance plus its best bonus: that takes an eighth of the
+            # A bundle scores at most its best relevance plus its best bonus. This bound takes an eighth of the
             # additions.
             bound = self._bundles(scores, best)
             bound += bonus.reshape(bundles, size).max(axis=0)[:, None]
@@ -230,7 +228,7 @@ class Scan:
             top = self._bundles(scores, best)
             open_ = top >= self.cut
             if np.count_nonzero(open_) > crowd:
-                # The first block, or items in an unlucky order: the block's own k-th best is a better cut.
+                # The first block, or items in an unfavourable order: the block's own k-th best is a better cut.
                 self._raise(self._kth(top, scores[: stop - start]))
                 open_ = top >= self.cut
         bundle, owner = np.divmod(np.flatnonzero(open_), users)
@@ -244,7 +242,7 @@ class Scan:
         # `flatnonzero` is many times faster than `nonzero` of a table.
         slab, at = np.divmod(np.flatnonzero(values >= self.cut[owner]), max(1, len(bundle)))
         if bonus is not None and len(bundle) - len(at) > length * users // 64:
-            # Opening that many bundles in vain costs more than adding the bonus to every score.
+            # Opening this many bundles in vain costs more than adding the bonus to every score.
             worth = False
         if len(at):
             self.found.append((owner[at], start + slab * size + bundle[at], values[slab, at]))
@@ -276,7 +274,7 @@ class Scan:
             best = scores.reshape(len(scores), -1, users).max(axis=1)
         if len(best) < k:
             return np.full(users, _LOWEST, dtype=np.float32)
-        # Maxima over more items will do too, and some times k of them lose next to nothing.
+        # Maxima over more items are valid too; 16 times k of them are nearly as good.
         fold = len(best) // (16 * k)
         if fold > 1:
             best = best[: len(best) // fold * fold].reshape(fold, -1, users).max(axis=0)

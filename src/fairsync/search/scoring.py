@@ -1,8 +1,7 @@
-"""The float64 scores that decide, whatever way the candidates were found.
+"""Final scoring and ranking in float64, the same for every index.
 
-An index may look for candidates in any arithmetic it likes, but who is in and in which order is settled here,
-by scores that depend on the item, the user and the price alone: not on threads, blocks, batches, shards or
-the BLAS in use.
+An index may search for candidates in any arithmetic. The answer and its order are settled here, by scores that depend
+on the item, the user and the price only: not on threads, blocks, batches, shards or the BLAS in use.
 """
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
 
-# Scores are made in pieces of about 128 KB, which stay in cache and below the size for which malloc asks the
+# Scores are computed in pieces of about 128 KB, which stay in cache and below the size for which malloc asks the
 # kernel.
 _PIECE_VALUES = 1 << 14
 
@@ -24,8 +23,8 @@ def relevance(
 ) -> npt.NDArray[np.float64]:
     """Return the relevance of item ``rows[j]`` to user ``owners[j]``, for each j.
 
-    The inner product is the plainest: float64 products added from the first dimension to the last, so that a
-    few lines of Python, or another machine, get the same bits.
+    The inner product is the simplest one: float64 products added from the first dimension to the last, so that a few
+    lines of Python, or another machine, get the same bits.
 
     Examples
     --------
@@ -69,8 +68,7 @@ def settle(
     catalog, users, prices, k
         As in `Index.search`, with ``users`` in float64.
     owners, rows
-        Candidate j is item ``rows[j]`` for user ``owners[j]``. No pair may come twice, and masked items are
-        left out.
+        Candidate j is item ``rows[j]`` for user ``owners[j]``. No pair may come twice, and no item may be masked.
 
     Examples
     --------
@@ -94,10 +92,9 @@ def settle(
 
 
 def settle_indifferent(catalog: Catalog, prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
-    """Return the hits of a user whose vector is zero: every relevance is 0, so price and id decide alone.
+    """Return the hits of a user whose vector is zero: every relevance is 0, so only price and id decide.
 
-    Such users are common (no history yet), and everything ties for them: no threshold would leave anything
-    out.
+    Such users are common (no history yet). Everything ties for them, so that no threshold could exclude an item.
 
     Examples
     --------
@@ -126,11 +123,11 @@ def settle_indifferent(catalog: Catalog, prices: npt.NDArray[np.float64] | None,
 
 
 def reference_price(catalog: Catalog, prices: npt.NDArray[np.float64], k: int) -> tuple[int, float]:
-    """Return how many of k items are eligible, and the price of the last of them in order of price.
+    """Return min(k, eligible items), and the price of the last of that many items in order of price.
 
-    If no score is beyond ±R, the k-th best priced score is within R of minus this price: at least k items
-    have this price or a lower one, and fewer than k have a lower one. So only groups within 2R of it are
-    undecided, however extreme the others are.
+    If no score is beyond ±R, the k-th best priced score is within R of minus this price: at least k items have this
+    price or a lower one, and fewer than k have a lower one. So only groups within 2R of it are undecided, however
+    extreme the others are.
 
     Examples
     --------

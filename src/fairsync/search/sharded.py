@@ -1,4 +1,4 @@
-"""A catalog spread over shards: each finds the best of its part, and the best of those are the best of all."""
+"""Sharded search in one process: each shard finds the best items of its part, and the answers are merged."""
 
 import os
 import zlib
@@ -14,19 +14,19 @@ from fairsync.search.base import Hits, Index, check_prices
 
 
 class Shard:
-    """A part of a catalog made searchable, which answers in rows of the whole.
+    """An index over a part of a catalog that answers in rows of the whole catalog.
 
-    It holds its part only, and what goes in and out is a few small arrays: a shard may as well live in another
-    process or on another machine.
+    It holds its part only, and its input and output are a few small arrays: a shard may as well run in another process
+    or on another machine.
 
     Parameters
     ----------
     part
-        The items it holds: `Catalog.part` of the whole, with the group codes of the whole.
+        The items of the shard: `Catalog.part` of the whole catalog, with its group codes.
     rows
-        Their rows in the whole.
+        The rows of these items in the whole catalog.
     build
-        Makes the index over the part.
+        A function that builds the index over the part.
 
     Examples
     --------
@@ -42,7 +42,7 @@ class Shard:
         self.index = build(part)
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
-        """Find the best items of this part, as many as k where it holds so many; see `Index.search`."""
+        """Find the best items of this part, k or as many as it holds; see `Index.search`."""
         found = self.index.search(users, prices, min(k, len(self.rows)))
         return Hits(np.where(found.rows >= 0, self.rows[found.rows], -1), found.relevance)
 
@@ -54,21 +54,21 @@ def merge(
     prices: npt.NDArray[np.float64] | None,
     k: int,
 ) -> Hits:
-    """Return the best k of what shards found, ties by id: what one index over everything would have found.
+    """Merge the answers of shards into the best k items, ties by id: the answer of one index over the whole catalog.
 
-    Whoever merges needs the group and the rank of each item, but no embedding. Scores are those of `scoring`, which
-    depend on nothing but item, user and price: hence the same bits, wherever they were made.
+    Merging needs the group and the rank of each item, but no embedding. Scores are those of `scoring`, which depend on
+    item, user and price only: they have the same bits on every shard.
 
     Parameters
     ----------
     answers
-        One per shard, (n, any width) each, in rows of the whole; no row twice.
+        The answers, one per shard, (n, any width) each, in rows of the whole catalog. No row may come twice.
     group_of, rank
-        Of the whole catalog.
+        Group code and rank of each item of the whole catalog.
     prices
         The prices under which the shards searched.
     k
-        How many to keep.
+        The number of items to keep per user.
 
     Examples
     --------
@@ -89,19 +89,19 @@ def merge(
 
 
 class ShardedIndex:
-    """Search over shards side by side, merged. With exact shards the answer is exactly that of one index.
+    """Search shards in parallel threads and merge the answers. With exact shards the answer is that of one exact index.
 
     Parameters
     ----------
     catalog
-        What to search.
+        The items to search.
     shards
-        How many.
+        The number of shards.
     index
         The index of each shard: a name, or a function of its part of the catalog.
     placement
-        (n,) the shard of each item, from 0; by default a hash of its id, so that an item stays where it is when others
-        come or go. A shard may be left empty.
+        (n,) the shard of each item, from 0. Defaults to a hash of the id, so that an item keeps its shard when others
+        are added or removed. A shard may be empty.
 
     Examples
     --------
@@ -121,6 +121,7 @@ class ShardedIndex:
         if shards < 1:
             raise InvalidInputError(f"shards must be at least 1, got {shards}.")
         placed = place(catalog, shards) if placement is None else check_placement(placement, len(catalog), shards)
+        self._settings = (shards, index, placement)
         build = _builder(index)
         held = [np.flatnonzero(placed == number) for number in range(shards)]
         self.catalog = catalog
@@ -134,9 +135,22 @@ class ShardedIndex:
         answers = list(self._pool.map(lambda shard: shard.search(users, prices, k), self.shards))
         return merge(answers, self.catalog.group_of, self.catalog.rank, prices, k)
 
+    def rebuild(self, catalog: Catalog) -> "ShardedIndex":
+        """Return shards of the same kind over another catalog; see `rebuild_index`.
+
+        Items are placed by the hash of their ids. A placement by hand fits one catalog only, and raises an error.
+        """
+        shards, index, placement = self._settings
+        if placement is not None:
+            raise InvalidInputError(
+                "the shards were placed by placement=, which fits one catalog only: give index=, a function that makes"
+                " a ShardedIndex of the new catalog."
+            )
+        return ShardedIndex(catalog, shards, index)
+
 
 def place(catalog: Catalog, shards: int) -> npt.NDArray[np.int64]:
-    """Return the shard of each item by a hash of its id, the same on every machine and in every run.
+    """Return the shard of each item by a hash of its id, which is the same on every machine and in every run.
 
     Examples
     --------
@@ -148,7 +162,7 @@ def place(catalog: Catalog, shards: int) -> npt.NDArray[np.int64]:
 
 
 def check_placement(given: npt.ArrayLike, n: int, shards: int) -> npt.NDArray[np.int64]:
-    """Return the shard of each of n items as whole numbers, or say what is wrong with them."""
+    """Return the shard of each of n items as int64. Raise if the placement is invalid."""
     placement = np.asarray(given)
     if placement.shape != (n,) or placement.dtype.kind not in "iu":
         raise InvalidInputError(
@@ -166,6 +180,6 @@ def check_placement(given: npt.ArrayLike, n: int, shards: int) -> npt.NDArray[np
 def _builder(index: str | Callable[[Catalog], Index]) -> Callable[[Catalog], Index]:
     if callable(index):
         return index
-    from fairsync.search import make_index  # it knows the names, and this module is one of those it gathers
+    from fairsync.search import make_index  # here, because fairsync.search imports this module
 
     return lambda part: make_index(index, part)

@@ -1,62 +1,64 @@
-"""How much of an index to read for a recall asked for: measured against exact search, not guessed."""
+"""Tuning of approximate indexes: how much to read for a given recall, measured against exact search."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.search.codes import Codes
-from fairsync.search.lists import Lists
+from fairsync.search.inverted_lists import InvertedLists
+from fairsync.search.quantization import QuantizedItems
 
 Floats = npt.NDArray[np.float32]
 
-# Measured at these k, and used up to the last of them; one of them decides between ways to order lists.
+# The values of k at which an index is tuned. It is used up to the last; one of them decides between orders of lists.
 DEPTHS = (5, 10, 20, 50, 100, 200, 400, 800)
 _DECIDES = DEPTHS.index(50)
-# Of what may be lost, this much is given to lists not read, and to codes that mislead, which costs less to mend;
-# the rest is kept for requests that are harder than the sample, and for prices.
+# Shares of the loss that the recall permits: to lists that are not read, and to codes that mislead (which costs less to
+# avoid). The rest is a reserve for prices, and for requests that are harder than the sample.
 _LISTS_SHARE, _CODES_SHARE = 0.4, 0.15
 _EAGERNESS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
 _MOST_FETCHED = 4 * DEPTHS[-1]
-_STAND_INS, _ITEMS_EACH = 512, 4
+_REQUESTS, _ITEMS_EACH = 512, 4
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How lists are chosen: those that promise almost as much as the best of them.
+    """The rule that chooses which inverted lists to read: those estimated to be nearly as good as the best.
 
-    What a list promises is its centre's score minus the price, plus ``eagerness`` times its reach. The mark is what
-    the (k/2)-th best list promises (of few lists, an earlier one), and lists are read down to ``slack`` below it. Being
-    relative, that suits any prices: where subsidies lift a few lists far above the rest, only those are read.
+    The best score in a list is estimated by its centre's score minus the price, plus ``eagerness`` times its reach. The
+    mark is the estimate of the (k/2)-th best list (an earlier one if there are few lists), and lists are read down to
+    ``slack`` below it. The rule is relative and so suits any prices: if subsidies lift a few lists far above the rest,
+    only those are read.
 
     Attributes
     ----------
     eagerness : float
-        How much of the reach of a list beyond its centre counts.
+        The weight of a list's reach beyond its centre.
     slacks : tuple of float
-        For each of ``DEPTHS``, in units of how much items spread along the request's vector.
+        The slack for each of ``DEPTHS``, in units of the spread of items along the request's vector.
     fetches : tuple of int
-        Candidates to settle for each of ``DEPTHS``.
+        The number of candidates to settle for each of ``DEPTHS``.
     """
 
     eagerness: float
     slacks: tuple[float, ...]
     fetches: tuple[int, ...]
 
-    def choose(self, lists: Lists, vectors: Floats, scores: Floats, k: int) -> npt.NDArray[np.bool_]:
-        """Return which lists to read, (n, L), given their centres' scores minus prices, -inf where masked."""
-        along, promised = lists.along(vectors)
-        promised *= np.float32(self.eagerness)
-        promised += scores
+    def choose(self, lists: InvertedLists, vectors: Floats, scores: Floats, k: int) -> npt.NDArray[np.bool_]:
+        """Return which lists to read, (n, L), given the scores of their centres minus prices, -inf where masked."""
+        along, estimate = lists.along(vectors)
+        estimate *= np.float32(self.eagerness)
+        estimate += scores
         at = _depth(k)
-        lowest = _mark(promised, DEPTHS[at]) - np.float32(self.slacks[at]) * along
-        # Masked lists promise -inf, and where most are masked the mark may be -inf too.
-        chosen: npt.NDArray[np.bool_] = promised >= np.maximum(lowest, np.finfo(np.float32).min)
+        lowest = _mark(estimate, DEPTHS[at]) - np.float32(self.slacks[at]) * along
+        # The estimate of a masked list is -inf, and if most are masked the mark may be -inf too.
+        chosen: npt.NDArray[np.bool_] = estimate >= np.maximum(lowest, np.finfo(np.float32).min)
         return chosen
 
     def fetch(self, k: int) -> int:
-        """Return how many candidates to settle for k items.
+        """Return the number of candidates to settle for k items.
 
         Examples
         --------
@@ -70,24 +72,26 @@ def _depth(k: int) -> int:
     return next(i for i, depth in enumerate(DEPTHS) if k <= depth)
 
 
-def _mark(promised: Floats, k: int) -> Floats:
-    place = promised.shape[1] - max(1, min(k // 2, promised.shape[1] // 32))
-    return np.partition(promised, place, axis=1)[:, place, None]
+def _mark(estimate: Floats, k: int) -> Floats:
+    place = estimate.shape[1] - max(1, min(k // 2, estimate.shape[1] // 32))
+    return np.partition(estimate, place, axis=1)[:, place, None]
 
 
-def tune(lists: Lists, codes: Codes, vectors: Floats, truth: npt.NDArray[np.int64], recall: float) -> Tuning:
-    """Return the least reading that finds this share of the truth.
+def tune_probing(
+    lists: InvertedLists, codes: QuantizedItems, vectors: Floats, truth: npt.NDArray[np.int64], recall: float
+) -> Tuning:
+    """Return the rule of `IvfIndex` that reads least and finds this share of the truth.
 
     Parameters
     ----------
     lists, codes
-        What is read.
+        The inverted lists and the quantized items in them.
     vectors
         (interests * n, d) the first interest of every request, then the second, and so on.
     truth
         (n, depth) the best items of each request without prices, best first.
     recall
-        The share to find.
+        The share of the truth to find.
     """
     n = len(truth)
     scores = vectors @ lists.centres.T
@@ -95,10 +99,10 @@ def tune(lists: Lists, codes: Codes, vectors: Floats, truth: npt.NDArray[np.int6
     held_by = np.tile(lists.list_of[truth], (len(vectors) // n, 1))
     best = None
     for eagerness in _EAGERNESS:
-        promised = scores + np.float32(eagerness) * reach
+        estimate = scores + np.float32(eagerness) * reach
         # How far below the mark the list of each wanted item is; any of the interests may read it.
-        wanted = np.take_along_axis(promised, held_by, axis=1)
-        below = [((_mark(promised, k) - wanted) / along).reshape(-1, *truth.shape).min(axis=0)[:, :k] for k in DEPTHS]
+        wanted = np.take_along_axis(estimate, held_by, axis=1)
+        below = [((_mark(estimate, k) - wanted) / along).reshape(-1, *truth.shape).min(axis=0)[:, :k] for k in DEPTHS]
         slacks = tuple(float(np.quantile(gap, 1 - _LISTS_SHARE * (1 - recall), method="higher")) for gap in below)
         trial = Tuning(eagerness, slacks, (0,) * len(DEPTHS))
         items_read = int((trial.choose(lists, vectors, scores, DEPTHS[_DECIDES]) @ lists.sizes).sum())
@@ -118,8 +122,33 @@ def tune(lists: Lists, codes: Codes, vectors: Floats, truth: npt.NDArray[np.int6
     return replace(trial, fetches=tuple(fetches))
 
 
+def tune_breadth(
+    search: Callable[[int], npt.NDArray[np.int64]], truth: npt.NDArray[np.int64], recall: float, most: int
+) -> int:
+    """Return the breadth with which `HnswIndex` finds this share of the truth; it is doubled until it does.
+
+    Parameters
+    ----------
+    search
+        Returns the (n, k) rows found with a given breadth.
+    truth
+        (n, k) the best items of each request without prices.
+    recall
+        The share of the truth to find.
+    most
+        The breadth at which to stop.
+    """
+    breadth = int(truth.shape[1])
+    while breadth < most:
+        hits = [len(np.intersect1d(found, wanted)) for found, wanted in zip(search(breadth), truth, strict=True)]
+        if np.mean(hits) >= recall * truth.shape[1]:
+            break
+        breadth *= 2
+    return breadth
+
+
 def _places(rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return at which place of its row each wanted item stands; the width of the row if nowhere."""
+    """Return the position of each wanted item in its row; the width of the row if it is not there."""
     places = np.empty_like(wanted)
     for i, (row, items) in enumerate(zip(rows, wanted, strict=True)):
         order = np.argsort(row, kind="stable")
@@ -128,16 +157,16 @@ def _places(rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.N
     return places
 
 
-def stand_ins(catalog: Catalog, seed: int = 0) -> npt.NDArray[np.float64]:
-    """Return vectors to tune on where no requests are known: means of a few items, as a history would give.
+def synthetic_requests(catalog: Catalog, seed: int = 0) -> npt.NDArray[np.float64]:
+    """Return vectors to tune on if no requests are known: means of a few items, like the vector of a short history.
 
     Examples
     --------
-    >>> stand_ins(Catalog(np.eye(3), ["a", "b", "b"])).shape
+    >>> synthetic_requests(Catalog(np.eye(3), ["a", "b", "b"])).shape
     (512, 3)
     """
     rng = np.random.default_rng(seed)
-    items = catalog.embeddings[rng.integers(len(catalog), size=(_STAND_INS, _ITEMS_EACH))]
+    items = catalog.embeddings[rng.integers(len(catalog), size=(_REQUESTS, _ITEMS_EACH))]
     means: npt.NDArray[np.float64] = items.astype(np.float64).mean(axis=1)
     empty = ~means.any(axis=1)
     means[empty] = rng.standard_normal((int(empty.sum()), catalog.dim))

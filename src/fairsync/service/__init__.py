@@ -1,1 +1,1 @@
-"""The service: promises kept, day after day."""
+"""The service: retrieval over HTTP, with promises over windows of time."""

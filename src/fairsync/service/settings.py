@@ -1,4 +1,4 @@
-"""Settings of the service: one TOML file, environment variables on top, every key checked before anything starts."""
+"""Settings of the service: one TOML file, overridden by environment variables; every key is checked at the start."""
 
 from __future__ import annotations
 
@@ -10,149 +10,155 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+import msgspec
+from msgspec import Meta, Struct
 
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import WORST_CASE_TRAFFIC
-from fairsync.service.schema import PromiseRecord  # noqa: TC001 - pydantic reads the annotations
+from fairsync.service.schema import PromiseRecord  # noqa: TC001 - msgspec resolves the annotations
+from fairsync.service.validation import Key, parse_struct
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PREFIX = "FAIRSYNC_"
 Role = Literal["retrieve", "report", "admin"]
-Positive = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class CatalogSettings(_Section):
-    """The items."""
+class CatalogSettings(Struct, frozen=True, kw_only=True):
+    """``[catalog]``: the items."""
 
     path: Path
     """A folder that ``save_catalog`` wrote, or a .parquet file (id, group, embedding)."""
 
 
-class ModelSettings(_Section):
-    """What turns histories into vectors; without it, only vectors can be asked with."""
+class ModelSettings(Struct, frozen=True, kw_only=True):
+    """``[model]``: the model that turns histories into vectors. Without it, requests must contain vectors."""
 
     path: Path | None = None
     """A folder that ``fairsync train`` wrote."""
 
 
-class SearchSettings(_Section):
-    """How items are searched."""
+class SearchSettings(Struct, frozen=True, kw_only=True):
+    """``[search]``: the index."""
 
     index: Literal["exact", "ivf", "hnsw", "one-hot"] = "exact"
     threads: Positive | None = None
-    """Of an exact search; as many as there are processors unless given."""
+    """Threads of an exact search. Defaults to the number of processors."""
     shards: Positive = 1
-    """Parts of the catalog that are searched side by side in this process."""
+    """Parts of the catalog that are searched in parallel in this process."""
     ray: str | None = None
-    """Name of shards on a Ray cluster that ``fairsync cluster start`` started; takes the place of the above."""
+    """Name of shards on a Ray cluster that ``fairsync cluster start`` started. Replaces the keys above."""
     ray_address: str = "auto"
+    """Address of the Ray cluster."""
 
 
-class PromiseSettings(_Section):
-    """How promises are kept."""
+class PromiseSettings(Struct, frozen=True, kw_only=True):
+    """``[promise]``: the loop that keeps the promises."""
 
     k: Positive = 20
     """Candidates per request."""
     batch_size: Positive = 64
-    """Requests between two price changes, at most."""
+    """Most requests between two changes of the prices."""
     count: Literal["retrieved", "impressions"] = "retrieved"
-    """What an exposure is: a candidate, or what was reported as shown."""
+    """An exposure is a retrieved candidate, or an impression that was reported."""
     policy: str = "guaranteed"
+    """Name of the policy that sets the prices."""
 
 
-class TrafficSettings(_Section):
-    """What is expected as long as nothing was seen."""
+class TrafficSettings(Struct, frozen=True, kw_only=True):
+    """``[traffic]``: the forecast before any traffic was observed."""
 
-    per_second: Annotated[float, Field(ge=0, le=1e9)] = 1.0
+    per_second: Annotated[float, Meta(ge=0, le=1e9)] = 1.0
+    """Expected requests per second."""
     zone: str = "UTC"
-    """IANA time zone by whose clock people live."""
-    worst_case: Annotated[float, Field(gt=0, le=1)] = WORST_CASE_TRAFFIC
-    """The part of the expected traffic that plans count on: the smaller, the earlier in a window floors are served."""
+    """IANA time zone whose clock the daily pattern of the traffic follows."""
+    worst_case: Annotated[float, Meta(gt=0, le=1)] = WORST_CASE_TRAFFIC
+    """Worst-case traffic, as a fraction of the forecast. With a smaller one, floors are served earlier in a window."""
 
 
-class LedgerSettings(_Section):
-    """Where exposures are recorded."""
+class LedgerSettings(Struct, frozen=True, kw_only=True):
+    """``[ledger]``: the durable record of exposures."""
 
     kind: Literal["memory", "sqlite", "redis"] = "sqlite"
     path: Path | None = None
-    """Of the sqlite file."""
+    """Path of the SQLite file."""
     url: str | None = None
-    """Of the Redis or Valkey server, such as ``redis://localhost:6379/0``."""
+    """URL of the Redis or Valkey server, such as ``redis://localhost:6379/0``."""
     name: str = "fairsync"
-    """Services that share a server and a name share their promises."""
+    """Services with the same server and the same name share their promises."""
 
-    @model_validator(mode="after")
-    def _is_complete(self) -> LedgerSettings:
+    def __post_init__(self) -> None:
         if self.kind == "sqlite" and self.path is None:
             raise ValueError("kind is 'sqlite', so 'path' must say where the file is to be")
         if self.kind == "redis" and self.url is None:
             raise ValueError("kind is 'redis', so 'url' must say where the server is")
-        return self
 
 
-class HttpSettings(_Section):
-    """Where the service listens, and what it takes at most."""
+class HttpSettings(Struct, frozen=True, kw_only=True):
+    """``[http]``: the address and the limits of the server."""
 
     host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65_535)] = 8080
-    max_body_bytes: Annotated[int, Field(ge=1_000)] = 16_000_000
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8080
+    """Port to listen on. With 0 the system chooses one."""
+    max_body_bytes: Annotated[int, Meta(ge=1_000)] = 16_000_000
+    """Largest body of a call."""
     max_k: Positive = 1_000
+    """Largest number of candidates per request."""
     max_users: Positive = 1_024
-    """Requests in one call."""
+    """Most requests in one call."""
     max_interests: Positive = 16
-    """Vectors of one user."""
+    """Most vectors of one user."""
     max_candidates: Positive = 100_000
-    """Requests of one call times k."""
+    """Most candidates in one answer: requests of the call times k."""
     max_items: Positive = 10_000
-    """Items in one change of the catalog, and reports in one call."""
+    """Most items in one change of the catalog, and most reports in one call."""
     max_batch: Positive = 256
-    """Requests that are gathered into one search."""
+    """Most requests in one micro-batch."""
     max_waiting: Positive = 4_096
-    """Requests that may wait for the search; more are turned away at once."""
+    """Backpressure: most requests that may wait for the search. Further ones are rejected at once."""
     max_wait_seconds: Seconds = 2.0
-    """Whoever would wait longer for the search than this is turned away at once."""
+    """Backpressure: a request that would wait longer than this for the search is rejected at once."""
     max_connections: Positive = 4_096
+    """Most open connections."""
     request_seconds: Seconds = 10.0
-    """Within which a call is answered or given up."""
-    drain_seconds: Annotated[float, Field(ge=0, le=86_400)] = 0.0
-    """Between the signal to stop and the end of answers: /ready says no meanwhile, so that others are asked instead."""
+    """Deadline of a call."""
+    drain_seconds: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+    """Seconds between the signal to stop and the end of service. /ready fails meanwhile, so that load balancers
+    send calls elsewhere."""
     shutdown_seconds: Seconds = 20.0
-    """That calls in flight have to finish when the service is stopped."""
+    """Seconds that calls in flight have to finish when the service stops."""
     log: Literal["all", "problems"] = "all"
-    """Which calls get a line in the log."""
+    """Log every call, or failed calls only."""
 
 
-class TokenSettings(_Section):
-    """Who may do what. The token itself is never written down: its SHA-256 is, or the variable that holds it."""
+class TokenSettings(Struct, frozen=True, kw_only=True):
+    """``[[tokens]]``: a bearer token and its roles. The file has its SHA-256, or the variable that holds it."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100)]
-    roles: Annotated[list[Role], Field(min_length=1)]
-    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    """Name of the token in the log."""
+    roles: Annotated[list[Role], Meta(min_length=1)]
+    """What the token may do; ``admin`` may do everything."""
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")] | None = None
+    """SHA-256 of the token, in hexadecimal."""
     env: str | None = None
-    per_second: Annotated[float, Field(gt=0, le=1e9)] | None = None
-    """Requests, on average; beyond it calls are turned away with 429."""
+    """Name of the environment variable that holds the token."""
+    per_second: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    """Rate limit: requests per second, on average. Calls beyond it get status 429."""
 
-    @model_validator(mode="after")
-    def _has_one(self) -> TokenSettings:
+    def __post_init__(self) -> None:
         if (self.sha256 is None) == (self.env is None):
             raise ValueError("give either 'sha256' or 'env', the name of the variable that holds the token")
-        return self
 
 
-class Settings(_Section):
-    """Everything that ``fairsync serve`` needs to know. `load_settings` reads it.
+class Settings(Struct, frozen=True, kw_only=True):
+    """All settings of ``fairsync serve``. `load_settings` reads them from a file.
 
     Examples
     --------
-    >>> settings = Settings.model_validate({"catalog": {"path": "items"}, "ledger": {"kind": "memory"}})
+    >>> settings = parse_settings({"catalog": {"path": "items"}, "ledger": {"kind": "memory"}})
     >>> settings.http.port, settings.promise.k, settings.is_open
     (8080, 20, True)
     """
@@ -167,8 +173,7 @@ class Settings(_Section):
     http: HttpSettings = HttpSettings()
     tokens: list[TokenSettings] = []
 
-    @model_validator(mode="after")
-    def _is_sound(self) -> Settings:
+    def __post_init__(self) -> None:
         names = [token.name for token in self.tokens]
         if len(set(names)) < len(names):
             raise ValueError("two tokens have the same name: give each its own, it is what the log shows")
@@ -181,11 +186,10 @@ class Settings(_Section):
             raise ValueError(f"promise.k is {self.promise.k}, above http.max_k = {self.http.max_k}: raise the latter")
         if self.promise.k > self.http.max_candidates:
             raise ValueError(f"promise.k is {self.promise.k}, above http.max_candidates: raise the latter")
-        return self
 
     @property
     def is_open(self) -> bool:
-        """Whether anybody may do anything."""
+        """Whether calls need no token."""
         return not self.tokens
 
 
@@ -204,17 +208,30 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def load_settings(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
-    r"""Read a TOML file, with environment variables on top: FAIRSYNC_HTTP_PORT stands for ``port`` in ``[http]``.
+def parse_settings(given: Mapping[str, Any], origins: Mapping[Key, str] | None = None) -> Settings:
+    """Return the settings that a mapping of sections describes.
 
-    Paths in the file are meant from its own folder.
+    Parameters
+    ----------
+    given
+        Sections, as in the TOML file. Dates and paths may be objects.
+    origins
+        Names of environment variables, for keys that do not come from the file.
+    """
+    return parse_struct(Settings, msgspec.to_builtins(given, enc_hook=str), origins)
+
+
+def load_settings(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
+    r"""Read a TOML file. Environment variables override it: FAIRSYNC_HTTP_PORT replaces ``port`` in ``[http]``.
+
+    Relative paths in the file start at its folder.
 
     Parameters
     ----------
     path
-        Of the file.
+        Path of the file.
     environ
-        The variables; those of the process unless given.
+        Environment variables. Defaults to those of the process.
 
     Examples
     --------
@@ -226,87 +243,60 @@ def load_settings(path: str | os.PathLike[str], environ: Mapping[str, str] | Non
     9000
     """
     file = Path(path)
+    given = _read_toml(file)
+    origins: dict[Key, str] = {}
+    for section, key, variable, value in _overrides(os.environ if environ is None else environ):
+        if not isinstance(given.setdefault(section, {}), dict):
+            raise InvalidInputError(f"{file}: '{section}' must be a section, written [{section}].")
+        given[section][key] = value
+        origins[section, key] = variable
     try:
-        given = tomllib.loads(file.read_text(encoding="utf-8"))
+        settings = parse_settings(given, origins)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{file}: {error}") from None
+    return _resolve_paths(settings, file.resolve().parent)
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInputError(f"there is no file {file}: see docs/service.md for what it should hold.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInputError(f"{file} is not TOML: {error}.") from error
     except OSError as error:
         raise InvalidInputError(f"{file} cannot be read ({error.strerror}): name a TOML file.") from error
-    laid_over = _from_environment(os.environ if environ is None else environ)
-    for section, key, value in laid_over:
-        if not isinstance(given.setdefault(section, {}), dict):
-            raise InvalidInputError(f"{file}: '{section}' must be a section, written [{section}].")
-        given[section][key] = value
-    try:
-        settings = Settings.model_validate(given)
-    except ValidationError as error:
-        names: dict[tuple[int | str, ...], str] = {
-            (section, key): f"{PREFIX}{section}_{key}".upper() for section, key, _ in laid_over
-        }
-        raise InvalidInputError(f"{file}: {_in_words(error, names)}") from None
-    return _from_folder(settings, file.resolve().parent)
 
 
-def _sections() -> dict[str, type[BaseModel]]:
-    kinds = {name: field.annotation for name, field in Settings.model_fields.items()}
-    return {name: kind for name, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
-
-
-def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return (section, key, value) of each variable that is meant for us; refuse those that miss by a letter."""
-    known = {
-        f"{PREFIX}{section}_{key}".upper(): (section, key)
-        for section, kind in _sections().items()
-        for key in kind.model_fields
+def _overrides(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+    """Return (section, key, variable, value) of each variable that overrides a key; refuse misspelled ones."""
+    sections = {
+        field.name: field.type
+        for field in msgspec.structs.fields(Settings)
+        if isinstance(field.type, type) and issubclass(field.type, Struct)
     }
-    starts = tuple(f"{PREFIX}{section}_".upper() for section in _sections())
+    known = {
+        f"{PREFIX}{section}_{field.name}".upper(): (section, field.name)
+        for section, kind in sections.items()
+        for field in msgspec.structs.fields(kind)
+    }
+    prefixes = tuple(f"{PREFIX}{section}_".upper() for section in sections)
     found = []
-    for name, value in sorted(environ.items()):
-        if name in known:
-            found.append((*known[name], value))
-        elif name.startswith(starts):
-            close = get_close_matches(name, known, n=1)
+    for variable, value in sorted(environ.items()):
+        if variable in known:
+            found.append((*known[variable], variable, value))
+        elif variable.startswith(prefixes):
+            close = get_close_matches(variable, known, n=1)
             hint = f"did you mean {close[0]}?" if close else "unset it."
-            raise InvalidInputError(f"the environment variable {name} names no setting: {hint}")
+            raise InvalidInputError(f"the environment variable {variable} names no setting: {hint}")
     return found
 
 
-def _in_words(error: ValidationError, variables: Mapping[tuple[int | str, ...], str]) -> str:
-    """Return each mistake with the key or variable it is in; for a key that is unknown, the one that may be meant."""
-    lines = []
-    for one in error.errors(include_url=False):
-        where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in one["loc"]).lstrip(".")
-        if one["loc"] in variables:
-            where += f", set by {variables[one['loc']]}"
-        if one["type"] == "extra_forbidden":
-            close = get_close_matches(str(one["loc"][-1]), _keys_beside(one["loc"]), n=1)
-            what = "is not a setting" + (f"; did you mean '{close[0]}'?" if close else ": remove it")
-        elif one["type"] == "missing":
-            what = "is missing: add it"
-        else:
-            # What was given may be a secret put under the wrong key, so it is not repeated.
-            what = one["msg"].removeprefix("Value error, ")
-        lines.append(f"{where}: {what}" if where else what)
-    text = "; ".join(lines)
-    return text if text.endswith("?") else f"{text}."
-
-
-def _keys_beside(place: tuple[int | str, ...]) -> list[str]:
-    kind: Any = Settings
-    for part in place[:-1]:
-        if isinstance(part, str) and part in getattr(kind, "model_fields", {}):
-            annotation = kind.model_fields[part].annotation
-            kind = getattr(annotation, "__args__", (annotation,))[0]
-    return list(getattr(kind, "model_fields", {}))
-
-
-def _from_folder(settings: Settings, folder: Path) -> Settings:
-    """Return the settings with paths that do not depend on where the process was started."""
-    changed: dict[str, BaseModel] = {}
+def _resolve_paths(settings: Settings, folder: Path) -> Settings:
+    """Return the settings with absolute paths, which do not depend on the working directory."""
+    changed: dict[str, Struct] = {}
     for section in ("catalog", "model", "ledger"):
         part = getattr(settings, section)
         if part.path is not None:
-            changed[section] = part.model_copy(update={"path": folder / part.path.expanduser()})
-    return settings.model_copy(update=changed)
+            changed[section] = msgspec.structs.replace(part, path=folder / part.path.expanduser())
+    return msgspec.structs.replace(settings, **changed)

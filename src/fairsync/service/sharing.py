@@ -14,7 +14,7 @@ from fairsync.service.promises.saved_state import SavedState
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.coordination.redis import RedisCoordinator
-    from fairsync.ledger.redis_store import RedisStore
+    from fairsync.coordination.redis.store import RedisStore
     from fairsync.service.settings import Settings
 
 # Whoever only looks does not wait for longer, in seconds.
@@ -40,7 +40,7 @@ def join(settings: Settings, catalog: Catalog) -> tuple[Catalog, RedisCoordinato
     return fitted, RedisCoordinator(
         url,
         fitted,
-        promise.k,
+        k=promise.k,
         policy=promise.policy,
         batch_size=promise.batch_size,
         name=ledger.name,
@@ -52,7 +52,7 @@ def join(settings: Settings, catalog: Catalog) -> tuple[Catalog, RedisCoordinato
     )
 
 
-def refresh(settings: Settings) -> tuple[str, list[str]]:
+def describe_server(settings: Settings) -> tuple[str, list[str]]:
     """Return what stands on the server, in words, and why it may be lost; writes nothing."""
     with closing(_glance(settings)) as store:
         words = f"redis, {store.address} answers; shared under the name {store.name!r}: {_standing(store)}"
@@ -61,21 +61,22 @@ def refresh(settings: Settings) -> tuple[str, list[str]]:
 
 def check_agrees(settings: Settings, catalog: Catalog) -> None:
     """Refuse settings with which the service could not join those that keep the promise on the server."""
-    from fairsync.coordination.base import promised
-    from fairsync.coordination.shared_terms import SharedTerms
+    from fairsync.coordination.redis.terms import SharedTerms
+    from fairsync.floors import make_terms
     from fairsync.policies import make_policy
 
     wanted = settings.promise
     with closing(_glance(settings)) as store:
         totals = SharedTerms.on(store)
         if totals is not None:
-            groups, terms = promised(_fitted(catalog, store), wanted.k, 0, 1, wanted.batch_size, auto_restart=False)
-            mine = SharedTerms.of(0, groups, terms, make_policy(wanted.policy).keeps_floors)
+            fitted = _fitted(catalog, store)
+            terms = make_terms(fitted, wanted.k, 0, 1, wanted.batch_size, auto_restart=False)
+            mine = SharedTerms.of(0, fitted.groups, terms, make_policy(wanted.policy).keeps_floors)
             mine.check_agrees(totals, store)
 
 
 def _standing(store: RedisStore) -> str:
-    from fairsync.coordination.shared_terms import SharedTerms
+    from fairsync.coordination.redis.terms import SharedTerms
 
     seen, promise = store.read(), SharedTerms.on(store)
     if promise is None:
@@ -89,7 +90,7 @@ def _standing(store: RedisStore) -> str:
 
 
 def _fitted(catalog: Catalog, store: RedisStore) -> Catalog:
-    from fairsync.coordination.shared_terms import SharedTerms
+    from fairsync.coordination.redis.terms import SharedTerms
 
     totals = SharedTerms.on(store)
     if totals is None or catalog.labels == totals.groups.labels:
@@ -102,7 +103,7 @@ def _glance(settings: Settings) -> RedisStore:
 
 
 def _open(url: str, name: str, timeout: float) -> RedisStore:
-    from fairsync.ledger.redis_store import RedisStore
+    from fairsync.coordination.redis.store import RedisStore
 
     return RedisStore(url, name, timeout)
 

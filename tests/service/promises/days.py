@@ -1,4 +1,4 @@
-"""Real and made-up days for a keeper, and the plainest calculation of what could have been kept."""
+"""Real and synthetic days for a promise service, and a plain calculation of which promises could be kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
@@ -33,7 +34,7 @@ K = 5
 
 
 class Shop:
-    """A small catalog with a group of one item, and a keeper on a ledger that outlives it."""
+    """A small catalog with a group of one item, and promise services on a ledger that outlives them."""
 
     def __init__(self, promises: Sequence[Promise], forecast: Forecast, seed: int = 0, **options: Any) -> None:
         data = synthetic(n_items=200, n_groups=5, n_users=4_000, dim=8, seed=seed)
@@ -48,7 +49,7 @@ class Shop:
         self.alerts: set[tuple[Label | None, datetime, str]] = set()
 
     def open(self, clock: Callable[[], float]) -> PromiseService:
-        coordinator = Coordinator(self.catalog, K, 0, 1, ledger=self.ledger, auto_restart=False)
+        coordinator = Coordinator(self.catalog, k=K, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
         front = FrontEnd(self.catalog, coordinator)
         return PromiseService(front, coordinator, self.promises, self.forecast, clock=clock, **self.options)
 
@@ -77,7 +78,7 @@ class Audit:
     """How windows ended, next to what could have been.
 
     A window that was missed was *impossible* if no way of dealing out the slots of the requests that came would have
-    kept it without taking from another promise what it had got; otherwise the keeper was *surprised*.
+    kept it without taking from another promise what it had got; otherwise the service was *surprised*.
     """
 
     kept: list[PastWindow]
@@ -108,7 +109,7 @@ class Audit:
 
 def audit(past: Sequence[PastWindow], came: Times, caps: Mapping[Label, int], k: int = K) -> Audit:
     """Compare windows with what the requests that came could carry, all together, by linear programs."""
-    got = [one.model_copy(update={"floor": min(one.floor, one.exposures)}) for one in past]
+    got = [msgspec.structs.replace(one, floor=min(one.floor, one.exposures)) for one in past]
     could: dict[bool, list[PastWindow]] = {True: [], False: []}
     for place, one in enumerate(past):
         if not one.kept:
@@ -157,7 +158,7 @@ def without(came: Times, down: Sequence[Span]) -> Times:
 
 
 def changed(times: Times, start: datetime, end: datetime, factor: float, seed: int = 0) -> Times:
-    """Return traffic that between two moments is so many times what it was: thinned out, or repeated a little later."""
+    """Return traffic multiplied by a factor between two moments: thinned out, or repeated a little later."""
     inside = (times >= start.timestamp()) & (times < end.timestamp())
     rng, here = np.random.default_rng(seed), times[inside]
     copies = int(factor) + (rng.random(len(here)) < factor - int(factor))

@@ -1,4 +1,4 @@
-"""The meter of costs: a fair sample, gentle looks, and a service that goes on whatever becomes of them."""
+"""The cost monitor: estimates that come by themselves, and a service that goes on if they fail."""
 
 import math
 import threading
@@ -7,45 +7,21 @@ import time
 import numpy as np
 import pytest
 
-from fairsync.candidates import Candidates
-from fairsync.catalog import Catalog
 from fairsync.schedule import Promise, Window
-from fairsync.service.promises.cost_monitor import FEWEST, AnswerReservoir
+from fairsync.service.promises.cost_monitor import FEWEST
 from fairsync.service.server.prometheus import Metrics
-from service.shop import LossyShards, Shop, at
+from service.dashboard.simulated_shop import FailingShards, SimulatedShop, utc
 
 DAY = Window.day("UTC")
-LABELS = ["Toys", "LoopState", "Garden", "Kitchen"]
-PROMISES = [Promise("Toys", 1900, DAY), Promise("LoopState", 1500, DAY)]
+LABELS = ["Toys", "Books", "Garden", "Kitchen"]
+PROMISES = [Promise("Toys", 1900, DAY), Promise("Books", 1500, DAY)]
 
 
-def make_shop() -> Shop:
-    return Shop(LABELS, PROMISES, at("2026-03-03T00:00"))
+def make_shop() -> SimulatedShop:
+    return SimulatedShop(LABELS, PROMISES, utc("2026-03-03T00:00"))
 
 
-def test_every_request_of_a_tick_is_as_likely_in_the_sample() -> None:
-    catalog = Catalog(np.eye(1000), ["one"] * 1000)
-    seen = np.zeros(1000)
-    sample = AnswerReservoir(size=100)
-    for began in range(60):
-        for start in range(0, 1000, 40):
-            rows = np.arange(start, start + 40)[:, None]
-            sample.add(
-                catalog,
-                float(began),
-                np.zeros((40, 1, 1000)),
-                Candidates.of(catalog, rows, np.ones((40, 1)), np.ones(40)),
-            )
-        answered = sample.answered(catalog)
-        assert answered is not None
-        assert len(set(answered.rows.ravel().tolist())) == 100
-        seen[answered.rows.ravel()] += 1
-    # Each comes 6 times in 60, give or take; early, middle and late ones alike.
-    thirds = seen[:999].reshape(3, -1).sum(axis=1) / seen.sum()
-    assert thirds == pytest.approx([1 / 3] * 3, abs=0.02)
-
-
-def test_says_why_it_knows_nothing_then_an_estimate_and_never_more() -> None:
+def test_it_says_why_there_is_no_estimate_and_then_makes_one() -> None:
     shop = make_shop()
     promise_service = shop.promise_service
     assert promise_service.overview().least.reason == "No request was answered yet."
@@ -57,8 +33,8 @@ def test_says_why_it_knows_nothing_then_an_estimate_and_never_more() -> None:
     assert "Too few requests" in least.reason
     assert {group.cost_share for group in promise_service.overview().groups} == {None}
     promise_service.cost_monitor.every = math.inf
-    shop.turn(14)
-    shop.measure()
+    shop.advance(14)
+    shop.estimate_cost()
     overview = promise_service.overview()
     least = overview.least
     assert least.reason == ""
@@ -77,15 +53,7 @@ def test_says_why_it_knows_nothing_then_an_estimate_and_never_more() -> None:
     assert f'fairsync_group_cost_share{{group="Toys"}} {costs["Toys"]}' in text
 
 
-def test_groups_without_promise_need_nothing_in_the_tick() -> None:
-    shop = make_shop()
-    shop.turn(14)
-    floors = {group.group: group.floor for group in shop.promise_service.overview().groups}
-    assert floors["Garden"] == floors["Kitchen"] == 0
-    assert 0 < floors["Toys"] <= 1900
-
-
-def test_looks_by_itself_while_requests_are_answered_and_ends_when_told() -> None:
+def test_it_estimates_while_requests_are_answered_and_stops_when_closed() -> None:
     shop = make_shop()
     shop.serve(200)
     shop.promise_service.cost_monitor.every = 60.0
@@ -102,17 +70,17 @@ def test_looks_by_itself_while_requests_are_answered_and_ends_when_told() -> Non
 
 
 def test_a_part_out_of_reach_stops_the_estimate_and_not_the_service() -> None:
-    shop = Shop(LABELS, PROMISES, at("2026-03-03T00:00"), index=lambda catalog: LossyShards(catalog, 3))
-    shop.turn(12)
-    shop.measure()
+    shop = SimulatedShop(LABELS, PROMISES, utc("2026-03-03T00:00"), index=lambda catalog: FailingShards(catalog, 3))
+    shop.advance(12)
+    shop.estimate_cost()
     known = shop.promise_service.overview().least
     index = shop.promise_service.front.index
-    assert isinstance(index, LossyShards)
-    index.lost = frozenset({1})
-    size = len(shop.promise_service.cost_monitor.sample)
+    assert isinstance(index, FailingShards)
+    index.failed = frozenset({1})
+    size = len(shop.promise_service.cost_monitor.reservoir)
     shop.serve(50)
-    assert len(shop.promise_service.cost_monitor.sample) == size, "what lacked a part cannot be compared"
-    shop.measure()
+    assert len(shop.promise_service.cost_monitor.reservoir) == size, "what lacked a part cannot be compared"
+    shop.estimate_cost()
     least = shop.promise_service.overview().least
     assert "out of reach" in least.reason
     assert least.ratio == known.ratio, "what was known stays, with its time"
@@ -124,9 +92,9 @@ def test_other_items_begin_another_sample() -> None:
     shop.serve(100)
     promise_service = shop.promise_service
     promise_service.upsert_items(np.eye(16)[:1], ["Toys"], [10_000])
-    shop.measure()
+    shop.estimate_cost()
     assert promise_service.cost_monitor.last is None, "nothing was answered from these items yet"
     shop.serve(80)
-    assert len(promise_service.cost_monitor.sample) == 80
-    shop.measure()
+    assert len(promise_service.cost_monitor.reservoir) == 80
+    shop.estimate_cost()
     assert promise_service.cost_monitor.last is not None

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.catalog.changes import find_rows
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
@@ -48,11 +47,13 @@ def world() -> World:
     catalog = Catalog(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), codes)
     users = rng.normal(size=(REQUESTS, DIM)) + 0.5 * centres[rng.integers(0, 4, size=REQUESTS)]
     floors = dict.fromkeys(range(GROUPS), REQUESTS * K // 20)
-    retriever = FairRetriever(catalog, K, floors, REQUESTS)
+    retriever = FairRetriever(catalog, k=K, floors=floors, horizon=REQUESTS)
     found = retriever.retrieve(users)
-    rows = find_rows(catalog, found.ids.ravel()).reshape(found.ids.shape)
+    rows = catalog.rows_of(found.ids)
     exposures = np.bincount(catalog.group_of[rows].ravel(), minlength=GROUPS)
-    without = float(FairRetriever(catalog, K, 0, REQUESTS, "none").retrieve(users).relevance.sum())
+    without = float(
+        FairRetriever(catalog, k=K, floors=0, horizon=REQUESTS, policy="none").retrieve(users).relevance.sum()
+    )
     # What was asked of the best plan: the floors, which all were reached.
     assert (exposures >= list(floors.values())).all()
     asked = np.array(list(floors.values())) / exposures

@@ -1,9 +1,9 @@
-"""Whole days through the keeper, on a clock that goes by real logs: floors hold wherever the traffic allowed it.
+"""Whole days through the promise service, on a clock that follows real logs: floors hold if the traffic allows it.
 
 Every window is compared with the plainest calculation, which knows nothing of plans: exposures are counted one by one,
 and a linear program says whether the requests that came could have carried a floor that was missed.
 
-By default a day of each log is replayed, with one trouble. ``FAIRSYNC_DAYS=7`` replays so many, with every trouble
+By default one day of each log is replayed, with one trouble. ``FAIRSYNC_DAYS=7`` replays seven, with every trouble
 (a few minutes). Ta-Feng is in the folder of real data, ``FAIRSYNC_DATA``; without it, its tests are skipped.
 """
 
@@ -26,7 +26,6 @@ from fairsync.errors import InvalidInputError
 from fairsync.schedule import WORST_CASE_TRAFFIC, Forecast, Promise, Span, Window
 from fairsync.service.client import Client
 from fairsync.service.promises.replay import replay
-from fairsync.service.schema import ImpressionReport
 from sequences import real_dataset
 from service.promises.days import DAY, HOUR, Audit, Shop, Times, audit, changed, spread, usual_traffic, within, without
 from service.running import running
@@ -87,7 +86,7 @@ def run(shop: Shop, times: Times, start: datetime, end: datetime, trouble: str, 
         assert all(one.note.startswith("the service was down from") for one in hit)
     found = audit(past, came, shop.caps)
     print(trouble, dict(found.figures), found.lead_times)
-    # Nobody is surprised by traffic that stays above what the plans are prepared for.
+    # Traffic above the worst case of the plans surprises no window.
     assert all(broke_off(shop.forecast, came, one, shop.worst_case_traffic, start) for one in found.surprised)
     return found
 
@@ -185,9 +184,9 @@ def test_complete_journey(trouble: str) -> None:
 @pytest.mark.parametrize("worst_case_traffic", [WORST_CASE_TRAFFIC, 0.1] if DAYS > 1 else [WORST_CASE_TRAFFIC])
 @pytest.mark.parametrize("trouble", TROUBLES if DAYS > 1 else ["down"])
 def test_tafeng(trouble: str, worst_case_traffic: float) -> None:
-    """From 19 to 25 December a tenth of the usual visits come, and nobody knew.
+    """From 19 to 25 December a tenth of the usual visits come, unannounced.
 
-    That is less than plans are prepared for, unless they are told to be, so that some promises are missed that others
+    That is below the default worst case of the plans, so that some promises are missed that others
     might have kept. With a tenth in mind, none is.
     """
     times = spread(visits_of(real_dataset("tafeng", has_clock=True), start=0).times)
@@ -222,7 +221,7 @@ def test_what_was_shown_counts_however_late_it_is_heard_of() -> None:
     """Half of all candidates are shown. Reports come late, in any order, sometimes twice, and some never."""
     shop, times, start = made_up_day(150, count="impressions", report_within=600.0)
     easy, half = shop.large[:2]
-    # Every request can show the rare item once; of half of them nobody hears that it did.
+    # Every request can show the rare item once, and half of them do.
     shop.promises = [
         Promise(easy, 60, Window.day("UTC")),
         Promise(half, 110, Window.day("UTC")),
@@ -230,17 +229,17 @@ def test_what_was_shown_counts_however_late_it_is_heard_of() -> None:
     ]
     rng = np.random.default_rng(9)
     waiting: list[tuple[float, str, list[int | str], list[str]]] = []
-    told: set[str] = set()
+    reported: set[str] = set()
     impressions: Counter[str] = Counter()
 
     def serve(promise_service: PromiseService, first: int, last: int) -> None:
         now = promise_service.scheduler.now().timestamp()
         while waiting and waiting[0][0] <= now < (start + DAY).timestamp():
             _, name, items, groups = heapq.heappop(waiting)
-            result = promise_service.show([ImpressionReport(request_id=name, items=items)])
-            assert (result.counted, result.repeated) == ((0, 1) if name in told else (len(items), 0))
-            impressions.update([] if name in told else groups)
-            told.add(name)
+            result = promise_service.record_impressions(name, items)
+            assert (result.counted, result.repeated) == ((0, 1) if name in reported else (len(items), 0))
+            impressions.update([] if name in reported else groups)
+            reported.add(name)
         if first == last:
             return
         names = [f"r{i}" for i in range(first, last)]

@@ -1,4 +1,4 @@
-"""Whether it is ready: what is said is so, and no sooner and no later than it is."""
+"""The readiness probe: it reports a failure as soon as there is one, and recovery as soon as it is over."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ import pytest
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
-from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.ledger import MemoryLedger
 from fairsync.schedule import Forecast
 from fairsync.service.client import Client
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.schema import ShardView
-from service.running import make_settings, running, small_catalog, small_keeper
+from service.running import make_settings, running, small_catalog, small_service
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 BODY = {"vectors": [[1.0] * 8]}
 
@@ -40,7 +39,7 @@ def shard(*, up: bool) -> ShardView:
     return ShardView(shard=0, replica=0, items=10, up=up)
 
 
-def test_without_a_look_for_a_while_it_is_not() -> None:
+def test_it_is_not_ready_without_a_recent_check() -> None:
     now = 100.0
     readiness = Readiness(MemoryLedger(1), lambda: now)
     now += 5
@@ -58,7 +57,7 @@ def test_one_shard_is_enough() -> None:
         assert readiness.verdict()[0] == ready
 
 
-def test_what_was_asked_wrongly_says_nothing() -> None:
+def test_invalid_input_is_no_failure() -> None:
     readiness = Readiness(MemoryLedger(1))
     with pytest.raises(InvalidInputError), readiness.serving():
         raise InvalidInputError("k is 0")
@@ -71,36 +70,49 @@ def test_what_was_asked_wrongly_says_nothing() -> None:
     assert readiness.verdict()[0]
 
 
-def test_a_full_disk_is_told_and_so_is_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file may grow no more: requests fail, /ready says so, and says yes again by itself when there is room."""
+class FullDisk(MemoryLedger):
+    """A ledger that cannot be written while its disk is full."""
+
+    is_full = False
+
+    def record(self, entries: Any, key: Any = None, answers: Any = None) -> bool:
+        self._check()
+        return super().record(entries, key, answers)
+
+    def save(self, name: str, value: bytes) -> None:
+        self._check()
+        super().save(name, value)
+
+    def _check(self) -> None:
+        if self.is_full:
+            raise BackendUnavailableError("no space left on device")
+
+
+def test_a_full_disk_is_reported_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests fail and /ready says so; it recovers by itself, although no request comes."""
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.05)
     catalog = small_catalog()
-    ledger = SqliteLedger(tmp_path / "exposures.db", catalog.n_groups)
-    coordinator = Coordinator(catalog, 3, 0, 1, batch_size=16, auto_restart=False, ledger=ledger)
+    ledger = FullDisk(catalog.n_groups)
+    coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False, ledger=ledger)
     promise_service = PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=1.0))
     with running(promise_service) as service, httpx.Client(base_url=service.url) as http, Client(service.url) as client:
         assert http.post("/v1/retrieve", json=BODY).status_code == 200
         assert client.ready()
-        pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]
-        ledger._db.execute(f"PRAGMA max_page_count = {pages}")
-        statuses: list[int] = []
-        while 503 not in statuses:  # until the last page is full
-            names = [f"r{len(statuses)}-{i}" for i in range(20)]
-            answer = http.post("/v1/retrieve", json={"vectors": [[1.0] * 8] * 20, "request_ids": names})
-            statuses.append(answer.status_code)
-            assert len(statuses) < 100
+        ledger.is_full = True
+        answer = http.post("/v1/retrieve", json=BODY)
+        assert answer.status_code == 503
         assert int(answer.headers["retry-after"]) >= 1
-        ledger._db.execute("PRAGMA max_page_count = 1000000")
+        assert not client.ready()
+        ledger.is_full = False
         until(client.ready)
         assert http.get("/health").status_code == 200
         assert http.post("/v1/retrieve", json=BODY).status_code == 200
-    ledger.close()
 
 
 def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("fairsync.service.promises.readiness._LOOKED_WITHIN", 0.3)
-    promise_service, away = small_keeper(), True
+    promise_service, away = small_service(), True
+    promise_service.readiness.max_age = 0.3
 
     def kept(name: str) -> bytes | None:
         if away:
@@ -120,7 +132,7 @@ def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    promise_service = small_keeper()
+    promise_service = small_service()
     up = False
     health: Callable[[], list[ShardView]] = lambda: [shard(up=False), shard(up=up)]  # noqa: E731
     promise_service.front.index.health = health  # type: ignore[attr-defined]
@@ -131,22 +143,22 @@ def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 200)
 
 
-def test_a_planner_that_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
-    monkeypatch.setattr("fairsync.service.promises.readiness._LOOKED_WITHIN", 0.2)
-    promise_service = small_keeper()
+    promise_service = small_service()
+    promise_service.readiness.max_age = 0.2
 
     def refresh() -> None:
         raise FairSyncError("no plan")
 
-    vars(promise_service)["look"] = refresh
+    vars(promise_service)["refresh"] = refresh
     with running(promise_service) as service:
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
         assert "planned" in httpx.get(f"{service.url}/ready").json()["message"]
 
 
-def test_it_can_be_asked_while_all_threads_are_taken() -> None:
-    promise_service = small_keeper()
+def test_the_probe_answers_while_all_threads_are_busy() -> None:
+    promise_service = small_service()
     overview, free = promise_service.overview, threading.Event()
 
     def stuck() -> Any:
@@ -168,8 +180,8 @@ def test_it_can_be_asked_while_all_threads_are_taken() -> None:
         asyncio.run(work())
 
 
-def test_who_is_being_stopped_is_not() -> None:
-    promise_service = small_keeper()
+def test_a_service_that_drains_is_not_ready() -> None:
+    promise_service = small_service()
     promise_service.retrieve(np.ones((1, 8)))
     assert promise_service.ready() == (True, "ready")
     promise_service.close()

@@ -10,20 +10,22 @@ import random
 from typing import Any
 
 import httpx
-import msgpack
+import msgspec
 import numpy as np
-import orjson
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fairsync.candidates import Candidates
-from fairsync.service.server.codec import JSON, MSGPACK, read_found, read_items, read_retrieve, write_array, write_found
-from fairsync.service.server.problems import Problem
+from fairsync.errors import InvalidInputError
+from fairsync.service.schema import JSON, MSGPACK, NumberArray, RetrieveColumns, RetrieveRequest, UpsertItems
+from fairsync.service.server.codec import decode, embeddings_of, encode_candidates, users_of
+from fairsync.service.server.problems import Problem, problem_of
 from fairsync.service.settings import HttpSettings
-from service.running import running, small_keeper
+from service.running import running, small_service
 
+pack = msgspec.msgpack.encode
 MANY = int(os.environ.get("FAIRSYNC_FUZZ", "1"))
 LIMITS = HttpSettings(max_users=100, max_k=100)
 SCALARS = st.one_of(
@@ -49,12 +51,15 @@ BODIES = st.dictionaries(
 
 def read(body: bytes, kind: str) -> None:
     """Read a body in every way there is: it may be refused, with a status of the caller's fault, and nothing else."""
-    for reader in (lambda: read_retrieve(body, kind, LIMITS), lambda: read_items(body, kind, 100)):
+    for reader in (
+        lambda: users_of(decode(body, kind, RetrieveRequest), LIMITS),
+        lambda: embeddings_of(decode(body, kind, UpsertItems), 100),
+    ):
         refused = None
         try:
             reader()
-        except Problem as problem:
-            refused = problem
+        except (Problem, InvalidInputError) as error:
+            refused = problem_of(error)
         assert refused is None or 400 <= refused.status < 500
 
 
@@ -68,13 +73,13 @@ def test_any_bytes_are_read_or_refused(body: bytes) -> None:
 @given(BODIES)
 @settings(max_examples=500 * MANY, suppress_health_check=[HealthCheck.too_slow])
 def test_any_values_are_read_or_refused(values: dict[str, Any]) -> None:
-    read(msgpack.packb(values), MSGPACK)
+    read(pack(values), MSGPACK)
 
 
 @given(hnp.arrays(np.float32, (3, 8), elements=st.floats(width=32)), st.data())
 @settings(max_examples=100 * MANY)
 def test_a_body_with_bytes_changed_is_read_or_refused(array: Any, data: st.DataObject) -> None:
-    body = bytearray(msgpack.packb({"vectors": write_array(array), "k": 3, "request_ids": ["a", None, "b"]}))
+    body = bytearray(pack({"vectors": NumberArray.of(array), "k": 3, "request_ids": ["a", None, "b"]}))
     for _ in range(data.draw(st.integers(0, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     read(bytes(body[: data.draw(st.integers(0, len(body)))]), MSGPACK)
@@ -105,12 +110,14 @@ def mutated(body: bytes, rng: random.Random) -> bytes:
 def sound_bodies() -> list[tuple[bytes, str]]:
     vectors = np.linspace(-1, 1, 48).reshape(3, 2, 8)
     ids = ["a", None, "b"]
-    values: list[dict[str, Any]] = [{"vectors": write_array(vectors.astype(f"<f{size}")), "k": 3} for size in (2, 4, 8)]
-    values.append({"vectors": write_array(vectors[:, 0]), "k": 3, "request_ids": ids})
+    values: list[dict[str, Any]] = [
+        {"vectors": NumberArray.of(vectors.astype(f"<f{size}")), "k": 3} for size in (2, 4, 8)
+    ]
+    values.append({"vectors": NumberArray.of(vectors[:, 0]), "k": 3, "request_ids": ids})
     values.append({"histories": [["a", 1], [], ["b"]], "request_ids": ids})
-    values.append({"embeddings": write_array(vectors[:, 0]), "groups": ["g"] * 3, "ids": [1, 2, 3]})
+    values.append({"embeddings": NumberArray.of(vectors[:, 0]), "groups": ["g"] * 3, "ids": [1, 2, 3]})
     as_json = [{"vectors": vectors.tolist(), "k": 3}, {"embeddings": vectors[:, 0].tolist(), "groups": [1], "ids": [2]}]
-    return [(msgpack.packb(one), MSGPACK) for one in values] + [(orjson.dumps(one), JSON) for one in as_json]
+    return [(pack(one), MSGPACK) for one in values] + [(msgspec.json.encode(one), JSON) for one in as_json]
 
 
 def test_a_body_that_was_sound_is_read_or_refused() -> None:
@@ -129,18 +136,18 @@ def test_bombs_are_refused(body: bytes) -> None:
 
 @given(hnp.arrays(np.dtype("<f4"), hnp.array_shapes(min_dims=2, max_dims=3, max_side=6), elements=st.floats(width=32)))
 def test_vectors_arrive_bit_for_bit(array: Any) -> None:
-    asked, binary = read_retrieve(msgpack.packb({"vectors": write_array(array)}), MSGPACK, LIMITS)
-    assert binary
-    assert asked.vectors is not None
-    assert asked.vectors.tobytes() == array.tobytes()
-    assert asked.vectors.shape == array.shape
+    body = pack(RetrieveRequest(vectors=NumberArray.of(array)))
+    vectors = users_of(decode(body, MSGPACK, RetrieveRequest), LIMITS)
+    assert vectors is not None
+    assert vectors.tobytes() == array.tobytes()
+    assert vectors.shape == array.shape
 
 
 @given(
     st.integers(1, 4).flatmap(
         lambda k: st.tuples(
             hnp.arrays(np.int64, (3, k)),
-            st.lists(st.lists(st.text(max_size=5), min_size=k, max_size=k), min_size=3, max_size=3),
+            st.lists(st.lists(st.text(min_size=1, max_size=5), min_size=k, max_size=k), min_size=3, max_size=3),
             hnp.arrays(np.float64, (3, k), elements=st.floats(allow_nan=False, allow_infinity=False)),
         )
     )
@@ -148,19 +155,23 @@ def test_vectors_arrive_bit_for_bit(array: Any) -> None:
 def test_candidates_arrive_as_they_were(columns: Any) -> None:
     ids, groups, relevance = columns
     found = Candidates(ids, np.array(groups, dtype=object), relevance, np.array([1.0, 0.5, 1.0]))
-    again, names = read_found(write_found(found, ["a", None, "c"], binary=True))
-    told = orjson.loads(write_found(found, ["a", None, "c"], binary=False))["answers"]
-    assert names == ["a", None, "c"]
-    assert again.ids.tolist() == ids.tolist() == [one["ids"] for one in told]
-    assert [one["groups"] for one in told] == groups
-    assert again.relevance.tolist() == relevance.tolist() == [one["relevance"] for one in told]
+    again = decode(encode_candidates(found, ["a", None, "c"], MSGPACK), MSGPACK, RetrieveColumns)
+    told = msgspec.json.decode(encode_candidates(found, ["a", None, "c"], JSON))["answers"]
+    assert again.request_ids == ["a", None, "c"]
+    assert isinstance(again.ids, NumberArray)
+    assert again.ids.to_numpy().tolist() == ids.tolist() == [one["ids"] for one in told]
+    assert [one["groups"] for one in told] == groups == again.groups
+    assert again.relevance.to_numpy().tolist() == relevance.tolist() == [one["relevance"] for one in told]
     assert [one["degraded"] for one in told] == [False, True, False]
 
 
 def test_a_service_survives_what_it_cannot_read() -> None:
-    with running(small_keeper()) as service, httpx.Client(base_url=service.url) as http:
+    with running(small_service()) as service, httpx.Client(base_url=service.url) as http:
 
-        @given(st.one_of(st.binary(max_size=200), BODIES.map(msgpack.packb)), st.sampled_from(["retrieve", "items"]))
+        @given(
+            st.one_of(st.binary(max_size=200), BODIES.map(pack)),
+            st.sampled_from(["retrieve", "items"]),
+        )
         @settings(max_examples=100 * MANY, suppress_health_check=[HealthCheck.too_slow], deadline=None)
         def fuzz(body: bytes, path: str) -> None:
             method = "POST" if path == "retrieve" else "PUT"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +52,7 @@ async def held(search: Search, batcher: MicroBatcher) -> asyncio.Future[Candidat
     """Have the search busy with one request, so that others gather behind it."""
     search.go.clear()
     search.entered.clear()
-    first = batcher.ask(users_of(0), ["first"], None)
+    first = batcher.submit(users_of(0), ["first"], None)
     await asyncio.to_thread(search.entered.wait, 10)
     return first
 
@@ -67,7 +66,7 @@ def test_who_comes_during_a_search_is_searched_together() -> None:
         sizes = [1, 3, 2, 1]
         starts = np.cumsum([10, *sizes])
         tasks = [
-            (batcher.ask(users_of(*range(start, start + size)), [None] * size, None))
+            (batcher.submit(users_of(*range(start, start + size)), [None] * size, None))
             for start, size in zip(starts, sizes, strict=False)
         ]
         await asyncio.sleep(0.01)
@@ -90,12 +89,12 @@ def test_batches_have_a_limit_and_one_kind() -> None:
         batcher = MicroBatcher(search, max_batch=4, max_waiting=1000)
         first = await held(search, batcher)
         asked = [
-            batcher.ask(users_of(1, 2, 3), [None] * 3, None),
-            batcher.ask(users_of(4), [None], 2),  # another k
-            batcher.ask(users_of(5, 6), [None] * 2, None),  # no room
-            batcher.ask(users_of(7), [None], None),
-            batcher.ask(users_of(8, interests=2), [None], None),  # another shape
-            batcher.ask(users_of(*range(20, 30)), [None] * 10, None),  # larger than any batch
+            batcher.submit(users_of(1, 2, 3), [None] * 3, None),
+            batcher.submit(users_of(4), [None], 2),  # another k
+            batcher.submit(users_of(5, 6), [None] * 2, None),  # no room
+            batcher.submit(users_of(7), [None], None),
+            batcher.submit(users_of(8, interests=2), [None], None),  # another shape
+            batcher.submit(users_of(*range(20, 30)), [None] * 10, None),  # larger than any batch
         ]
         tasks = asked
         await asyncio.sleep(0.01)
@@ -115,7 +114,7 @@ def test_who_has_gone_is_not_searched_for() -> None:
     async def work() -> None:
         batcher = MicroBatcher(search, max_batch=100, max_waiting=1000)
         first = await held(search, batcher)
-        gone, stays = ((batcher.ask(users_of(n, n), [None] * 2, None)) for n in (1, 2))
+        gone, stays = ((batcher.submit(users_of(n, n), [None] * 2, None)) for n in (1, 2))
         await asyncio.sleep(0.01)
         gone.cancel()
         await asyncio.sleep(0.01)
@@ -135,99 +134,106 @@ def test_too_many_are_turned_away_at_once() -> None:
     async def work() -> None:
         batcher = MicroBatcher(search, max_batch=100, max_waiting=3)
         first = await held(search, batcher)
-        second = batcher.ask(users_of(1, 2), [None] * 2, None)
+        second = batcher.submit(users_of(1, 2), [None] * 2, None)
         await asyncio.sleep(0.01)
         with pytest.raises(Problem) as refused:
-            await batcher.ask(users_of(3), [None], None)
+            await batcher.submit(users_of(3), [None], None)
         assert (refused.value.status, refused.value.headers) == (503, {"retry-after": "1"})
         search.go.set()
         await asyncio.gather(first, second)
-        assert (await batcher.ask(users_of(*range(9)), [None] * 9, None)).ids.shape == (9, 3)
+        assert (await batcher.submit(users_of(*range(9)), [None] * 9, None)).ids.shape == (9, 3)
         await batcher.close()
 
     run(work())
 
 
-def test_who_would_wait_too_long_is_turned_away() -> None:
-    """Each request takes 10 ms: within 0.2 s about twenty can be answered, and whoever comes beyond is told so."""
+class Clock:
+    """A clock that the test turns."""
 
-    def slowly(users: Any, request_ids: Any, k: Any, deliver: Callable[[Candidates], None]) -> None:
-        time.sleep(0.01 * len(users))
-        ids = np.zeros((len(users), 3), dtype=np.int64)
-        deliver(Candidates(ids, ids, ids.astype(float), np.ones(len(users))))
+    def __init__(self) -> None:
+        self.now = 0.0
 
-    async def work() -> tuple[list[float], list[int]]:
-        batcher = MicroBatcher(slowly, max_batch=8, max_waiting=10_000, max_seconds=0.2)
-        await batcher.ask(users_of(*range(8)), [None] * 8, None)  # how long it takes is not known before
-        waited, pauses = [], []
-
-        async def call() -> None:
-            start = time.monotonic()
-            try:
-                await batcher.ask(users_of(1), [None], None)
-            except Problem as refused:
-                pauses.append(int(refused.headers["retry-after"]))
-            else:
-                waited.append(time.monotonic() - start)
-
-        calls = []
-        for _ in range(100):  # ten times what can be answered
-            calls += [asyncio.create_task(call()) for _ in range(10)]
-            await asyncio.sleep(0.01)
-        await asyncio.gather(*calls)
-        await batcher.close()
-        return waited, pauses
-
-    waited, pauses = run(work())
-    assert len(waited) + len(pauses) == 1000
-    assert 60 <= len(waited) <= 140, "about a hundred can be answered in a second"
-    assert max(waited) < 0.5
-    assert set(pauses) == {1}
+    def __call__(self) -> float:
+        return self.now
 
 
-def test_a_slow_search_still_gathers_batches() -> None:
-    """One request alone takes longer than anybody may wait, and many together take hardly more."""
+class TimedSearch(Search):
+    """A search that takes a given time by the clock: so long a batch, and so long a request."""
 
-    def slowly(users: Any, request_ids: Any, k: Any, deliver: Callable[[Candidates], None]) -> None:
-        time.sleep(0.05 + 0.0001 * len(users))
-        ids = np.zeros((len(users), 3), dtype=np.int64)
-        deliver(Candidates(ids, ids, ids.astype(float), np.ones(len(users))))
+    def __init__(self, clock: Clock, per_batch: float, per_request: float) -> None:
+        super().__init__()
+        self._clock, self._per_batch, self._per_request = clock, per_batch, per_request
 
-    async def work() -> int:
-        batcher = MicroBatcher(slowly, max_batch=64, max_waiting=10_000, max_seconds=0.02)
-        await batcher.ask(users_of(1), [None], None)
-        answered = 0
-        end = time.monotonic() + 1.0
+    def __call__(self, users: Any, request_ids: Any, k: Any, deliver: Callable[[Candidates], None]) -> None:
+        def take_time(found: Candidates) -> None:
+            self._clock.now += self._per_batch + self._per_request * len(users)
+            deliver(found)
 
-        async def client() -> None:
-            nonlocal answered
-            while time.monotonic() < end:
-                try:
-                    await batcher.ask(users_of(1), [None], None)
-                    answered += 1
-                except Problem:
-                    await asyncio.sleep(0.005)
-
-        await asyncio.gather(*(client() for _ in range(64)))
-        await batcher.close()
-        return answered
-
-    assert run(work()) > 5 * 20, "one at a time, twenty would be answered"
+        super().__call__(users, request_ids, k, take_time)
 
 
-def test_a_slow_start_turns_nobody_away() -> None:
-    """The first request alone is slow, as when the catalog is still on disk: what comes next must not pay for it."""
-    slow = [0.3]
+async def submitted(batcher: MicroBatcher, calls: int) -> tuple[list[asyncio.Future[Candidates]], list[str]]:
+    """Submit calls of one request each; return the admitted ones, and Retry-After of the others."""
+    admitted, refused = [], []
+    for n in range(calls):
+        try:
+            admitted.append(batcher.submit(users_of(n), [None], None))
+        except Problem as problem:
+            refused.append(problem.headers["retry-after"])
+    return admitted, refused
 
-    def search(users: Any, request_ids: Any, k: Any, deliver: Callable[[Candidates], None]) -> None:
-        time.sleep(slow.pop() if slow else 0.01)
-        ids = np.zeros((len(users), 3), dtype=np.int64)
-        deliver(Candidates(ids, ids, ids.astype(float), np.ones(len(users))))
+
+@pytest.mark.parametrize(("max_seconds", "admitted", "retry_after"), [(0.2, 21, "1"), (5.0, 501, "6")])
+def test_a_call_that_would_wait_too_long_is_refused(max_seconds: float, admitted: int, retry_after: str) -> None:
+    """Each request takes 10 ms: within 0.2 s twenty can be answered, within 5 s five hundred."""
+    clock = Clock()
+    search = TimedSearch(clock, 0.0, 0.01)
 
     async def work() -> None:
-        batcher = MicroBatcher(search, max_batch=64, max_waiting=1000, max_seconds=1.0)
-        await batcher.ask(users_of(1), [None], None)
-        await asyncio.gather(*(batcher.ask(users_of(n), [None], None) for n in range(64)))
+        batcher = MicroBatcher(search, 8, 10_000, max_seconds, clock=clock)
+        await batcher.submit(users_of(*range(8)), [None] * 8, None)
+        await batcher.submit(users_of(1), [None], None)  # by now the pace is known
+        first = await held(search, batcher)
+        waiting, refused = await submitted(batcher, 1_000)
+        assert (1 + len(waiting), set(refused)) == (admitted, {retry_after})
+        search.go.set()
+        assert len(await asyncio.gather(first, *waiting)) == admitted
+        await batcher.close()
+
+    run(work())
+
+
+def test_a_slow_search_still_forms_batches() -> None:
+    """One request alone takes longer than the longest wait, and many together take hardly more."""
+    clock = Clock()
+    search = TimedSearch(clock, 0.05, 0.0001)
+
+    async def work() -> None:
+        batcher = MicroBatcher(search, 64, 10_000, 0.02, clock=clock)
+        for _ in range(3):
+            first = await held(search, batcher)
+            waiting, _ = await submitted(batcher, 64)
+            search.go.set()
+            await asyncio.gather(first, *waiting)
+        await batcher.close()
+
+    run(work())
+    assert max(size for size, _ in search.batches) >= 7
+
+
+def test_a_slow_start_refuses_no_call() -> None:
+    """The first request alone is slow, as when the catalog is still on disk: the next must not pay for it."""
+    clock = Clock()
+    search = TimedSearch(clock, 300.0, 0.0)
+
+    async def work() -> None:
+        batcher = MicroBatcher(search, 64, 1_000, 1.0, clock=clock)
+        await batcher.submit(users_of(1), [None], None)
+        first = await held(search, batcher)
+        waiting, refused = await submitted(batcher, 64)
+        assert (len(waiting), refused) == (64, [])
+        search.go.set()
+        await asyncio.gather(first, *waiting)
         await batcher.close()
 
     run(work())
@@ -247,10 +253,10 @@ def test_nobody_waits_for_what_follows_an_answer(fails: bool) -> None:
 
     async def work() -> None:
         batcher = MicroBatcher(search, max_batch=64, max_waiting=1000)
-        await batcher.ask(users_of(1), [None], None)
+        await batcher.submit(users_of(1), [None], None)
         assert not done.is_set()
         after.set()
-        assert len(await batcher.ask(users_of(1), [None], None)) == 1
+        assert len(await batcher.submit(users_of(1), [None], None)) == 1
         await batcher.close()
         assert done.is_set()
 
@@ -269,7 +275,7 @@ def test_callers_take_turns() -> None:
             order.append(n)
 
         asked = [(10 + n, "flood") for n in range(12)] + [(n, "other") for n in (1, 2, 3)]
-        calls = [batcher.ask(users_of(n), [None], None, caller) for n, caller in asked]
+        calls = [batcher.submit(users_of(n), [None], None, caller) for n, caller in asked]
         for call, (n, _) in zip(calls, asked, strict=True):
             call.add_done_callback(partial(note, n))
         search.go.set()
@@ -282,20 +288,16 @@ def test_callers_take_turns() -> None:
     assert [n for n in order if n >= 10] == list(range(10, 22)), "each caller's are answered in their order"
 
 
-def test_who_asks_again_at_once_does_not_hold_up_others() -> None:
-    """What one caller asks for cannot be searched together, and another is back before the next search begins."""
-
-    def slowly(users: Any, request_ids: Any, k: Any, deliver: Callable[[Candidates], None]) -> None:
-        time.sleep(0.012)  # long enough to be waited for
-        ids = np.zeros((len(users), k), dtype=np.int64)
-        deliver(Candidates(ids, ids, ids.astype(float), np.ones(len(users))))
+def test_a_caller_that_returns_at_once_does_not_hold_up_others() -> None:
+    """The requests of one caller cannot be searched together, and another is back before the next search begins."""
+    search = TimedSearch(clock := Clock(), 0.012, 0.0)  # long enough for the next search to wait for further calls
 
     async def work() -> list[str]:
-        batcher = MicroBatcher(slowly, max_batch=8, max_waiting=100)
+        batcher = MicroBatcher(search, max_batch=8, max_waiting=100, clock=clock)
         order: list[str] = []
 
         async def ask(caller: str, k: int) -> None:
-            await batcher.ask(users_of(1), [None], k, caller)
+            await batcher.submit(users_of(1), [None], k, caller)
             order.append(caller)
 
         async def again_and_again() -> None:
@@ -315,16 +317,15 @@ def test_one_token_leaves_room_for_another() -> None:
     async def work() -> None:
         batcher = MicroBatcher(search, max_batch=100, max_waiting=100)
         first = await held(search, batcher)
-        taken = [batcher.ask(users_of(n), [None], None, "flood") for n in range(75)]
+        taken = [batcher.submit(users_of(n), [None], None, "flood") for n in range(75)]
         with pytest.raises(Problem, match="waiting already"):
-            batcher.ask(users_of(1), [None], None, "flood")
-        other = batcher.ask(users_of(7), [None], None, "other")
+            batcher.submit(users_of(1), [None], None, "flood")
+        other = batcher.submit(users_of(7), [None], None, "other")
         search.go.set()
         assert (await other).ids[0, 0] == 7
         await asyncio.gather(first, *taken)
         await asyncio.sleep(0)
-        assert not batcher._waiting_of, "nothing is kept of callers who have gone"
-        assert not batcher._turns
+        assert not batcher.callers, "nothing is kept of callers that have gone"
         await batcher.close()
 
     run(work())
@@ -336,7 +337,7 @@ def test_bad_input_of_one_is_not_the_others_fault() -> None:
     async def work() -> None:
         batcher = MicroBatcher(search, max_batch=100, max_waiting=1000)
         first = await held(search, batcher)
-        tasks = [(batcher.ask(users_of(n), [None], None)) for n in (1, float("nan"), 3)]
+        tasks = [(batcher.submit(users_of(n), [None], None)) for n in (1, float("nan"), 3)]
         await asyncio.sleep(0.01)
         search.go.set()
         await first
@@ -354,12 +355,12 @@ def test_what_waits_at_the_end_is_answered() -> None:
     async def work() -> None:
         batcher = MicroBatcher(search, max_batch=1, max_waiting=1000)
         first = await held(search, batcher)
-        tasks = [(batcher.ask(users_of(n), [None], None)) for n in range(5)]
+        tasks = [(batcher.submit(users_of(n), [None], None)) for n in range(5)]
         await asyncio.sleep(0.01)
         closing = asyncio.create_task(batcher.close())
         await asyncio.sleep(0)
         with pytest.raises(Problem, match="stopped"):
-            await batcher.ask(users_of(9), [None], None)
+            await batcher.submit(users_of(9), [None], None)
         search.go.set()
         await asyncio.gather(first, *tasks, closing)
 

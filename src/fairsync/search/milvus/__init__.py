@@ -1,4 +1,4 @@
-"""Search by Milvus, for those who run a vector database: it ranks, prices and ties are settled here."""
+"""Search in the Milvus vector database: Milvus ranks, and prices and ties are settled in this process."""
 
 from fairsync.errors import BackendUnavailableError
 from fairsync.search.milvus.index import MilvusIndex

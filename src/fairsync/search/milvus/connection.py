@@ -1,4 +1,4 @@
-"""A Milvus server that may be away for a while: questions are repeated, and errors say what to do."""
+"""The connection to a Milvus server: calls are retried until a timeout, and errors say what to do."""
 
 import logging
 import threading
@@ -12,10 +12,10 @@ from fairsync.errors import BackendUnavailableError, InvalidInputError
 _Answer = TypeVar("_Answer")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-# Waiting mends none of these; anything else may pass while a server starts or moves data about.
+# Errors that a retry cannot cure. All others may pass while a server starts or moves data.
 _NOT_FOUND = 100
 _REFUSALS = {"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
-_RETRY = "Start it, check uri= and token=, or give it more time with timeout=."
+_REMEDY = "Start it, check uri= and token=, or give it more time with timeout=."
 
 _this_thread = threading.local()
 for _logger in ("decorators", "client.connection_manager", "client.grpc_handler"):
@@ -23,16 +23,18 @@ for _logger in ("decorators", "client.connection_manager", "client.grpc_handler"
 
 
 class Connection:
-    """Collections on a Milvus server, and the names (aliases) that point to them.
+    """Collections on a Milvus server, and the aliases that point to them.
 
-    Answers that a restarting server gives too early are not taken: the question is repeated until the time is up.
+    A call is retried with exponential backoff, also if a restarting server answers before it has loaded its data.
 
     Parameters
     ----------
-    uri, token
-        Where the server is and what opens it; a path that ends in ``.db`` is a file of Milvus Lite.
+    uri
+        The address of the server. A path that ends in ``.db`` is a file of Milvus Lite.
+    token
+        The credentials, empty if the server asks for none.
     timeout
-        How many seconds a question may take, with all repetitions.
+        Seconds that a call may take, with all retries.
     """
 
     def __init__(self, uri: str, token: str, timeout: float) -> None:
@@ -41,71 +43,81 @@ class Connection:
             import pymilvus
         except ImportError as error:
             raise InvalidInputError("MilvusIndex needs pymilvus: pip install 'fairsync[milvus]'.") from error
-        self.uri, self.timeout, self.milvus = uri, timeout, pymilvus
+        self.uri, self.token, self.timeout, self.milvus = uri, token, timeout, pymilvus
         self.is_lite = uri.endswith(".db")
-        self._troubles = (pymilvus.MilvusException, grpc.RpcError)
-        self.client: Any = self.ask(lambda left: pymilvus.MilvusClient(uri, token=token, timeout=left))
+        self._errors = (pymilvus.MilvusException, grpc.RpcError)
+        self.client: Any = self.retry(lambda left: pymilvus.MilvusClient(uri, token=token, timeout=left))
 
-    def ask(self, question: Callable[[float], _Answer]) -> _Answer:
-        """Ask what may be asked twice, given the seconds left, and again while the server may still come round."""
+    def retry(self, call: Callable[[float], _Answer]) -> _Answer:
+        """Make an idempotent call, given the seconds left, and retry it until the timeout."""
         end, pause = time.monotonic() + self.timeout, _FIRST_PAUSE
         while True:
             try:
                 with _quiet():
-                    return question(max(end - time.monotonic(), _FIRST_PAUSE))
-            except self._troubles as error:
+                    return call(max(end - time.monotonic(), _FIRST_PAUSE))
+            except self._errors as error:
                 if self._is_final(error):
                     raise InvalidInputError(
                         f"Milvus at {self.uri} refuses: {_words(error)}. Check uri= and token=;"
                         " if the collection is gone, make the index again with upload=True."
                     ) from error
                 if time.monotonic() + pause >= end:
-                    raise self._unavailable(error, _RETRY) from error
+                    raise self._unavailable(error, _REMEDY) from error
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     @contextmanager
-    def once(self, remedy: str) -> Iterator[None]:
-        """Let what takes long go wrong once, with these words on what to do then."""
+    def without_retry(self, remedy: str) -> Iterator[None]:
+        """Make calls that are not retried. An error gets this remedy."""
         try:
             with _quiet():
                 yield
-        except self._troubles as error:
+        except self._errors as error:
             raise self._unavailable(error, remedy) from error
 
     def collections(self) -> list[str]:
         """Return the names of the server's collections."""
-        return sorted(self.ask(lambda left: self.client.list_collections(timeout=left)))
+        return sorted(self.retry(lambda left: self.client.list_collections(timeout=left)))
 
     def aliases(self, collection: str) -> list[str]:
-        """Return the names that point to a collection."""
-        return sorted(self.ask(lambda left: self.client.list_aliases(collection, timeout=left))["aliases"])
+        """Return the aliases that point to a collection."""
+        return sorted(self.retry(lambda left: self.client.list_aliases(collection, timeout=left))["aliases"])
 
-    def target(self, alias: str) -> str | None:
-        """Return the collection that a name points to, None if there is no such name."""
-        return self.ask(lambda left: self._target(alias, left))
+    def collection_of(self, alias: str) -> str | None:
+        """Return the collection that an alias points to, None if there is no such alias."""
+        return self.retry(lambda left: self._collection_of(alias, left))
 
-    def point(self, alias: str, collection: str) -> None:
-        """Make a name point to a collection, from one moment to the next."""
+    def set_alias(self, alias: str, collection: str) -> None:
+        """Make an alias point to a collection, atomically."""
 
-        def point(left: float) -> None:
-            now = self._target(alias, left)
+        def change(left: float) -> None:
+            now = self._collection_of(alias, left)
             if now is None:
                 self.client.create_alias(collection, alias, timeout=left)
             elif now != collection:
                 self.client.alter_alias(collection, alias, timeout=left)
 
-        self.ask(point)
+        self.retry(change)
 
-    def forget(self, alias: str) -> None:
-        """Remove a name; what it points to stays."""
-        self.ask(lambda left: self.client.drop_alias(alias, timeout=left))
+    def drop_alias(self, alias: str) -> None:
+        """Remove an alias; the collection stays."""
+        self.retry(lambda left: self.client.drop_alias(alias, timeout=left))
 
-    def drop(self, collection: str) -> None:
-        """Remove a collection that no name points to."""
-        self.ask(lambda left: self.client.drop_collection(collection, timeout=left))
+    def drop_collection(self, collection: str) -> None:
+        """Remove a collection that no alias points to."""
+        self.retry(lambda left: self.client.drop_collection(collection, timeout=left))
 
-    def _target(self, alias: str, left: float) -> str | None:
+    def server_time(self) -> int:
+        """Return a timestamp of the server; 0, which stands for the latest, for Milvus Lite, which has none."""
+        if self.is_lite:
+            return 0
+        connections = self.milvus.client.connection_manager
+        # The connection of `self.client`: pymilvus shares one between all clients of an address and a token.
+        config = connections.ConnectionConfig.from_uri(self.uri, token=self.token)
+        manager = connections.ConnectionManager.get_instance()
+        return int(self.retry(lambda left: manager.get_or_create(config).alloc_timestamp(timeout=left)))
+
+    def _collection_of(self, alias: str, left: float) -> str | None:
         if not self.client.has_collection(alias, timeout=left):
             return None
         return str(self.client.describe_collection(alias, timeout=left)["collection_name"])
@@ -124,7 +136,7 @@ class Connection:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the client from logging every error, with its traceback, before it raises it: we repeat, or say it once."""
+    """Keep pymilvus from logging an error and its traceback before raising it: the error is retried or raised once."""
     _this_thread.quiet = True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Search by Milvus, for those who run a vector database: it ranks, prices and ties are settled here."""
+"""An index over a catalog in the Milvus vector database: Milvus ranks, prices and ties are settled here."""
 
 import copy
 import re
@@ -9,56 +9,57 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import CatalogChange
+from fairsync.catalog.files import Watch
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
 from fairsync.search.exact import ExactIndex
+from fairsync.search.milvus.collection import MOST_COLUMNS, MOST_RESULTS, MilvusCollection
 from fairsync.search.milvus.connection import Connection
-from fairsync.search.milvus.rows import KeyedRows, RowForm
-from fairsync.search.milvus.table import MOST_COLUMNS, MOST_RESULTS, Table, Watch
-from fairsync.search.one_hot_fetch import OneHotFetch
+from fairsync.search.milvus.row_encoding import RowEncoding, RowKeys
+from fairsync.search.one_hot import OneHotFetch
 from fairsync.search.over_fetch import Floats, OverFetch, Rows
 from fairsync.search.overlay import Overlay
 
-# Up to this many times the width, wider vectors cost less than fetching deeper (benchmarks/milvus.py), or as good as
-# always: small catalogs would bear more.
+# Up to this many times the width, wider vectors nearly always cost less than fetching more (benchmarks/milvus.py). The
+# limit would be higher for small catalogs.
 _WORTH_WIDENING = 6
-# Columns for groups to come: an eighth more, and at least so many.
+# Spare columns for new groups: one for each eight groups, and at least this many.
 _LEAST_SPARE, _SPARE_SHARE = 8, 8
-# Beyond this share of the catalog, asking once more takes far longer than scoring every item here.
+# Beyond one item in this many of the catalog, another fetch takes far longer than scoring every item here.
 _MOST_SHARE, _LEAST_MOST = 64, 1000
 
 
 class MilvusIndex:
     """Search a catalog that a Milvus server holds.
 
-    Milvus nominates and the client decides: who is in, in which order and with which relevance is settled in float64 on
-    the catalog's own embeddings, so the answer is that of `ExactIndex`, to the last tie. Where a large part of the
-    catalog would have to be fetched, it is searched here.
+    Milvus nominates candidates and the client decides: the items, their order and their relevance are settled in
+    float64 on the catalog's own embeddings, so the answer is that of `ExactIndex`, to the last tie. If a large part of
+    the catalog would have to be fetched, it is searched in this process.
 
-    A row in Milvus has a key that says all about it, and rows are only ever added. So when the catalog changes, what is
-    new is written beside what is there (`follow`), and every index knows its own rows and passes over all others:
-    retrievers that still run with the old catalog stay exact.
+    Rows in Milvus are append-only, and the key of a row is a hash of its content. When the catalog changes (`follow`),
+    new rows are written to the same collection. Every index knows its own rows and ignores all others, so that
+    retrievers that still use the old catalog stay exact.
 
     Parameters
     ----------
     catalog
-        What to search.
+        The items to search.
     uri
-        Address of the server, or a path that ends in ``.db`` for Milvus Lite.
+        The address of the server, or a path that ends in ``.db`` for Milvus Lite.
     collection
-        What the names of collections start with.
+        The prefix of the names of collections.
     token
-        ``"user:password"`` or an API key, where the server asks for one.
+        ``"user:password"`` or an API key, if the server asks for one.
     prices
-        ``"one-hot"``: Milvus ranks under prices, on vectors widened by one column per group. ``"over-fetch"``: it ranks
-        without prices, and as many items are fetched as it takes to be certain. ``"auto"``: one-hot while that makes
+        ``"one-hot"``: Milvus ranks under prices, on vectors widened by one column per group. ``"over-fetch"``: Milvus
+        ranks without prices, and items are fetched until the answer is certain. ``"auto"``: one-hot if that makes
         vectors at most six times as wide.
     timeout
-        How many seconds a question to the server may take. Until then it is repeated if the server is away or starting.
+        Seconds that a call to the server may take. Until then it is retried if the server is down or starting.
     upload
-        Whether to write: the catalog, if the server does not hold it yet, and its changes.
+        Whether to write to the server: the catalog, if the server does not hold it yet, and its changes.
     watch
-        Called during an upload with the number of items written, and of all.
+        A progress callback of the upload: called with the number of items written and the total.
 
     Examples
     --------
@@ -85,33 +86,34 @@ class MilvusIndex:
             raise InvalidInputError(f"collection must be letters, digits and _, no digit first, got {collection!r}.")
         if not timeout > 0:
             raise InvalidInputError(f"timeout must be a positive number of seconds, got {timeout}.")
-        self.collection, self.applies_prices, self._may_write = collection, _way(prices, catalog), upload
+        self.collection, self.applies_prices, self.upload = collection, _way(prices, catalog), upload
+        self._prices = prices
         exact = ExactIndex(catalog)
-        self._form = RowForm.of(exact._items, wide=self.applies_prices == "one-hot")
-        if (width := self._form.width(catalog)) > MOST_COLUMNS:
+        self._encoding = RowEncoding.of(exact.items, wide=self.applies_prices == "one-hot")
+        if (width := self._encoding.width(catalog)) > MOST_COLUMNS:
             raise InvalidInputError(
                 f"Milvus takes at most {MOST_COLUMNS:,} columns and this needs {width:,}: use prices='over-fetch'."
             )
-        self._server = Connection(uri, token, timeout)
-        self._take(catalog, exact, KeyedRows(self._form.keys(catalog, np.arange(len(catalog)))))
-        held_by = self._server.target(self.name)
+        self.server = Connection(uri, token, timeout)
+        self._take(catalog, exact, RowKeys(self._encoding.keys(catalog, np.arange(len(catalog)))))
+        held_by = self.server.collection_of(self.name)
         if held_by is not None:
-            self._table = Table.open(self._server, held_by)
-        if held_by is None or self._table.size < len(catalog) or self._table.width < width:
+            self.stored = MilvusCollection.open(self.server, held_by)
+        if held_by is None or self.stored.size < len(catalog) or self.stored.width < width:
             if not upload:
                 raise InvalidInputError(self._absent())
-            self._table = self._write(held_by, watch)
+            self.stored = self._write(held_by, watch)
         self._ready()
 
     @property
     def name(self) -> str:
-        """Name of the catalog in Milvus, an alias: ``collection`` and a fingerprint of what must be held of it."""
+        """The alias of the catalog in Milvus: ``collection`` and a fingerprint of the rows of the catalog."""
         return f"{self.collection}_{self._rows.fingerprint}"
 
     @property
     def wear(self) -> float:
-        """Rows of other catalogs in the same collection, as a share of this one's. Each search scans them: `renew`."""
-        return (self._table.size - len(self.catalog)) / len(self.catalog)
+        """Rows of other catalogs in the same collection, as a share of this one's. Searches scan them; see `renew`."""
+        return (self.stored.size - len(self.catalog)) / len(self.catalog)
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`.
@@ -119,21 +121,21 @@ class MilvusIndex:
         Raises
         ------
         BackendUnavailableError
-            The server did not answer in time. Nothing was changed: ask again when it is up.
+            The server did not answer in time. Nothing was changed: search again when it is up.
         """
-        return self._search.search(users, prices, k)
+        return self.over_fetch.search(users, prices, k)
 
     def follow(self, change: CatalogChange) -> "MilvusIndex | Overlay":
-        """Return an index over the catalog after a change, and write what is new to Milvus.
+        """Return an index over the catalog after a change, and write the new rows to Milvus.
 
-        This one stays as it is, and exact. If writing fails, nothing that runs is affected: follow again.
-        Where nothing is to be written (``upload=False``), or a new group finds no column left, what is new is searched
-        here instead.
+        This index stays valid and exact. If writing fails, no index is affected, and the call can be repeated. If the
+        index may not write (``upload=False``), or there is no column left for a new group, new items are searched in
+        this process instead.
 
         Parameters
         ----------
         change
-            Of the catalog of this index; see `fairsync.catalog.changes`.
+            A change of the catalog of this index; see `fairsync.catalog.changes`.
 
         Examples
         --------
@@ -146,94 +148,105 @@ class MilvusIndex:
         ...     after.search(np.ones((1, 1, 3)), None, k=1).rows
         array([[3]])
         """
-        catalog, form = change.catalog, self._form
+        catalog, encoding = change.catalog, self._encoding
         exact = ExactIndex(catalog)
-        if not (self._may_write and form.fits(exact._items) and form.width(catalog) <= self._table.width):
+        if not (self.upload and encoding.fits(exact.items) and encoding.width(catalog) <= self.stored.width):
             return Overlay(self, change.rows, self.catalog.group_sizes, catalog)
         keys, kept = np.zeros(len(catalog), dtype=np.int64), change.rows >= 0
         keys[change.rows[kept]] = self._rows.keys[kept]
         fresh = np.ones(len(catalog), dtype=bool)
         fresh[change.rows[kept]] = False
         new = np.flatnonzero(fresh)
-        keys[new] = form.keys(catalog, new)
+        keys[new] = encoding.keys(catalog, new)
         after = copy.copy(self)
-        after._take(catalog, exact, KeyedRows(keys))
+        after._take(catalog, exact, RowKeys(keys))
         new = new[self._rows.find(keys[new]) < 0]
-        after._table = self._table.append(keys[new], lambda at: form.vectors(catalog, new[at]))
-        # The name comes last: without it, writing was interrupted.
-        self._server.point(after.name, self._table.name)
+        after.stored = self.stored.append(keys[new], lambda at: encoding.vectors(catalog, new[at]))
+        # The alias comes last: without it, the write is incomplete and is not used.
+        self.server.set_alias(after.name, self.stored.name)
         after._ready()
         return after
 
     def renew(self, watch: Watch | None = None) -> None:
-        """Write the catalog to a new collection that holds nothing else, and search there from then on.
+        """Write the catalog to a new collection that holds nothing else, and use that from then on.
 
-        Searches go on meanwhile. The old collection stays, for those who search it, until `drop_others`.
+        Searches continue meanwhile. The old collection stays, for other indexes that use it, until `drop_others`.
 
         Parameters
         ----------
         watch
-            Called with the number of items written, and of all.
+            A progress callback: called with the number of items written and the total.
         """
-        if not self._may_write:
+        if not self.upload:
             raise InvalidInputError("this index may not write: make it with upload=True to renew it.")
-        self._table = self._write(self._table.name, watch)
+        self.stored = self._write(self.stored.name, watch)
         self._ready()
 
-    def drop_others(self) -> list[str]:
-        """Remove all that is stored under the same ``collection`` and not needed for this catalog; return the names.
+    def rebuild(self, catalog: Catalog) -> "MilvusIndex":
+        """Return an index with the same settings over another catalog on the same server; see `rebuild_index`.
 
-        Retrievers that run with other catalogs fail from then on, unless these share the collection with this one.
+        The catalog is uploaded if this index may write, and must be on the server otherwise.
+        """
+        server = self.server
+        return MilvusIndex(
+            catalog, server.uri, self.collection, server.token, self._prices, server.timeout, self.upload
+        )
+
+    def drop_others(self) -> list[str]:
+        """Remove everything stored under the same ``collection`` that this catalog does not need; return the aliases.
+
+        Indexes over other catalogs fail from then on, unless they share the collection with this one.
         """
         dropped = []
         for held_by in self._collections():
-            names = [name for name in self._server.aliases(held_by) if name != self.name]
+            names = [name for name in self.server.aliases(held_by) if name != self.name]
             for name in names:
-                self._server.forget(name)
-            if held_by != self._table.name:
-                self._server.drop(held_by)
+                self.server.drop_alias(name)
+            if held_by != self.stored.name:
+                self.server.drop_collection(held_by)
             dropped += names
         return sorted(dropped)
 
-    def _take(self, catalog: Catalog, exact: ExactIndex, rows: KeyedRows) -> None:
-        self.catalog, self._exact, self._rows = catalog, exact, rows
+    def _take(self, catalog: Catalog, exact: ExactIndex, rows: RowKeys) -> None:
+        self.catalog, self.exact, self._rows = catalog, exact, rows
 
     def _ready(self) -> None:
-        """Search the table that holds the catalog from now on."""
-        table, rows = self._table, self._rows
+        """Search the collection that holds the catalog from now on."""
+        stored, rows = self.stored, self._rows
 
         def fetch(vectors: Floats, count: int) -> tuple[Floats, Rows]:
-            scores, keys = table.search(vectors, count)
+            scores, keys = stored.search(vectors, count)
             return scores, rows.find(keys)
 
-        make = OneHotFetch if self._form.wide else OverFetch
+        make = OneHotFetch if self._encoding.wide else OverFetch
         most = min(max(len(self.catalog) // _MOST_SHARE, _LEAST_MOST), MOST_RESULTS - 1)
-        scale = self._form.scale(self._exact._items)
-        self._search = make(self.catalog, scale, fetch, self._exact, most, len(self.catalog) / table.size)
+        scale = self._encoding.scale(self.exact.items)
+        self.over_fetch = make(self.catalog, scale, fetch, self.exact, most, len(self.catalog) / stored.size)
 
-    def _write(self, old: str | None, watch: Watch | None) -> Table:
-        """Write the whole catalog to a collection of its own, which takes over the catalog's name from the old one."""
-        spare = max(self.catalog.n_groups // _SPARE_SHARE, _LEAST_SPARE) if self._form.wide else 0
-        width = min(self._form.width(self.catalog) + spare, MOST_COLUMNS)
-        # No name is ever used again: whoever searches a collection that was dropped must not find another.
-        table = Table(self._server, f"{self.name}_rows_{secrets.token_hex(4)}", width)
-        table.create(self._rows.keys, lambda at: self._form.vectors(self.catalog, at), watch)
-        if (held_by := self._server.target(self.name)) not in (old, None):  # somebody was faster: one copy is enough
-            self._server.drop(table.name)
-            return Table.open(self._server, held_by)
-        self._server.point(self.name, table.name)
-        return table
+    def _write(self, old: str | None, watch: Watch | None) -> MilvusCollection:
+        """Write the whole catalog to a new collection, to which the alias of the catalog then points."""
+        spare = max(self.catalog.n_groups // _SPARE_SHARE, _LEAST_SPARE) if self._encoding.wide else 0
+        width = min(self._encoding.width(self.catalog) + spare, MOST_COLUMNS)
+        # Names are never reused: an index whose collection was dropped must not find another one under its name.
+        stored = MilvusCollection(self.server, f"{self.name}_rows_{secrets.token_hex(4)}", width)
+        stored.create(self._rows.keys, lambda at: self._encoding.vectors(self.catalog, at), watch)
+        held_by = self.server.collection_of(self.name)
+        if held_by is not None and held_by != old:  # another process was faster: use its copy
+            self.server.drop_collection(stored.name)
+            return MilvusCollection.open(self.server, held_by)
+        self.server.set_alias(self.name, stored.name)
+        return stored
 
     def _collections(self) -> list[str]:
         pattern = re.compile(rf"{self.collection}_[0-9a-f]{{16}}_rows_[0-9a-f]{{8}}")
-        return [name for name in self._server.collections() if pattern.fullmatch(name)]
+        return [name for name in self.server.collections() if pattern.fullmatch(name)]
 
     def _absent(self) -> str:
-        names = sorted({name for held_by in self._collections() for name in self._server.aliases(held_by)})
+        names = sorted({name for held_by in self._collections() for name in self.server.aliases(held_by)})
         others = [name for name in names if name != self.name]
         held = f"; it holds other catalogs ({', '.join(others[:3])})" if others else ""
         return (
-            f"Milvus at {self._server.uri} does not hold {self.catalog} in full under {self.name!r}{held}."
+            f"Milvus at {self.server.uri} does not hold {self.catalog} in full under {self.name!r}{held}."
             " Upload it: MilvusIndex(..., upload=True)."
         )
 

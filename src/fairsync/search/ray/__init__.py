@@ -1,4 +1,4 @@
-"""Search over shards that live on a Ray cluster, each replicated on several nodes."""
+"""Sharded and replicated search on a Ray cluster."""
 
 from fairsync.search.ray.index import RayIndex
 

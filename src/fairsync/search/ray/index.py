@@ -1,10 +1,11 @@
-"""Search over shards that live on a Ray cluster, each replicated on several nodes."""
+"""An index over shards on a Ray cluster, each of them replicated on several nodes."""
 
 from __future__ import annotations
 
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,12 @@ except ImportError as error:
 from fairsync.catalog.files import Fingerprint, StoredCatalog
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search.base import Hits, check_prices
-from fairsync.search.ray.ask import Patience, Round
+from fairsync.search.ray.actor_names import NamedIndex, check_connected, check_name, find_index
+from fairsync.search.ray.deployment import Resources, deploy, end_named, wait_until_loaded
+from fairsync.search.ray.hedging import HedgeDelay, HedgedQuery
 from fairsync.search.ray.messages import Query
-from fairsync.search.ray.names import Label, check_connected, check_name, find
 from fairsync.search.ray.replicas import Replica, ReplicaHealth, Replicas
 from fairsync.search.ray.shard import make_source
-from fairsync.search.ray.start import Needs, end_named, start, wait_until_loaded
 from fairsync.search.sharded import check_placement, merge, place
 
 if TYPE_CHECKING:
@@ -32,45 +33,46 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
+    from fairsync.search.ray.deployment import Deployment
     from fairsync.search.ray.shard import ReplicaState
-    from fairsync.search.ray.start import Started
 
-# How long a look at the health of all replicas may take.
+# Seconds that a health check of all replicas may take.
 _HEALTH_SECONDS = 1.0
 
 
 class RayIndex:
-    """Search over shards on a Ray cluster, merged. With exact shards the answer is exactly that of one index.
+    """Search shards on a Ray cluster and merge the answers. With exact shards the answer is that of one exact index.
 
-    Call ``ray.init(address=...)`` first. A catalog from `open_catalog` is loaded by the shards from its files, which
-    every node must be able to read at the same path; any other goes to them through Ray's object store.
+    Call ``ray.init(address=...)`` first. Shards load a catalog from `open_catalog` from its files, which every node
+    must be able to read at the same path; any other catalog is sent to them through Ray's object store.
 
-    Who fails or is slow is passed over for another replica. Where a shard has none left, the answer comes from the
-    other shards and says so (`Hits.reached`); its replicas are asked again when they have answered a ping.
+    A replica that fails or is slow is replaced by another replica of its shard (failover and hedged requests). If a
+    shard has no replica left, the answer is degraded: it comes from the other shards, and `Hits.reached` says so. A
+    replica that was down is used again once it has answered a ping.
 
     Parameters
     ----------
     catalog
-        What to search.
+        The items to search.
     shards
-        How many.
+        The number of shards.
     replicas
-        Of each shard, on different nodes.
+        The number of replicas of each shard, on different nodes.
     index
         The index of each shard: a name, or a function of its part of the catalog.
     placement
-        (n,) the shard of each item, from 0; by default a hash of its id. A shard may be left empty.
+        (n,) the shard of each item, from 0. Defaults to a hash of the id. A shard may be empty.
     deadline
-        Seconds that a search may take. Who has not answered by then is down.
+        Seconds that a search may take. A replica that has not answered by then counts as down.
     hedge
-        Seconds after which the next replica of a shard is asked too; by default learnt from how long answers take.
+        Seconds after which another replica of a shard is asked too. Defaults to ten times the median latency.
     cpus, memory
-        What each replica takes of its node: processors, and bytes where Ray should count them.
+        The resources of each replica: processors, and bytes of memory if Ray should account for them.
     name
-        Under which other processes can `attach`. The shards then live until `close` or `end`, also when this process is
-        gone; the catalog must be one from `open_catalog`, and items are placed by their ids.
+        The name under which other processes can `attach`. The shards of a named index live until `close` or `end`, also
+        when this process has ended. The catalog must come from `open_catalog`, and items are placed by their ids.
     place_within, load_within
-        Seconds until the cluster must have room for all, and until all must have loaded their items.
+        Seconds until the cluster must have room for all replicas, and until all must have loaded their items.
     """
 
     applies_prices: str
@@ -97,56 +99,71 @@ class RayIndex:
         for what, amount in (("cpus", cpus), ("place_within", place_within), ("load_within", load_within)):
             if not amount > 0:
                 raise InvalidInputError(f"{what} must be more than 0, got {amount}.")
-        _check_waiting(deadline, hedge)
+        _check_deadline(deadline, hedge)
         placed = None if placement is None else check_placement(placement, len(catalog), shards)
         check_connected()
-        label = None
+        named = None
         if name is not None:
-            _check_lasting(name, catalog, placement)
-            label = Label(name, str(Fingerprint.of(catalog)), shards, replicas)
-        rows = _rows_of_shards(place(catalog, shards) if placed is None else placed, shards)
+            _check_nameable(name, catalog, placement)
+            named = NamedIndex(name, str(Fingerprint.of(catalog)), shards, replicas)
+        rows = _rows_by_shard(place(catalog, shards) if placed is None else placed, shards)
         sources = {
             number: make_source(catalog, held, number, shards, placed is not None) for number, held in rows.items()
         }
-        self._started: Started | None = start(sources, replicas, index, Needs(cpus, memory), label, place_within)
+        resources = Resources(cpus, memory)
+        self._deployment: Deployment | None = deploy(sources, replicas, index, resources, named, place_within)
         try:
-            standings = wait_until_loaded(self._started.actors, load_within)
+            states = wait_until_loaded(self._deployment.actors, load_within)
         except BaseException:
-            self._started.end()
+            self._deployment.end()
             raise
-        # Items put into Ray's store stay there while somebody holds the reference, for a shard that starts again.
+        # Ray keeps items in its store while a reference to them exists: a shard that is restarted loads them again.
         self._sources = sources
-        self._open(catalog, rows, self._started.actors, standings, deadline, hedge)
+        self._rebuild: Callable[[Catalog], RayIndex] | None = None
+        if name is None and placement is None:
+            self._rebuild = partial(
+                RayIndex,
+                shards=shards,
+                replicas=replicas,
+                index=index,
+                deadline=deadline,
+                hedge=hedge,
+                cpus=cpus,
+                memory=memory,
+                place_within=place_within,
+                load_within=load_within,
+            )
+        self._open(catalog, rows, self._deployment.actors, states, deadline, hedge)
 
     @classmethod
     def attach(cls, name: str, catalog: Catalog, deadline: float = 5.0, hedge: float | None = None) -> RayIndex:
-        """Search shards that another process started under a name.
+        """Return an index over shards that another process started under a name.
 
         Parameters
         ----------
         name
-            That name.
+            The name of the index.
         catalog
-            The catalog that they hold; another is refused.
+            The catalog that the shards hold. Another catalog is refused.
         deadline, hedge
-            As for the class; they are each front end's own.
+            As for the class. Every process has its own.
         """
-        _check_waiting(deadline, hedge)
+        _check_deadline(deadline, hedge)
         check_connected()
-        found = find(name)
+        found = find_index(name)
         if found is None:
             raise InvalidInputError(
                 f"there is no index {name!r} on this cluster: start it with RayIndex(..., name=...)."
             )
-        label, replicas = found
+        named, replicas = found
         fingerprint = str(Fingerprint.of(catalog))
-        if label.fingerprint != fingerprint:
+        if named.fingerprint != fingerprint:
             raise InvalidInputError(
-                f"the index {name!r} holds another catalog ({label.fingerprint}) than the one given ({fingerprint}):"
+                f"the index {name!r} holds another catalog ({named.fingerprint}) than the one given ({fingerprint}):"
                 " open the one that its shards were started with."
             )
-        rows = _rows_of_shards(place(catalog, label.shards), label.shards)
-        pairs = [(number, at) for number in rows for at in range(label.replicas)]
+        rows = _rows_by_shard(place(catalog, named.shards), named.shards)
+        pairs = [(number, at) for number in rows for at in range(named.replicas)]
         lost = [pair for pair in pairs if pair not in replicas]
         if lost:
             raise BackendUnavailableError(
@@ -155,21 +172,21 @@ class RayIndex:
             )
         pings = {pair: replicas[pair].ready.remote() for pair in pairs}
         ray.wait(list(pings.values()), num_returns=len(pings), timeout=deadline)
-        told = {pair: _standing(ping) for pair, ping in pings.items()}
-        if not any(told.values()):
+        answered = {pair: _state(ping) for pair, ping in pings.items()}
+        if not any(answered.values()):
             raise BackendUnavailableError(f"No shard of {name!r} answers within {deadline:g} s: try again later.")
-        actors, standings = (
-            {number: [those[number, at] for at in range(label.replicas)] for number in rows}
-            for those in (replicas, told)
+        actors, states = (
+            {number: [those[number, at] for at in range(named.replicas)] for number in rows}
+            for those in (replicas, answered)
         )
         index = cls.__new__(cls)
-        index._started = None
-        index._open(catalog, rows, actors, standings, deadline, hedge)
+        index._deployment = index._rebuild = None
+        index._open(catalog, rows, actors, states, deadline, hedge)
         return index
 
     @staticmethod
     def end(name: str) -> bool:
-        """End the shards of a named index, whoever started them; return whether there were any."""
+        """End the shards of a named index, from any process; return whether there were any."""
         check_connected()
         return end_named(name)
 
@@ -179,7 +196,7 @@ class RayIndex:
         Raises
         ------
         BackendUnavailableError
-            No shard answered in time. Nothing was changed: ask again when some are up.
+            No shard answered in time. Nothing was changed: search again when some are up.
         """
         users = np.asarray(users)
         if users.ndim != 3 or users.shape[2] != self.catalog.dim or users.dtype.kind != "f":
@@ -191,7 +208,7 @@ class RayIndex:
             raise BackendUnavailableError("This index was closed: make a new one, or attach.")
         version = self._version_of(prices)
         message = Query(version, k, users, prices).pack()
-        answers = Round(self._shards, message, version, self._patience, self._lock).run(self._deadline)
+        answers = HedgedQuery(self._shards, message, version, self._hedge_delay, self._lock).run(self._deadline)
         found = [answer for answer in answers if answer is not None]
         if not found:
             raise BackendUnavailableError(
@@ -205,21 +222,34 @@ class RayIndex:
         return replace(merged, reached=np.sum(sizes, axis=0))
 
     def health(self) -> list[ReplicaHealth]:
-        """Ask every replica how it is, for a second at most, and return one record for each; none if it is closed."""
+        """Ping every replica, for a second at most, and return one record for each; none if the index is closed."""
         if self._closed:
             return []
         with self._lock:
             pings = [ping for shard in self._shards for ping in shard.ping(time.monotonic())]
         ray.wait(pings, num_returns=len(pings), timeout=min(_HEALTH_SECONDS, self._deadline))
         with self._lock:
-            return [record for shard in self._shards for record in shard.heard(time.monotonic())]
+            return [record for shard in self._shards for record in shard.collect_pings(time.monotonic())]
 
     def close(self) -> None:
-        """End the shards, if they were started here; an attached index leaves them to the others."""
+        """End the shards if this index started them. An attached index leaves them running."""
         self._closed = True
-        if self._started is not None:
-            self._started.end()
-            self._started = None
+        if self._deployment is not None:
+            self._deployment.end()
+            self._deployment = None
+
+    def rebuild(self, catalog: Catalog) -> RayIndex:
+        """Start shards with the same settings over another catalog; see `rebuild_index`.
+
+        Both indexes need room on the cluster until this one is closed. A named index and one with a placement cannot be
+        rebuilt, since the name is taken and the placement fits one catalog only.
+        """
+        if self._rebuild is None:
+            raise InvalidInputError(
+                "shards that have a name or a placement= belong to one catalog: start others over the new catalog, and"
+                " give index=, such as lambda catalog: RayIndex.attach(name, catalog)."
+            )
+        return self._rebuild(catalog)
 
     def __enter__(self) -> RayIndex:
         return self
@@ -232,23 +262,23 @@ class RayIndex:
         catalog: Catalog,
         rows: Mapping[int, npt.NDArray[np.int64]],
         actors: Mapping[int, Sequence[Any]],
-        standings: Mapping[int, Sequence[ReplicaState | None]],
+        states: Mapping[int, Sequence[ReplicaState | None]],
         deadline: float,
         hedge: float | None,
     ) -> None:
         self.catalog, self._deadline, self._closed = catalog, deadline, False
-        self._patience, self._lock = Patience(deadline, hedge), threading.Lock()
+        self._hedge_delay, self._lock = HedgeDelay(deadline, hedge), threading.Lock()
         self._version, self._last_prices = 0, b""
         self._shards = []
         for number, held in rows.items():
             sizes = np.bincount(catalog.group_of[held], minlength=catalog.n_groups).astype(np.int64)
-            pairs = zip(actors[number], standings[number], strict=True)
-            replicas = [Replica(actor, at, standing) for at, (actor, standing) in enumerate(pairs)]
+            pairs = zip(actors[number], states[number], strict=True)
+            replicas = [Replica(actor, at, state) for at, (actor, state) in enumerate(pairs)]
             self._shards.append(Replicas(number, sizes, len(held) / len(catalog), replicas, deadline))
-        self.applies_prices = next(one.applies_prices for those in standings.values() for one in those if one)
+        self.applies_prices = next(one.applies_prices for those in states.values() for one in those if one)
 
     def _version_of(self, prices: npt.NDArray[np.float64] | None) -> int:
-        """Return the number of this price vector: another one than the last gets the next number."""
+        """Return the version of this price vector. It increases whenever the prices differ from the last ones."""
         given = b"" if prices is None else prices.tobytes()
         with self._lock:
             if given != self._last_prices:
@@ -256,25 +286,25 @@ class RayIndex:
             return self._version
 
 
-def _rows_of_shards(placed: npt.NDArray[np.int64], shards: int) -> dict[int, npt.NDArray[np.int64]]:
-    """Return the rows of each shard that holds any."""
+def _rows_by_shard(placed: npt.NDArray[np.int64], shards: int) -> dict[int, npt.NDArray[np.int64]]:
+    """Return the rows of each shard that is not empty."""
     order = np.argsort(placed, kind="stable")
     edges = np.searchsorted(placed[order], np.arange(shards + 1))
     return {at: order[edges[at] : edges[at + 1]] for at in range(shards) if edges[at] < edges[at + 1]}
 
 
-def _check_lasting(name: str, catalog: Catalog, placement: npt.ArrayLike | None) -> None:
+def _check_nameable(name: str, catalog: Catalog, placement: npt.ArrayLike | None) -> None:
     check_name(name)
     if not isinstance(catalog, StoredCatalog) or placement is not None:
         raise InvalidInputError(
             "the shards of a named index outlive this process, and must find their items again without it: save the"
             " catalog with save_catalog, open it with open_catalog, and leave placement out."
         )
-    if find(name) is not None:
+    if find_index(name) is not None:
         raise InvalidInputError(f"the index {name!r} runs already: RayIndex.attach to it, or RayIndex.end it first.")
 
 
-def _standing(ping: Any) -> ReplicaState | None:
+def _state(ping: Any) -> ReplicaState | None:
     try:
         answer: ReplicaState = ray.get(ping, timeout=0)
     except ray.exceptions.RayError:
@@ -282,7 +312,7 @@ def _standing(ping: Any) -> ReplicaState | None:
     return answer
 
 
-def _check_waiting(deadline: float, hedge: float | None) -> None:
+def _check_deadline(deadline: float, hedge: float | None) -> None:
     if not deadline > 0:
         raise InvalidInputError(f"deadline must be a positive number of seconds, got {deadline}.")
     if hedge is not None and not 0 < hedge < deadline:

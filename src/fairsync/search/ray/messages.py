@@ -1,4 +1,4 @@
-"""What travels between front ends and shards: bytes, which Ray passes on faster than arrays."""
+"""Messages between front ends and shards, packed into bytes, which Ray transfers faster than arrays."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from fairsync.search.base import Hits
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# What it is, version of the prices, k, users, interests, dimensions, type of the vectors, prices.
+# Magic number, version of the prices, k, users, interests, dimensions, type of the vectors, number of prices.
 _QUERY = struct.Struct("<4sQIIII2sI")
-# What it is, version of the prices, users, width.
+# Magic number, version of the prices, users, width.
 _ANSWER = struct.Struct("<4sQII")
 _IS_QUERY, _IS_ANSWER = b"FSQ1", b"FSA1"
 
 
 @dataclass(frozen=True)
 class Query:
-    """A question to a shard.
+    """A query to a shard.
 
     Attributes
     ----------
     version : int
-        Of the prices; the answer repeats it.
+        The version of the prices. The answer repeats it.
     k : int
-        How many items to find per user.
+        The number of items to find per user.
     users : numpy.ndarray
-        (n, interests, d) floats.
+        (n, interests, d) floats, the user vectors.
     prices : numpy.ndarray or None
-        (G,) one price per group. They travel with every question: a shard that was restarted cannot be stale.
+        (G,) one price per group. They are part of every query, so that a restarted shard cannot have stale ones.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class Query:
     prices: NDArray[np.float64] | None
 
     def pack(self) -> bytes:
-        """Return it as bytes."""
+        """Return the query as bytes."""
         users = np.ascontiguousarray(self.users, dtype=self.users.dtype.newbyteorder("<"))
         prices = b"" if self.prices is None else self.prices.astype("<f8").tobytes()
         kind = users.dtype.str[1:].encode()
@@ -57,7 +57,7 @@ class Query:
 
     @classmethod
     def unpack(cls, message: bytes) -> Query:
-        """Read what :meth:`pack` wrote; refuse anything else."""
+        """Return the query from bytes of :meth:`pack`. Raise for anything else."""
         _check_head(message, _QUERY, _IS_QUERY)
         _, version, k, n, interests, dim, kind, n_prices = _QUERY.unpack_from(message)
         dtype = np.dtype("<" + kind.decode())
@@ -69,7 +69,7 @@ class Query:
 
 
 def pack_answer(version: int, hits: Hits) -> bytes:
-    """Return what a shard found under the prices of a version, as bytes.
+    """Return the hits of a shard under the prices of a version, as bytes.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def pack_answer(version: int, hits: Hits) -> bytes:
 
 
 def unpack_answer(message: bytes, version: int) -> Hits:
-    """Read what :func:`pack_answer` wrote; refuse an answer under prices of another version."""
+    """Return the hits from bytes of :func:`pack_answer`. Raise if they were found under prices of another version."""
     _check_head(message, _ANSWER, _IS_ANSWER)
     _, answered, n, width = _ANSWER.unpack_from(message)
     if answered != version:

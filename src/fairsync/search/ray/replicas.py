@@ -1,4 +1,4 @@
-"""The replicas of a shard as a front end sees them: who is up, who is asked next, and what the log is told."""
+"""The replicas of a shard as a front end sees them: health checks, the choice of a replica, and log messages."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _log = logging.getLogger(__name__)
-# A ping that failed is repeated after this many seconds, and one that is not answered given up after so many.
-_PAUSE, _PATIENCE = 0.25, 30.0
+# Seconds between a failed ping and the next one, and until an unanswered ping is cancelled.
+_PAUSE, _PING_TIMEOUT = 0.25, 30.0
 
 UP, LATE, DOWN = "up", "late", "down"
-"""Up: asked in turn. Late: asked where no other is up, until it has answered a ping. Down: not asked until then."""
+"""Up: used in turn. Late: used only if no other is up, until it answers a ping. Down: not used until then."""
 
 
 @dataclass(frozen=True)
 class ReplicaHealth:
-    """How one replica of a shard is.
+    """The health of one replica of a shard.
 
     Attributes
     ----------
     shard, replica : int
-        Which.
+        The numbers of the shard and of the replica.
     node : str
-        Id of the node it was last heard of on; empty if it never was.
+        The id of the node from which it last answered; empty if it never did.
     pid : int
-        Its process there, 0 if unknown.
+        The id of its process there, 0 if unknown.
     up : bool
-        Whether it is asked in its turn.
+        Whether it is up.
     items : int
-        How many its shard holds.
+        The number of items in its shard.
     error : str
-        What was wrong with it last; empty if nothing was.
+        The last error; empty if there was none.
     """
 
     shard: int
@@ -60,29 +60,29 @@ class Replica:
     Attributes
     ----------
     actor : ray.actor.ActorHandle
-        To ask.
+        The handle of the actor.
     number : int
-        Among the replicas of its shard.
-    standing : ReplicaState or None
-        As it last told, None if it never did.
+        Its number among the replicas of its shard.
+    last_seen : ReplicaState or None
+        What it answered to the last ping, None if it never answered one.
     state : str
         ``UP``, ``LATE`` or ``DOWN``.
     error : str
-        What was wrong last; empty if nothing ever was.
+        The last error; empty if there never was one.
     """
 
-    def __init__(self, actor: Any, number: int, standing: ReplicaState | None) -> None:
-        self.actor, self.number, self.standing = actor, number, standing
-        self.state, self.error = (UP, "") if standing else (DOWN, "it has not answered yet")
+    def __init__(self, actor: Any, number: int, last_seen: ReplicaState | None) -> None:
+        self.actor, self.number, self.last_seen = actor, number, last_seen
+        self.state, self.error = (UP, "") if last_seen else (DOWN, "it has not answered yet")
         self.since = 0.0
         self.ping: Any = None
         self.next_ping = 0.0
 
     def probe(self, now: float) -> bool | None:
-        """Look after the ping, without waiting; return whether it was answered, None while that is open."""
+        """Send a ping or check its answer, without waiting; return whether it succeeded, None while that is open."""
         if self.ping is None:
             if now >= self.next_ping:
-                self.ping, self.next_ping = self.actor.ready.remote(), now + _PATIENCE
+                self.ping, self.next_ping = self.actor.ready.remote(), now + _PING_TIMEOUT
             return None
         if not ray.wait([self.ping], timeout=0)[0]:
             if now >= self.next_ping:
@@ -91,7 +91,7 @@ class Replica:
             return None
         answered, self.ping = self.ping, None
         try:
-            self.standing = ray.get(answered)
+            self.last_seen = ray.get(answered)
         except RayError as error:
             self.error, self.next_ping = first_line(error), now + _PAUSE
             return False
@@ -100,20 +100,20 @@ class Replica:
 
 
 class Replicas:
-    """All replicas of one shard. Whoever calls holds the lock of the index.
+    """All replicas of one shard. Callers must hold the lock of the index.
 
     Parameters
     ----------
     number
-        Of the shard.
+        The number of the shard.
     sizes
-        (G,) how many items of each group it holds.
+        (G,) the number of items of each group in the shard.
     share
-        Of the catalog's items.
+        The share of the catalog's items in the shard.
     replicas
-        Those who hold it.
+        The replicas that hold the shard.
     deadline
-        Seconds after which one that is late counts as down.
+        Seconds after which a late replica counts as down.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Replicas:
         self._deadline, self._turn = deadline, 0
 
     def pick(self, asked: Collection[Replica]) -> Replica | None:
-        """Return whom to ask next: in turn among those that are up, else one that is late; None if there is none."""
+        """Return the replica to use next: those that are up in turn, else a late one; None if there is none."""
         for state in (UP, LATE):
             able = [one for one in self.replicas if one.state == state and one not in asked]
             if able:
@@ -131,43 +131,43 @@ class Replicas:
                 return able[self._turn % len(able)]
         return None
 
-    def look(self, now: float) -> None:
-        """Bring back who has answered a ping, without waiting for anybody."""
+    def check_pings(self, now: float) -> None:
+        """Mark replicas as up that have answered a ping, without waiting."""
         for one in self.replicas:
             if one.state != UP:
                 self._settle(one, one.probe(now), now)
 
     def ping(self, now: float) -> list[Any]:
-        """Ask every replica how it is, and return what to wait for."""
+        """Ping every replica, and return the references to wait for."""
         for one in self.replicas:
             if one.ping is None:
                 one.next_ping = now
                 one.probe(now)
         return [one.ping for one in self.replicas if one.ping is not None]
 
-    def heard(self, now: float) -> list[ReplicaHealth]:
-        """Settle what was asked by `ping`: who is not there is down, and who has not answered yet is late."""
+    def collect_pings(self, now: float) -> list[ReplicaHealth]:
+        """Collect the answers to `ping`: a replica that failed is down, and one that has not answered is late."""
         for one in self.replicas:
-            if one.ping is None:  # another thread has settled it meanwhile
+            if one.ping is None:  # another thread has collected it
                 continue
             answered = one.probe(now)
             if answered is None:
-                self.late(one, now)
+                self.mark_late(one, now)
             self._settle(one, answered, now)
-        items, told = int(self.sizes.sum()), [one.standing or ReplicaState("", 0, 0, "") for one in self.replicas]
+        items, last_seen = int(self.sizes.sum()), [one.last_seen or ReplicaState("", 0, 0, "") for one in self.replicas]
         return [
-            ReplicaHealth(self.number, one.number, standing.node, standing.pid, one.state == UP, items, one.error)
-            for one, standing in zip(self.replicas, told, strict=True)
+            ReplicaHealth(self.number, one.number, seen.node, seen.pid, one.state == UP, items, one.error)
+            for one, seen in zip(self.replicas, last_seen, strict=True)
         ]
 
-    def late(self, one: Replica, now: float) -> None:
-        """Note that a replica keeps us waiting."""
+    def mark_late(self, one: Replica, now: float) -> None:
+        """Mark a replica as late."""
         if one.state == UP:
             one.state, one.since, one.error, one.next_ping = LATE, now, "it was slow to answer", now
             one.probe(now)
 
-    def fail(self, one: Replica, why: str, now: float) -> None:
-        """Note that a replica does not answer, and tell the log if that is news."""
+    def mark_down(self, one: Replica, why: str, now: float) -> None:
+        """Mark a replica as down, and log a warning if it was not down before."""
         one.error = why
         if one.state != DOWN:
             one.state, one.since = DOWN, now
@@ -179,12 +179,12 @@ class Replicas:
             if was == DOWN:
                 _log.warning("Shard %d, replica %d%s is back: %s.", *self._who(one), self._consequence())
         elif answered is False:
-            self.fail(one, one.error, now)
+            self.mark_down(one, one.error, now)
         elif one.state == LATE and now - one.since > self._deadline:
-            self.fail(one, f"no answer for {now - one.since:.1f} s", now)
+            self.mark_down(one, f"no answer for {now - one.since:.1f} s", now)
 
     def _who(self, one: Replica) -> tuple[int, int, str]:
-        return self.number, one.number, "" if one.standing is None else f" on node {one.standing.node[:8]}"
+        return self.number, one.number, "" if one.last_seen is None else f" on node {one.last_seen.node[:8]}"
 
     def _consequence(self) -> str:
         if any(one.state != DOWN for one in self.replicas):
@@ -193,8 +193,8 @@ class Replicas:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what an error says, short enough for a log."""
+    """Return the message of an error in one line, short enough for a log."""
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
-    # Ray puts the trace of the other process first, and what went wrong last.
+    # Ray puts the traceback of the other process first, and the error itself last.
     said = "" if not lines else lines[-1] if "ray::" in lines[0] else lines[0]
     return f"{type(error).__name__}: {said}"[:200]

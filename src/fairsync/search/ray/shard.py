@@ -1,4 +1,4 @@
-"""The process that holds a shard: it loads its items itself, answers questions and says how it is."""
+"""The Ray actor that holds a replica of a shard: it loads its items, answers queries and pings."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LINES = 5.0
 
 
-class Source(Protocol):
-    """Where a shard finds its items: small enough to travel, and good for loading again after a restart."""
+class ShardSource(Protocol):
+    """Where a shard loads its items from. It is small enough to send, and serves again after a restart."""
 
     def load(self, watch: Watch) -> tuple[Catalog, NDArray[np.int64]]:
         """Return the items and their rows in the whole."""
@@ -39,17 +39,17 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class FromFiles:
+class FileSource:
     """Items of a catalog on disk, see `read_part`.
 
     Attributes
     ----------
     path, fingerprint : Path, Fingerprint
-        Where, and what it must hold.
+        The path of the catalog, and its expected content.
     number, shards : int
-        Which shard of how many: it holds the items whose ids have its hash.
+        The number of the shard, and of all shards: the shard holds the items whose ids have its hash.
     rows : tuple
-        A reference to the rows it holds instead, if they were chosen.
+        A reference to the rows of the shard, if they were chosen by a placement instead.
     """
 
     path: Path
@@ -62,7 +62,7 @@ class FromFiles:
         """Return the items and their rows in the whole."""
 
         def choose(names: Catalog) -> NDArray[np.int64]:
-            # From Ray's store an array comes as a view of its memory; a copy lets go of that.
+            # An array from Ray's store is a view of its memory; the copy releases it.
             return (
                 np.array(ray.get(self.rows[0]))
                 if self.rows
@@ -73,13 +73,14 @@ class FromFiles:
 
 
 @dataclass(frozen=True)
-class FromStore:
-    """Items that were put into Ray's object store.
+class ObjectStoreSource:
+    """Items in Ray's object store.
 
     Attributes
     ----------
     part : tuple
-        The reference, in a tuple: Ray would fetch a bare one before the shard exists, and no error could be told.
+        The reference to the items, in a tuple: Ray would resolve a bare reference before the actor exists, and the
+        actor could not report an error.
     """
 
     part: tuple[Any]
@@ -88,46 +89,46 @@ class FromStore:
         """Return the items and their rows in the whole."""
         embeddings, group_of, labels, ids, rows = ray.get(self.part[0])
         watch(len(rows), len(rows))
-        # Copies, so that the store may move its own to disk.
-        return Catalog.coded(np.array(embeddings), group_of, labels, ids), np.array(rows)
+        # Copies, so that the store may move its objects to disk.
+        return Catalog.from_codes(np.array(embeddings), group_of, labels, ids), np.array(rows)
 
 
 def make_source(
     catalog: Catalog, rows: NDArray[np.int64], number: int, shards: int, chosen: bool
-) -> FromFiles | FromStore:
-    """Return where a shard finds its rows of a catalog: in its files if it has any, else in Ray's store.
+) -> FileSource | ObjectStoreSource:
+    """Return the source of a shard: the files of the catalog if it has any, else Ray's object store.
 
     Parameters
     ----------
     catalog
-        The whole.
+        The whole catalog.
     rows
-        What the shard holds.
+        The rows of the shard.
     number, shards
-        Which shard of how many.
+        The number of the shard, and of all shards.
     chosen
-        Whether the rows are others than those that the hash of ids gives it.
+        Whether the rows were chosen by a placement instead of the hash of ids.
     """
     if isinstance(catalog, StoredCatalog):
         given = (ray.put(rows),) if chosen else ()
-        return FromFiles(catalog.path, catalog.fingerprint, number, shards, given)
+        return FileSource(catalog.path, catalog.fingerprint, number, shards, given)
     part = catalog.part(rows)
-    return FromStore((ray.put((part.embeddings, part.group_of, part.labels, part.ids, rows)),))
+    return ObjectStoreSource((ray.put((part.embeddings, part.group_of, part.labels, part.ids, rows)),))
 
 
 class ReplicaState(NamedTuple):
-    """How a replica is.
+    """The answer of a replica to a ping.
 
     Attributes
     ----------
     node : str
-        Id of the node it runs on.
+        The id of the node it runs on.
     pid : int
-        Its process.
+        The id of its process.
     items : int
-        How many it holds.
+        The number of items it holds.
     applies_prices : str
-        See `Index`.
+        How its index applies prices, see `Index`.
     """
 
     node: str
@@ -136,25 +137,25 @@ class ReplicaState(NamedTuple):
     applies_prices: str
 
 
-class ShardHost:
+class ShardActor:
     """A replica of a shard, to be run as a Ray actor.
 
-    What fails in loading does not end it: it tells, and tries again when it is asked next.
+    An error while loading does not end the actor: it is logged, and loading is tried again at the next ping.
 
     Parameters
     ----------
     title
-        For the log.
+        The name of the replica in the log.
     source
-        Where its items are.
+        Where to load the items from.
     index
-        A name, or a function of its part.
+        The kind of index: a name, or a function of the part of the catalog.
     threads
-        How many an exact search may use.
+        The most threads of an exact search.
     """
 
-    def __init__(self, title: str, source: Source, index: str | Callable[[Catalog], Index], threads: int) -> None:
-        logging.basicConfig(level=logging.INFO)  # a process of its own: Ray keeps what it writes
+    def __init__(self, title: str, source: ShardSource, index: str | Callable[[Catalog], Index], threads: int) -> None:
+        logging.basicConfig(level=logging.INFO)  # an actor is a process of its own: Ray collects its output
         self._title, self._source, self._index, self._threads = title, source, index, threads
         self._shard: Shard | None = None
         try:
@@ -163,7 +164,7 @@ class ShardHost:
             _log.exception("%s cannot load its items", title)
 
     def ready(self) -> ReplicaState:
-        """Return how it is, once its items are loaded."""
+        """Answer a ping once the items are loaded."""
         shard = self._shard or self._load()
         node = ray.get_runtime_context().get_node_id()
         return ReplicaState(node, os.getpid(), len(shard.rows), shard.index.applies_prices)
@@ -176,12 +177,12 @@ class ShardHost:
         return pack_answer(query.version, self._shard.search(query.users, query.prices, query.k))
 
     def _load(self) -> Shard:
-        started = told = time.monotonic()
+        started = logged = time.monotonic()
 
         def watch(done: int, items: int) -> None:
-            nonlocal told
-            if done == items or time.monotonic() - told > _SECONDS_BETWEEN_LINES:
-                told = time.monotonic()
+            nonlocal logged
+            if done == items or time.monotonic() - logged > _SECONDS_BETWEEN_LINES:
+                logged = time.monotonic()
                 _log.info("%s: %s of %s items read", self._title, f"{done:,}", f"{items:,}")
 
         part, rows = self._source.load(watch)
@@ -192,6 +193,6 @@ class ShardHost:
     def _build(self, part: Catalog) -> Index:
         if callable(self._index):
             return self._index(part)
-        if self._index == "exact":  # it would take every processor of the node, not those that were asked for
+        if self._index == "exact":  # by default it would use every processor of the node
             return ExactIndex(part, self._threads)
         return make_index(self._index, part)

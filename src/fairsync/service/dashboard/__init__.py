@@ -1,24 +1,18 @@
-"""The dashboard: for the people who promised the exposure. Plain files that any browser runs as they are."""
+"""The dashboard: static files that a browser runs without a build step."""
 
 from __future__ import annotations
 
-import hashlib
-from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Route
+from starlette.staticfiles import StaticFiles
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
     from starlette.requests import Request
 
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
-}
-# Labels of groups are other people's text: even if one got into the page as markup, nothing foreign would run.
+# Group labels are untrusted input: even if one were inserted as markup, the policy would not let its scripts run.
 _HEADERS = {
     "Cache-Control": "no-cache",
     "Content-Security-Policy": (
@@ -30,54 +24,22 @@ _HEADERS = {
 }
 
 
-class _Asset(NamedTuple):
-    content: bytes
-    media_type: str
-    etag: str
-
-
-def mount(app: FastAPI) -> None:
-    """Serve the dashboard at ``/`` and its files under ``/dashboard/``, without a token: the page asks for it.
-
-    Parameters
-    ----------
-    app
-        The service, with its API under ``/v1``.
+def routes() -> list[Route]:
+    """Return the routes of the dashboard: ``/``, and its files under ``/dashboard/``. The page asks for the token.
 
     Examples
     --------
-    >>> from fastapi import FastAPI
-    >>> app = FastAPI()
-    >>> mount(app)
-    >>> [str(app.url_path_for("dashboard")), str(app.url_path_for("dashboard_file", name="app.js"))]
-    ['/', '/dashboard/app.js']
+    >>> [route.path for route in routes()]
+    ['/', '/dashboard/{name}']
     """
-    assets = _read()
+    files = StaticFiles(packages=[("fairsync.service.dashboard", "static")])
 
-    def page(request: Request) -> Response:
-        return _answer(assets["index.html"], request)
+    async def page(request: Request) -> Response:
+        try:
+            response = await files.get_response(request.path_params.get("name", "index.html"), request.scope)
+        except HTTPException as error:
+            response = Response(status_code=error.status_code)
+        response.headers.update(_HEADERS)
+        return response
 
-    def file(request: Request) -> Response:
-        asset = assets.get(request.path_params["name"])
-        return Response(status_code=404) if asset is None else _answer(asset, request)
-
-    app.add_route("/", page, methods=["GET"], name="dashboard", include_in_schema=False)
-    app.add_route("/dashboard/{name}", file, methods=["GET"], name="dashboard_file", include_in_schema=False)
-
-
-def _read() -> dict[str, _Asset]:
-    """Return the files by name. All are read at once: what is served cannot change, and no path leads elsewhere."""
-    assets = {}
-    for file in files(__name__).iterdir():
-        kind = _TYPES.get("." + file.name.rpartition(".")[2])
-        if kind is not None:
-            content = file.read_bytes()
-            assets[file.name] = _Asset(content, kind, f'"{hashlib.sha256(content).hexdigest()[:20]}"')
-    return assets
-
-
-def _answer(asset: _Asset, request: Request) -> Response:
-    headers = {**_HEADERS, "ETag": asset.etag}
-    if request.headers.get("If-None-Match") == asset.etag:
-        return Response(status_code=304, headers=headers)
-    return Response(asset.content, headers=headers, media_type=asset.media_type)
+    return [Route("/", page, name="dashboard"), Route("/dashboard/{name}", page, name="dashboard_file")]

@@ -1,1 +1,1 @@
-"""Who keeps the promises: plans by the clock, answers requests, and says where everything stands."""
+"""The promise service: promises that end by the clock, planned, kept, counted and reported, without any HTTP."""

@@ -1,115 +1,103 @@
-"""A clock that can be trusted: small steps of the wall clock are followed, sudden jumps only once they have lasted."""
+"""A monotonic clock anchored to the wall clock at start, and an alarm for clock skew.
+
+Promises end by the clock, so a wall clock that jumps would end windows early, open them twice, or count exposures in
+the wrong ones. While the service runs, its time is therefore the wall clock at start plus the monotonic seconds since.
+A jump of the wall clock is reported and not followed; after a restart the wall clock counts again.
+"""
 
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _log = logging.getLogger(__name__)
+TOLERANCE = 2.0
+"""Seconds by which two clocks may differ without being called wrong."""
+# Share of the time by which the clock follows a small difference. Time slows down or speeds up, and never goes back.
+_SLEW = 0.01
 
 
-def steady_seconds() -> float:
-    """Return seconds that only ever go on, also while the machine sleeps, where the system can tell."""
+def monotonic_seconds() -> float:
+    """Return monotonic seconds, which include the time that the machine was suspended where the system can tell."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
-def machine_run() -> str:
-    """Return what :func:`steady_seconds` count from, the last start of this machine; empty where nobody can tell.
+class MonotonicClock:
+    """Seconds since 1970 that never jump: the wall clock at start, plus the monotonic seconds since.
 
-    Processes that agree in it can compare them, and so say by how much the wall clock was set in between.
-    """
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip() + str(Path("/proc/self/ns/time").readlink())
-    except OSError:
-        return ""
-
-
-class SteadyClock:
-    """Seconds since 1970, which leap forward or back only when the wall clock means it.
-
-    A clock that is stepped by its time service is right from then on, and one that is wrong is mostly so for a short
-    time. Nobody can tell the two apart but by waiting, so that is done: a jump counts when it has stayed for five
-    minutes, as long as NTP itself waits before it steps. Meanwhile, time goes on from before. What was believed and
-    proves wrong is taken back in the same way; what was counted meanwhile moves along
-    (:class:`fairsync.service.promises.set_back.PeriodTimes`).
+    A difference within the tolerance, such as a time service leaves when it steps the wall clock by less than a second,
+    is followed gradually. A larger one is clock skew: it is logged as a warning, and not followed.
 
     May be called from many threads at once.
 
     Parameters
     ----------
-    wall, steady
-        Seconds since 1970, and seconds that only ever go on.
+    wall, monotonic
+        Return the seconds of the wall clock since 1970, and monotonic seconds.
     tolerance
-        Steps of so many seconds are followed at once. Then time stands still rather than go back.
-    patience
-        A larger jump is believed when it has lasted so long.
-    run
-        What steady seconds count from; empty if it is not known.
-
-    Attributes
-    ----------
-    jumped : float
-        Seconds by which it has leapt forward, less those by which it has leapt back.
+        Seconds of difference that are not yet clock skew.
 
     Examples
     --------
-    >>> wall, steady = iter([1000.0, 1001.0, 9000.0, 1003.0]), iter([0.0, 1.0, 2.0, 3.0])
-    >>> clock = SteadyClock(lambda: next(wall), lambda: next(steady))
-    >>> clock(), clock(), clock()
-    (1001.0, 1002.0, 1003.0)
+    After two seconds the wall clock jumps ahead by an hour.
+
+    >>> wall, monotonic = iter([1000.0, 1001.0, 4602.0]), iter([0.0, 1.0, 2.0])
+    >>> clock = MonotonicClock(lambda: next(wall), lambda: next(monotonic))
+    >>> clock(), clock(), clock.skew
+    (1001.0, 1002.0, 3600.0)
     """
 
     def __init__(
         self,
         wall: Callable[[], float] = time.time,
-        steady: Callable[[], float] = steady_seconds,
-        tolerance: float = 2.0,
-        patience: float = 300.0,
-        run: str | None = None,
+        monotonic: Callable[[], float] = monotonic_seconds,
+        tolerance: float = TOLERANCE,
     ) -> None:
-        self.run = machine_run() if run is None else run
-        self._wall, self._steady = wall, steady
-        self._tolerance, self._patience = tolerance, patience
-        self._offset = wall() - steady()
-        # Where the wall clock would have us, and since when.
-        self._claim: tuple[float, float] | None = None
-        self.jumped, self._latest = 0.0, -math.inf
-        self._lock = threading.Lock()
+        self._wall, self._monotonic, self._tolerance = wall, monotonic, tolerance
+        self._last = monotonic()
+        self._offset = wall() - self._last
+        self._skew, self._logged, self._lock = 0.0, 0.0, threading.Lock()
 
     def __call__(self) -> float:
         """Return the time."""
         with self._lock:
-            steady = self._steady()
-            self._follow(self._wall() - steady, steady)
-            self._latest = max(self._latest, steady + self._offset)
-            return self._latest
+            monotonic = self._monotonic()
+            elapsed, self._last = monotonic - self._last, monotonic
+            ahead = self._wall() - monotonic - self._offset
+            if abs(ahead) <= self._tolerance:
+                self._offset += max(-_SLEW * elapsed, min(ahead, _SLEW * elapsed))
+                ahead = 0.0
+            self._skew = ahead
+            if abs(ahead - self._logged) > self._tolerance:
+                self._log(ahead)
+            return monotonic + self._offset
 
     @property
-    def zero(self) -> float:
-        """The time at which steady seconds were 0, as far as the wall clock is believed."""
-        return self._offset
+    def skew(self) -> float:
+        """Seconds by which the wall clock was ahead of this one when it was last read; 0 within the tolerance."""
+        return self._skew
 
-    def _follow(self, offset: float, steady: float) -> None:
-        """Go by what the wall clock is ahead of the steady one, or wait."""
-        jump = offset - self._offset
-        if abs(jump) <= self._tolerance:
-            if self._claim is not None:
-                _log.warning("the clock is back where it was")
-            self._offset, self._claim = offset, None
-        elif self._claim is None or abs(offset - self._claim[0]) > self._tolerance:
-            self._claim = (offset, steady)
-            _log.warning("the clock jumped by %.0f s: waiting %.0f s to see whether it stays so", jump, self._patience)
-        elif steady - self._claim[1] < self._patience:
-            self._claim = (offset, self._claim[1])  # where it goes in small steps, as NTP may have it
+    def _log(self, ahead: float) -> None:
+        self._logged = ahead
+        if ahead:
+            _log.warning("clock skew: %s", describe_skew(ahead))
         else:
-            self._offset, self._claim, self._latest = offset, None, -math.inf
-            self.jumped += jump
-            _log.warning("the clock is %.0f s off what it was, and that is believed now", jump)
+            _log.warning("clock skew is over: the wall clock agrees with the service again")
+
+
+def describe_skew(seconds: float) -> str:
+    """Say how far the wall clock is from the service, and what to do.
+
+    Examples
+    --------
+    >>> describe_skew(-90.0)
+    'the wall clock is 90 s behind the service: restart the service to adopt it'
+    """
+    side = "ahead of" if seconds > 0 else "behind"
+    return f"the wall clock is {abs(seconds):,.0f} s {side} the service: restart the service to adopt it"

@@ -1,8 +1,8 @@
-"""What fairness costs next to the least possible, on a sample of the requests that were answered.
+"""The cost of promises compared with the least possible cost, on a sample of the requests that were answered.
 
-No way of answering requests as they come can give up less relevance than the best plan made in hindsight, when all of
-them are known (:mod:`fairsync.hindsight`). For each request of the sample it is known what was answered; so both are
-found on the same requests, and for the same exposures of the groups that were promised any.
+No policy that decides requests as they come can give up less relevance than the best plan in hindsight, when all of
+them are known (:mod:`fairsync.hindsight`). The sample holds the answers too, so that both costs are measured on the
+same requests, and for the same exposures of the groups with a promise.
 """
 
 from __future__ import annotations
@@ -12,40 +12,34 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.dual import Pool, descend
+from fairsync.dual_bound import dual_bound
 from fairsync.errors import FairSyncError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.priced_lists import Floats, Search
     from fairsync.search import Hits
 
-    Floats = NDArray[np.float64]
-    Search = Callable[[NDArray[np.floating[Any]], Floats | None, int], Hits]
-
-# Lists hold so many times k, and no less: subsidies can move between searches.
-_FETCH, _LEAST = 4, 40
-# Searches of the whole sample, and what is worth another one: part of the cost.
-_ROUNDS, _WORTH = 6, 0.005
-# The solver keeps a square of this.
-_MOST_GROUPS = 2_000
-# Standard errors on either side that hold the true value nearly always.
+# Rounds of descent and search, and the gain, as a share of the cost, that is worth another round.
+ROUNDS, TOLERANCE = 5, 0.005
+# With more promised groups than this the solver, which holds a square matrix of them, takes too long.
+MOST_GROUPS = 2_000
+# Standard errors on either side of an estimate: a confidence interval of about 95 %.
 _ERRORS = 2.0
 
 
 @dataclass(frozen=True)
 class Answered:
-    """Requests and what was answered to them.
+    """Requests with their answers.
 
     Attributes
     ----------
     users : numpy.ndarray
-        (n, interests, d)
+        (n, interests, d) user vectors.
     rows, relevance : numpy.ndarray
-        (n, k) the candidates.
+        (n, k) the candidates: rows of the catalog, and their relevance.
     """
 
     users: NDArray[np.floating[Any]]
@@ -55,24 +49,24 @@ class Answered:
 
 @dataclass(frozen=True)
 class Costs:
-    """What promises have cost on a sample, as shares of its relevance without any.
+    """The cost of promises on a sample, as shares of its relevance without promises.
 
     Attributes
     ----------
     share : float
-        What was given up.
+        Relevance that was given up.
     least : float
-        What had to be given up for the same exposures.
+        Relevance that any plan had to give up for the same exposures.
     ratio : tuple of float or None
-        The first over the second, and where it lies on all requests, most probably; None where nothing was given up.
+        `share` over `least`, and its confidence interval for all requests; None if nothing had to be given up.
     groups : numpy.ndarray
-        (G,) the parts of `share`: what was lost where items of each group took the place of better ones.
+        (G,) the parts of `share`: relevance lost where items of each group replaced better ones.
     natural : numpy.ndarray
-        (G,) exposures per request, were nothing promised.
+        (G,) exposures per request without promises.
     prices : numpy.ndarray
-        (G,) of the least possible; near them the next search for it may start.
+        (G,) prices that prove `least`; a good start for the next estimate.
     requests : int
-        In the sample.
+        Size of the sample.
     """
 
     share: float
@@ -85,23 +79,23 @@ class Costs:
 
 
 def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: Floats, prices: Floats) -> Costs:
-    """Return what promises have cost on these requests, and what they had to cost.
+    """Return the cost of promises on these requests, and the least possible cost.
 
     Parameters
     ----------
     catalog, search
-        The items; `Index.search`, or something that does the same more gently.
+        The items; `Index.search`, or a function that yields the processors between searches.
     answered
         The sample.
     asked
-        (G,) of the exposures of each group, the share that a promise asked for: 0 where it has none, 1 where it has had
-        no more than was promised.
+        (G,) the share of each group's exposures that its promises asked for: 0 without a promise, 1 if it got no more
+        than was promised.
     prices
-        (G,) under which they were answered, more or less: where to start.
+        (G,) where the search for the least cost starts; the prices in force are near it.
 
     Examples
     --------
-    Both requests prefer "big". The one that lost more was answered with "small".
+    Both requests prefer "big". The one that lost more relevance was answered with "small".
 
     >>> from fairsync.catalog import Catalog
     >>> from fairsync.search import ExactIndex
@@ -132,7 +126,7 @@ def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: 
 
 
 def _ratio(given_up: Floats, needed: Floats) -> tuple[float, float, float] | None:
-    """Return the ratio of two sums over the same requests, and how far off it may be."""
+    """Return the ratio of two sums over the same requests, and the ends of its confidence interval."""
     if not needed.sum() > 1e-9 * given_up.sum():
         return None
     ratio = float(given_up.sum() / needed.sum())
@@ -143,8 +137,9 @@ def _ratio(given_up: Floats, needed: Floats) -> tuple[float, float, float] | Non
 def _by_group(catalog: Catalog, answered: Answered, best: Hits) -> Floats:
     """Return (G,) the relevance lost to items of each group.
 
-    In each request, as many items came in as had to go, and every one of these is better than each of those. An item
-    that came in has cost the mean of those that went, less its own; so the sum is what the request has lost.
+    In each request as many items came in as went out, and every item that went out is better than every one that came
+    in. An item that came in has cost the mean relevance of those that went out, less its own; so the costs of a request
+    add up to what it has lost.
     """
     place = np.arange(len(answered.rows))[:, None] * len(catalog)
     came = ~np.isin(answered.rows + place, best.rows + place)
@@ -158,44 +153,23 @@ def _by_group(catalog: Catalog, answered: Answered, best: Hits) -> Floats:
 def _needed(
     catalog: Catalog, search: Search, answered: Answered, asked: Floats, prices: Floats, best: Hits
 ) -> tuple[Floats, Floats]:
-    """Return (n,) what each request adds to the least possible cost, and (G,) the prices that lead to it.
-
-    Under any subsidies at all, the best lists less the subsidies that the floors earn are worth more than any plan that
-    meets the floors. So every step gives a cost that no plan can be below, and the highest of them counts.
-    """
-    n, k = answered.rows.shape
-    width = min(max(_FETCH * k, _LEAST), len(catalog))
-    promised = np.flatnonzero(asked > 0)
-    if width == k or len(promised) == 0:
-        return np.zeros(n), prices
-    if len(promised) > _MOST_GROUPS:
-        raise FairSyncError(f"{len(promised):,} groups are too many.")
-    # Groups without a promise have no subsidy: to the solver they are all one.
-    code = np.zeros(catalog.n_groups, dtype=np.intp)
-    code[promised] = 1 + np.arange(len(promised))
-    share = np.concatenate([[0.0], asked[promised]])
-    groups = code[catalog.group_of[answered.rows]]
-    floors: Floats = share * np.bincount(groups.ravel(), minlength=len(share)).astype(np.float64)
-    plain, bold, lowest = best.relevance.sum(axis=1), 1.0, np.inf
-    subsidies = np.concatenate([[0.0], np.clip(-prices[promised], 0.0, 1e30)])
-    needed, under = np.zeros(n), np.zeros(catalog.n_groups)
-    known: tuple[Pool, Floats] | None = None
-    for _ in range(_ROUNDS):
-        if known is not None:
-            pool, subsidies = known
-            subsidies = descend(pool, subsidies, reach=bold * pool.spread(subsidies), near=4.0 * len(floors))
-        tried = np.where(asked > 0, -subsidies[code], 0.0)
-        hits = search(answered.users, tried, width)
-        pool = Pool(hits.relevance, code[catalog.group_of[hits.rows]], k, floors)
-        here = pool.best(subsidies)
-        gained, lowest = lowest - here.value, min(here.value, lowest)
-        if gained > 0:
-            known, under = (pool, subsidies), tried
-            lists = np.where(here.inside, here.priced, 0.0).sum(axis=1)
-            needed = plain - lists + (share * subsidies)[groups].sum(axis=1)
-        else:  # it went where the lists knew too little
-            bold /= 4
-        if abs(gained) < _WORTH * (float(plain.sum()) - lowest):
-            break
-    # Below none: without subsidies, the floors are met for nothing.
-    return (needed if needed.sum() > 0 else np.zeros(n)), under
+    """Return (n,) what each request adds to the least possible cost, and (G,) the prices that prove it."""
+    if np.count_nonzero(asked) > MOST_GROUPS:
+        raise FairSyncError(f"{np.count_nonzero(asked):,} groups are too many.")
+    groups = catalog.group_of[answered.rows]
+    floors = asked * np.bincount(groups.ravel(), minlength=catalog.n_groups)
+    plain, k = best.relevance.sum(axis=1), answered.rows.shape[1]
+    bound = dual_bound(
+        catalog,
+        search,
+        answered.users,
+        k,
+        floors,
+        prices,
+        rounds=ROUNDS,
+        tolerance=TOLERANCE,
+        unconstrained=float(plain.sum()),
+    )
+    needed = plain - bound.lists - (asked * bound.prices)[groups].sum(axis=1)
+    # Never below zero: without subsidies, no relevance is given up.
+    return (needed if needed.sum() > 0 else np.zeros(len(plain))), bound.prices

@@ -1,254 +1,175 @@
-"""What the keeper shows of itself: to the dashboard, and to whoever asks."""
+"""Status reports: promises with their projections, their paces, past windows, and the overview of the whole service."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import deque
-from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fairsync.schedule import Span
-from fairsync.search import ShardedIndex
-from fairsync.service.promises.cost_monitor import asked_in_period
-from fairsync.service.schema import (
-    Alert,
-    GroupView,
-    LeastCost,
-    Overview,
-    Pace,
-    PacePoint,
-    PromiseView,
-    ShardView,
-)
+from fairsync.service.promises.alerts import Alerts
+from fairsync.service.promises.pace import PaceHistory
+from fairsync.service.promises.periods import missing_at_start
+from fairsync.service.promises.projections import Projections
+from fairsync.service.schema import GroupView, LeastCost, Overview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import Promise
-    from fairsync.service.promises.projections import Projections
-    from fairsync.service.promises.promise_service import PromiseService
+    from fairsync.service.promises.cost_monitor import CostMonitor
     from fairsync.service.promises.scheduler import Scheduler
-
-# Points of a pace that are kept, and points of the line that the forecast asks for.
-_MOST_POINTS, _LINE_POINTS = 240, 24
+    from fairsync.service.schema import Pace, PastWindow, PromiseView, ShardView
 
 
-def make_overview(service: PromiseService) -> Overview:
-    """Return where everything stands."""
-    scheduler = service.scheduler
-    now, plan, totals = scheduler.now(), scheduler.plan, service.coordinator.totals()
-    promises = service.promises()
-    cost = None if math.isnan(totals.cost) else float(totals.cost)
-    whole = totals.relevance + (cost or 0.0)
-    impressions = None if totals.impressions is None else totals.impressions.tolist()
-    groups, prices = service.coordinator.groups, service.coordinator.prices().tolist()
-    floors, costs, shards = _floors(service), _costs(service), shards_of(service)
-    return Overview(
-        now=now,
-        started=service.started,
-        count="retrieved" if service.count == "retrieved" else "impressions",
-        policy=service.coordinator.policy.name,
-        k=service.k,
-        items=len(service.catalog),
-        period_start=scheduler.period_began(totals) or service.started,
-        period_end=plan.span.end,
-        requests=totals.requests,
-        expected_requests=totals.requests + scheduler.notes.forecast.expected(now, max(plan.span.end, now), now),
-        relevance=totals.relevance,
-        cost=cost,
-        cost_share=None if cost is None or not whole else cost / abs(whole),
-        least=least_cost(service),
-        degraded=service.degraded,
-        promises=promises,
-        groups=[
+class StatusReporter:
+    """Reports the state of promises, groups and costs.
+
+    Parameters
+    ----------
+    scheduler
+        Knows promises, plan and counts.
+    cost_monitor
+        Knows the last estimate of the costs.
+    count
+        What an exposure is.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, cost_monitor: CostMonitor, count: Literal["retrieved", "impressions"]
+    ) -> None:
+        self._scheduler, self._coordinator, self._monitor = scheduler, scheduler.coordinator, cost_monitor
+        self._count, self._started = count, scheduler.now()
+        self._paces, self._alerts = PaceHistory(), Alerts()
+        self.record_paces()
+
+    def promises(self) -> dict[str, PromiseView]:
+        """Return every promise with its state, by id."""
+        with self._scheduler.lock:
+            projections = self._projections()
+            return {name: projections.view(name, one) for name, one in self._scheduler.state.promises.items()}
+
+    def pace(self, name: str) -> Pace:
+        """Return the pace of a promise in its present window."""
+        with self._scheduler.lock:
+            state = self._scheduler.state
+            return self._paces.pace(name, state.promises[name], self._projections(), state.forecast)
+
+    def past(self, limit: int) -> list[PastWindow]:
+        """Return the latest windows that are over, the latest first."""
+        now = self._scheduler.now()  # an earlier run may have saved later windows, before the clock was set back
+        return [one for one in self._scheduler.state.past[::-1] if one.end <= now][:limit]
+
+    def overview(self, items: int, shards: list[ShardView], degraded: float, clock_skew: float) -> Overview:
+        """Return the overview.
+
+        Parameters
+        ----------
+        items
+            Items in the catalog.
+        shards
+            Shards of the index.
+        degraded
+            Share of recent answers that lacked a part of the catalog.
+        clock_skew
+            Seconds by which the wall clock is ahead of the service.
+        """
+        scheduler, promises = self._scheduler, list(self.promises().values())
+        now, end, totals = scheduler.now(), scheduler.plan.span.end, self._coordinator.totals()
+        cost = None if math.isnan(totals.cost) else float(totals.cost)
+        whole = totals.relevance + (cost or 0.0)
+        return Overview(
+            now=now,
+            started=self._started,
+            count=self._count,
+            policy=self._coordinator.policy.name,
+            k=self._coordinator.k,
+            items=items,
+            period_start=scheduler.periods.started(totals) or self._started,
+            period_end=end,
+            requests=totals.requests,
+            expected_requests=totals.requests + scheduler.state.forecast.expected(now, max(end, now), now),
+            relevance=totals.relevance,
+            cost=cost,
+            cost_share=None if cost is None or not whole else cost / abs(whole),
+            least=self._least_cost(),
+            degraded=degraded,
+            promises=promises,
+            groups=self._groups(),
+            alerts=self._alerts.now(now, promises, degraded=degraded, shards=shards, clock_skew=clock_skew),
+            shards=shards,
+        )
+
+    def record_paces(self) -> None:
+        """Add a point to the pace of every promise."""
+        scheduler, requests = self._scheduler, self._coordinator.totals().requests
+        promises, exposures = scheduler.state.promises.values(), scheduler.exposures()
+        self._paces.record(scheduler.now(), promises, exposures, self._prices(), requests)
+
+    def _prices(self) -> dict[Label, float]:
+        return dict(zip(self._coordinator.labels, self._coordinator.prices().tolist(), strict=True))
+
+    def _projections(self) -> Projections:
+        scheduler = self._scheduler
+        return Projections(
+            scheduler.now(),
+            scheduler.plan.statuses,
+            scheduler.exposures(),
+            scheduler.state.past,
+            scheduler.traffic(),
+            self._prices(),
+            self._natural_rates(),
+        )
+
+    def _natural_rates(self) -> dict[Label, float]:
+        """Return the exposures per request of each group without promises, as far as they were measured."""
+        last = self._monitor.last
+        if last is None:
+            return {}
+        if self._count == "retrieved":
+            return last.natural_rates
+        shares = self._scheduler.periods.counted() / self._coordinator.totals().exposures.clip(1)
+        by_label = dict(zip(self._coordinator.labels, shares.tolist(), strict=True))
+        return {label: rate * by_label.get(label, 0.0) for label, rate in last.natural_rates.items()}
+
+    def _least_cost(self) -> LeastCost:
+        last = self._monitor.last
+        costs = None if last is None else last.costs
+        ratio, low, high = (costs and costs.ratio) or (None, None, None)
+        return LeastCost(
+            sample=costs.requests if costs else 0,
+            at=last.at if last else None,
+            cost_share=costs.share if costs else None,
+            least_share=costs.least if costs else None,
+            ratio=ratio,
+            ratio_low=low,
+            ratio_high=high,
+            reason=self._monitor.reason,
+            replica=self._coordinator.replica,
+        )
+
+    def _groups(self) -> list[GroupView]:
+        totals, groups = self._coordinator.totals(), self._coordinator.groups
+        prices, floors = self._coordinator.prices().tolist(), self._floors()
+        costs = {} if self._monitor.last is None else self._monitor.last.group_costs
+        return [
             GroupView(
                 group=label,
                 items=int(groups.group_sizes[code]),
                 retrieved=int(totals.exposures[code]),
-                impressions=0 if impressions is None else int(impressions[code]),
+                impressions=0 if totals.impressions is None else int(totals.impressions[code]),
                 floor=floors[code],
                 price=float(prices[code]) + 0.0,  # never -0
                 cost_share=costs.get(label),
             )
             for code, label in enumerate(groups.labels)
-        ],
-        alerts=_alerts(service, promises, shards, now),
-        shards=shards,
-    )
+        ]
 
+    def _floors(self) -> list[int]:
+        """Return what each group needs in the present period.
 
-def least_cost(service: PromiseService) -> LeastCost:
-    """Return what promises cost next to the least possible, as it was last measured."""
-    last, why, replica = service.cost_monitor.last, service.cost_monitor.why, service.coordinator.replica
-    if last is None:
-        nothing = dict.fromkeys(("at", "cost_share", "least_share", "ratio", "ratio_low", "ratio_high"))
-        return LeastCost.model_validate({"sample": 0, "reason": why, "replica": replica, **nothing})
-    costs = last.costs
-    ratio, low, high = costs.ratio or (None, None, None)
-    return LeastCost(
-        sample=costs.requests,
-        at=last.at,
-        cost_share=costs.share,
-        least_share=costs.least,
-        ratio=ratio,
-        ratio_low=low,
-        ratio_high=high,
-        reason=why,
-        replica=replica,
-    )
-
-
-def _costs(service: PromiseService) -> dict[Label, float]:
-    last = service.cost_monitor.last
-    return {} if last is None else dict(zip(last.labels, last.costs.groups.tolist(), strict=True))
-
-
-def _floors(service: PromiseService) -> list[int]:
-    """Return what each group needs in the present tick.
-
-    The coordinator aims from where it stands: what a group has had beyond its promise is no floor.
-    """
-    aims, asked = service.coordinator.terms.floors, asked_in_period(service.scheduler)
-    if service.count == "retrieved":
-        aims = np.minimum(aims, asked)
-    return [int(aim) if any_asked > 0 else 0 for aim, any_asked in zip(aims, asked, strict=True)]
-
-
-def shards_of(service: PromiseService) -> list[ShardView]:
-    """Return the parts of the catalog and how they are, where the index has any."""
-    index = service.front.index
-    index = getattr(index, "built", index)  # items that came or went lie over it
-    health: Callable[[], list[object]] | None = getattr(index, "health", None)
-    if health is None:  # shards in this process are up as long as it is
-        sizes = [len(shard.rows) for shard in index.shards] if isinstance(index, ShardedIndex) else []
-        return [ShardView(shard=shard, replica=0, items=size, up=True) for shard, size in enumerate(sizes)]
-    return [
-        ShardView(
-            shard=getattr(one, "shard"),  # noqa: B009 -- Ray is optional, and so is its type
-            replica=getattr(one, "replica"),  # noqa: B009
-            items=getattr(one, "items"),  # noqa: B009
-            up=getattr(one, "up"),  # noqa: B009
-            error=getattr(one, "error"),  # noqa: B009
-        )
-        for one in health()
-    ]
-
-
-def _alerts(
-    service: PromiseService, promises: list[PromiseView], shards: list[ShardView], now: datetime
-) -> list[Alert]:
-    alerts = []
-    for view in promises:
-        if view.state in ("impossible", "at risk") and view.end > now:
-            impossible = view.state == "impossible"
-            said = (
-                f"will miss {view.shortfall:,.0f} of {view.floor:,} exposures"
-                if impossible
-                else "will be missed if traffic stays low"
-            )
-            alerts.append(
-                Alert(
-                    kind="impossible" if impossible else "at risk",
-                    group=view.group,
-                    promise=view.id,
-                    message=f"The promise to {view.group} until {_end(view)} {said}.",
-                    since=view.impossible_since or service.since(f"{view.state} {view.id}", now),
-                )
-            )
-    if service.degraded > 0.001:
-        message = f"{service.degraded:.1%} of recent answers lacked a part of the catalog."
-        alerts.append(Alert(kind="degraded", message=message, since=service.since("degraded", now)))
-    if not all(one.up for one in shards):
-        alerts.append(Alert(kind="shard", message=_lost(shards), since=service.since("shard", now)))
-    return alerts
-
-
-def _end(view: PromiseView) -> str:
-    """Say when a window ends, by the clocks of its own zone."""
-    return f"{view.end.astimezone(ZoneInfo(view.window.zone)):%Y-%m-%d %H:%M} ({view.window.zone})"
-
-
-def _lost(shards: list[ShardView]) -> str:
-    """Say which parts of the catalog do not answer, and what that means."""
-    down, up = [one for one in shards if not one.up], {one.shard for one in shards if one.up}
-    items = {one.shard: one.items for one in shards}
-    gone = [shard for shard in items if shard not in up]
-    if not gone:
-        who = ", ".join(f"{one.shard}.{one.replica}" for one in down[:5]) + (", ..." if len(down) > 5 else "")
-        verb = "does" if len(down) == 1 else "do"
-        return f"{len(down)} of {len(shards)} replicas {verb} not answer ({who}). Others have all their items."
-    who = ", ".join(map(str, gone[:5])) + (", ..." if len(gone) > 5 else "")
-    part = sum(items[shard] for shard in gone) / max(sum(items.values()), 1)
-    verb = "does" if len(gone) == 1 else "do"
-    return f"{len(gone)} of {len(items)} shards {verb} not answer ({who}): {part:.1%} of the items are out of reach."
-
-
-class Paces:
-    """Where each promise stood as time went by, thinned out as a window grows long."""
-
-    def __init__(self) -> None:
-        self._points: dict[tuple[Label, str, datetime], deque[PacePoint]] = {}
-
-    def note(self, scheduler: Scheduler) -> None:
-        """Take down where promises stand."""
-        now = scheduler.now()
-        prices = scheduler.coordinator.prices()
-        totals, exposures = scheduler.coordinator.totals(), scheduler.exposures()
-        kept = {}
-        for promise in scheduler.notes.promises.values():
-            span = promise.window.at(now)
-            if span is None:
-                continue
-            key = _key(promise, span)
-            # What was noted in what is now the future was noted by a clock that was wrong.
-            points = deque(point for point in self._points.get(key, ()) if point.at <= now)
-            code = scheduler.coordinator.groups.code_of(promise.group)
-            points.append(
-                PacePoint(
-                    at=now,
-                    exposures=exposures.get(promise, 0),
-                    requests=totals.requests,
-                    price=float(prices[code]) + 0.0,  # never -0
-                )
-            )
-            if len(points) > _MOST_POINTS:  # every second one of those before will do
-                points = deque([*list(points)[:-1:2], points[-1]])
-            kept[key] = points
-        self._points = kept
-
-    def of(self, projections: Projections, name: str, promise: Promise) -> Pace:
-        """Return the pace of a promise in its present window."""
-        scheduler, view, ahead = projections.scheduler, projections.view(name, promise), projections.ahead(promise)
-        span = Span(view.start, view.end)
-        return Pace(
-            promise=name,
-            group=promise.group,
-            floor=promise.floor,
-            start=span.start,
-            end=span.end,
-            points=list(self._points.get(_key(promise, span), ())),
-            expected=_line(scheduler, span, promise.floor, projections.now),
-            projected=ahead.projected,
-            low=ahead.low,
-            high=ahead.high,
-        )
-
-
-def _key(promise: Promise, span: Span) -> tuple[Label, str, datetime]:
-    return promise.group, str(promise.window), span.start
-
-
-def _line(scheduler: Scheduler, span: Span, floor: int, now: datetime) -> list[tuple[datetime, float]]:
-    """Return the pace that leads to the floor if exposures come in step with the traffic."""
-    forecast, length = scheduler.notes.forecast, span.end - span.start
-    moments = [span.start + length * (step / _LINE_POINTS) for step in range(_LINE_POINTS + 1)]
-    came = [0.0]
-    for before, after in itertools.pairwise(moments):
-        came.append(came[-1] + forecast.expected(before, after, now))
-    whole = came[-1] or 1.0
-    return [(moment, floor * requests / whole) for moment, requests in zip(moments, came, strict=True)]
+        The coordinator's targets start from the present counts: exposures beyond a promise are no floor.
+        """
+        scheduler, targets = self._scheduler, self._coordinator.terms.floors
+        missing = missing_at_start(scheduler.exposures(), scheduler.periods.counted(), self._coordinator.groups)
+        if self._count == "retrieved":
+            targets = np.minimum(targets, missing)
+        return [int(target) if needed > 0 else 0 for target, needed in zip(targets, missing, strict=True)]

@@ -1,4 +1,4 @@
-"""Ticks: when each really began, which of them make up a window, and what counts in them."""
+"""Periods: the time between two moments at which any window begins or ends, one horizon of the ledger each."""
 
 from __future__ import annotations
 
@@ -8,141 +8,161 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.service.promises.set_back import PeriodTimes
-
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog.groups import Grouped
     from fairsync.coordination.base import CoordinatorBase
     from fairsync.ledger import Totals
     from fairsync.schedule import Promise, Span
+    from fairsync.service.promises.ledger_time import LedgerTime
 
 
 @dataclass(frozen=True)
-class EarlierTotals:
-    """What came before the present tick.
+class CountsBefore:
+    """Counts of all periods before the present one.
 
     Attributes
     ----------
-    began : float
-        When the tick began, as the ledger has it.
-    retrieved, shown : numpy.ndarray
-        (G,) ever.
+    period : float
+        When the present period began, in the ledger's time.
+    retrieved, impressions : numpy.ndarray
+        (G,) candidates, and impressions, ever.
     requests : int
-        Ever.
-    counts : dict
-        What counts for each promise, in its window.
+        Requests ever.
+    exposures : dict
+        Exposures of each promise in its present window.
     """
 
-    began: float
+    period: float
     retrieved: NDArray[np.int64]
     impressions: NDArray[np.int64]
     requests: int
-    counts: Mapping[Promise, int]
+    exposures: Mapping[Promise, int]
 
 
 class Periods:
-    """The horizons of the ledger, as the ticks of windows.
+    """The horizons of the ledger as the periods that make up windows.
 
-    Each knows when it began: whatever is killed when, the counts of every window can be read from the ledger alone.
-    Where that was by a clock that proved wrong, :mod:`fairsync.service.promises.set_back` knows better.
+    The ledger knows when each period began, so that the exposures of every window can be read from the ledger alone,
+    whichever process was killed when.
 
     Parameters
     ----------
     coordinator
-        Whose ledger it is; what is settled, it may know before the ledger.
+        Whose ledger it is; it may know of settled requests before the ledger does.
     count
-        ``"retrieved"`` or ``"impressions"``.
+        ``"retrieved"`` or ``"impressions"``: what an exposure is.
 
     Attributes
     ----------
-    earlier : EarlierTotals
-        What came before the present tick, as it was last counted; count before you ask.
+    before : CountsBefore
+        Counts before the present period, as of the last :meth:`recount`.
+    time : LedgerTime
+        The ledger's time.
     """
 
-    earlier: EarlierTotals
+    before: CountsBefore
 
-    def __init__(self, coordinator: CoordinatorBase, count: str) -> None:
-        self._coordinator, self._count = coordinator, count
-        self.times = PeriodTimes.load(coordinator.ledger)
+    def __init__(self, coordinator: CoordinatorBase, count: str, time: LedgerTime) -> None:
+        self._coordinator, self._count, self.time = coordinator, count, time
 
-    def load(self) -> None:
-        """Go on from the times that whoever led wrote down."""
-        self.times = PeriodTimes.load(self._coordinator.ledger)
+    @property
+    def present(self) -> Totals:
+        """The present period, as far as it is settled and known here."""
+        return self._coordinator.totals()
 
-    def began(self, period: Totals) -> datetime | None:
-        """Return when a tick really began; None if it never did, since nothing was planned before."""
-        return datetime.fromtimestamp(self.times.of(period.began), UTC) if period.began else None
+    @property
+    def is_stale(self) -> bool:
+        """Whether another replica has begun a period since the last :meth:`recount`."""
+        return self.present.began != self.before.period
 
-    def before(self) -> list[Totals]:
-        """Return the ticks before the present one, of which the ledger may not know yet."""
-        began, last = self._coordinator.totals().began, self._coordinator.ledger.totals()
+    def started(self, period: Totals) -> datetime | None:
+        """Return when a period began; None if it began before the first plan."""
+        return datetime.fromtimestamp(self.time.to_clock(period.began), UTC) if period.began else None
+
+    def past(self) -> list[Totals]:
+        """Return the periods before the present one. The ledger may not know the present one yet."""
+        began, last = self.present.began, self._coordinator.ledger.totals()
         past = list(self._coordinator.ledger.past())
-        if not past or past[-1].began != last.began:  # otherwise it ended between the two questions
+        if not past or past[-1].began != last.began:  # otherwise the period ended between the two calls
             past.append(last)
         return [one for one in past if one.began < began]
 
     def all(self) -> list[Totals]:
-        """Return all ticks, the present one last."""
-        return [*self.before(), self._coordinator.totals()]
+        """Return all periods, the present one last."""
+        return [*self.past(), self.present]
 
-    def counted(self, period: Totals) -> NDArray[np.int64]:
-        """Return (G,) what counts in a tick."""
+    def counted(self, period: Totals | None = None) -> NDArray[np.int64]:
+        """Return (G,) the exposures of a period, by default of the present one."""
+        period = self.present if period is None else period
         if self._count == "retrieved":
             return period.exposures
         return np.zeros_like(period.exposures) if period.impressions is None else period.impressions
 
-    def recount(self, promises: Collection[Promise], now: datetime, ending: Totals | None = None) -> None:
-        """Count again what came before the present tick, or before the one that begins now as another ends."""
-        past, began = self.before(), self._coordinator.totals().began
-        if ending is not None:
-            past.append(ending)
-            # Another process may have begun the tick that ends, by a clock that is ahead.
-            began = max(now.timestamp(), float(np.nextafter(began, np.inf)))
-        n = len(self._coordinator.labels)  # another process may just have added groups
-        nothing = np.zeros(n, dtype=np.int64)
+    def recount(self, promises: Collection[Promise], now: datetime) -> None:
+        """Count again what came before the present period."""
+        self._recount(promises, now, self.past(), self.present.began)
+
+    def recount_for_next(self, promises: Collection[Promise], now: datetime) -> float:
+        """Count what comes before a period that begins now, and return its start in the ledger's time."""
+        ending = self.present
+        start = self.time.next_start(ending.began, now.timestamp())
+        self._recount(promises, now, [*self.past(), ending], start)
+        return start
+
+    def _recount(self, promises: Collection[Promise], now: datetime, past: Sequence[Totals], began: float) -> None:
+        n = len(self._coordinator.labels)  # another replica may just have added groups
+        zeros = np.zeros(n, dtype=np.int64)
         spans = {promise: promise.window.at(now) for promise in promises}
-        self.earlier = EarlierTotals(
+        self.before = CountsBefore(
             began,
-            sum((one.exposures[:n] for one in past), nothing),
-            sum((one.impressions[:n] for one in past if one.impressions is not None), nothing),
+            sum((one.exposures[:n] for one in past), zeros),
+            sum((one.impressions[:n] for one in past if one.impressions is not None), zeros),
             sum(one.requests for one in past),
-            {promise: self.sum(span, promise, past) for promise, span in spans.items() if span},
+            {promise: self.exposures_in(span, promise, past) for promise, span in spans.items() if span},
         )
 
-    def sum(self, span: Span, promise: Promise, periods: Sequence[Totals]) -> int:
-        """Return the exposures of a promise in those ticks that are of a window."""
+    def exposures(self, promises: Iterable[Promise]) -> dict[Promise, int]:
+        """Return the exposures of promises in their present windows."""
+        counts = dict(zip(self._coordinator.labels, self.counted().tolist(), strict=True))
+        return {promise: self.before.exposures.get(promise, 0) + counts.get(promise.group, 0) for promise in promises}
+
+    def exposures_in(self, span: Span, promise: Promise, periods: Sequence[Totals]) -> int:
+        """Return the exposures of a promise in those periods that belong to a window."""
         if promise.group not in self._coordinator.labels:
             return 0
         code = self._coordinator.groups.code_of(promise.group)
-        within = map(self.counted, self._within(span, periods))
-        return sum(int(counts[code]) for counts in within if code < len(counts))
+        counts = map(self.counted, self._within(span, periods))
+        return sum(int(one[code]) for one in counts if code < len(one))
 
-    def tally(self, span: Span, promise: Promise, periods: Sequence[Totals]) -> tuple[int, int]:
-        """Return the exposures of a promise in those ticks that are of a window, and the requests of all."""
-        requests = sum(period.requests for period in self._within(span, periods))
-        return self.sum(span, promise, periods), requests
-
-    def note_time(self, now: datetime, clock: object) -> None:
-        """Write down when the tick begins that is about to, where the ledger needs a later time for it."""
-        self._save(self.times.at(self.earlier.began, now.timestamp()).by(clock))
-
-    def follow(self, jump: float, now: datetime, clock: object) -> float | None:
-        """Have everything count when it was, after a jump of the clock; return since when ticks moved, if any did."""
-        periods = [one.began for one in self.all() if one.began]
-        before, after = self.times, self.times.after(jump, periods, now.timestamp()).by(clock)
-        self._save(after)  # also where nothing moved: whoever starts next has to know what the clock is since
-        moved = [period for period in periods if before.of(period) != after.of(period)]
-        return min((min(before.of(period), after.of(period)) for period in moved), default=None)
-
-    def _save(self, times: PeriodTimes) -> None:
-        if times != self.times:
-            times.save(self._coordinator.ledger)
-            self.times = times
+    def requests_in(self, span: Span, periods: Sequence[Totals]) -> int:
+        """Return the requests of those periods that belong to a window."""
+        return sum(period.requests for period in self._within(span, periods))
 
     def _within(self, span: Span, periods: Sequence[Totals]) -> list[Totals]:
-        """Return those ticks that are of a window."""
-        began = [(one, self.began(one)) for one in periods]
-        return [one for one, at in began if at is not None and at in span]
+        started = [(one, self.started(one)) for one in periods]
+        return [one for one, at in started if at is not None and at in span]
+
+
+def missing_at_start(
+    exposures: Mapping[Promise, int], counted: NDArray[np.int64], groups: Grouped
+) -> NDArray[np.float64]:
+    """Return (G,) the exposures that promises lacked when the present period began; 0 without a promise.
+
+    Parameters
+    ----------
+    exposures
+        Exposures of each promise in its present window, up to now.
+    counted
+        (G,) exposures in the present period.
+    groups
+        The groups.
+    """
+    missing = np.zeros(len(counted))
+    for promise, so_far in exposures.items():
+        code = groups.code_of(promise.group)
+        missing[code] = max(missing[code], promise.floor - (so_far - counted[code]))
+    return missing

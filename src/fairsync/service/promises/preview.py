@@ -1,8 +1,7 @@
-"""What promises cost, estimated before they are made: by keeping them on the requests that came last."""
+"""The cost of promises before they are made: the least possible on the requests that came last."""
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import deque
 from dataclasses import dataclass
@@ -10,59 +9,125 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.retriever import FairRetriever
+from fairsync.dual_bound import dual_bound
+from fairsync.floors import group_caps
+from fairsync.service.promises.costs import MOST_GROUPS, ROUNDS, TOLERANCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
+    from fairsync.schedule import Promise, TrafficForecast
     from fairsync.search import Index
 
-# Enough for a price of each group, few enough to be searched within a second.
+# Enough to find a price of each group, few enough to be searched within a second.
 _REQUESTS = 256
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What floors cost per request, and as a share of the relevance without any."""
+    """The least cost of promises per request, and as a share of the relevance without promises."""
 
     cost: float
     share: float
 
 
 class RecentRequests:
-    """The requests that came last, to try promises on."""
+    """The requests that came last, on which promises are tried.
+
+    Examples
+    --------
+    Every request prefers "big" by 0.5; one "small" item in every second answer costs half of that.
+
+    >>> from fairsync.catalog import Catalog
+    >>> from fairsync.search import ExactIndex
+    >>> catalog, recent = Catalog([[1.0], [0.5], [0.5]], ["big", "small", "small"]), RecentRequests()
+    >>> for _ in range(16):
+    ...     recent.add(np.ones((16, 1, 1)))
+    >>> estimate = recent.estimate(catalog, ExactIndex(catalog), 1, {"small": 0.5}, np.zeros(2))
+    >>> 0.23 < estimate.cost <= 0.25
+    True
+    """
 
     def __init__(self) -> None:
         self._users: deque[NDArray[np.floating[Any]]] = deque(maxlen=_REQUESTS)
         self._lock = threading.Lock()
 
     def add(self, users: NDArray[np.floating[Any]]) -> None:
-        """Remember some of these requests."""
+        """Remember the last of these requests, (n, interests, d)."""
         with self._lock:
             self._users.extend(users[-16:])
 
-    def estimate(self, catalog: Catalog, index: Index, k: int, rates: Mapping[Label, float]) -> Estimate | None:
-        """Return the cost of giving each group so many exposures per request; None if too few requests are known."""
+    def estimate(
+        self, catalog: Catalog, index: Index, k: int, rates: Mapping[Label, float], prices: NDArray[np.float64]
+    ) -> Estimate | None:
+        """Return the least cost of giving each group this many exposures per request.
+
+        It is a lower bound: the best plan in hindsight on these requests (:func:`fairsync.dual_bound.dual_bound`). The
+        service gives up somewhat more, because it decides requests as they come.
+
+        Parameters
+        ----------
+        catalog, index, k
+            The items, their index, and the number of candidates.
+        rates
+            Exposures per request by label.
+        prices
+            (G,) the prices in force, where the search for the least cost starts.
+
+        Returns
+        -------
+        Estimate or None
+            None if too few requests are known, or if they cannot carry the promises.
+        """
         with self._lock:
             interests = max((len(user) for user in self._users), default=0)
             users = [user for user in self._users if len(user) == interests]
         if len(users) < _REQUESTS // 4:
             return None
         vectors, n = np.stack(users), len(users)
-        sizes = dict(zip(catalog.labels, catalog.group_sizes.tolist(), strict=True))
-        floors: dict[Label, int] = {
-            label: min(math.ceil(rate * n), n * min(k, sizes[label])) for label, rate in rates.items()
-        }
-        if sum(floors.values()) > n * k:
+        floors = np.zeros(catalog.n_groups)
+        for label, rate in rates.items():
+            floors[catalog.code_of(label)] = rate * n
+        floors = np.minimum(floors, n * group_caps(catalog, k))
+        if floors.sum() > n * k:
             return None
-        plain = FairRetriever(catalog, k, 0, n, "none", index=index)
-        plain.retrieve(vectors)
-        kept = FairRetriever(catalog, k, floors, n, index=index).calibrate(vectors)
-        kept.retrieve(vectors)
-        most = plain.report().relevance
-        given_up = max(most - kept.report().relevance, 0.0)
-        return Estimate(given_up / n, given_up / abs(most) if most else 0.0)
+        plain = float(index.search(vectors, None, k).relevance.sum())
+        bound = dual_bound(
+            catalog,
+            index.search,
+            vectors,
+            k,
+            floors,
+            prices,
+            # Without a round, the prices in force prove a bound too, only a weaker one.
+            rounds=ROUNDS if len(rates) <= MOST_GROUPS else 0,
+            tolerance=TOLERANCE,
+            unconstrained=plain,
+        )
+        cost = max(plain - bound.relevance, 0.0)
+        return Estimate(cost / n, cost / abs(plain) if plain else 0.0)
+
+
+def exposure_rates(promises: Iterable[Promise], forecast: TrafficForecast, now: datetime) -> dict[Label, float]:
+    """Return the exposures per request that promises ask for in the long run, by label.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from fairsync.schedule import Forecast, Promise, Window
+    >>> hourly, noon = Promise("toys", 900, Window.hour("UTC")), datetime(2026, 3, 2, 12, tzinfo=UTC)
+    >>> exposure_rates([hourly], Forecast(rate=0.5), noon)
+    {'toys': 0.5}
+    """
+    rates: dict[Label, float] = {}
+    for promise in promises:
+        span = promise.window.at(now) or promise.window.after(now)
+        if span is not None:
+            requests = max(forecast.expected(span.start, span.end, now), 1.0)
+            rates[promise.group] = max(rates.get(promise.group, 0.0), promise.floor / requests)
+    return rates

@@ -1,21 +1,23 @@
-"""How promises are going to end, as far as is known now."""
+"""Projections: how the present windows of promises are likely to end."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fairsync.service.schema import PromiseView, WindowRecord
+from fairsync.service.promises.conversion import window_record
+from fairsync.service.schema import PromiseView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import Promise, Window
-    from fairsync.service.promises.promise_service import PromiseService
+    from fairsync.schedule import Promise, PromiseStatus, TrafficForecast
+    from fairsync.service.schema import PastWindow
 
 
-class Ahead(NamedTuple):
-    """Exposures at the end of a window: with little traffic, as expected, and with much."""
+class Projection(NamedTuple):
+    """Exposures at the end of a window: with little traffic, with the expected traffic, and with much."""
 
     low: float
     projected: float
@@ -23,28 +25,45 @@ class Ahead(NamedTuple):
 
 
 class Projections:
-    """Where all promises stand at this moment. What they share is found once: there may be hundreds.
-
-    Whoever makes one holds the lock of the planner.
+    """The states of all promises at one moment, and how their windows are likely to end.
 
     Parameters
     ----------
-    keeper
-        Of the promises.
+    now
+        The time.
+    statuses
+        Statuses of the plan in force.
+    exposures
+        Exposures of promises in their present windows.
+    past
+        Past windows, oldest first.
+    traffic
+        Forecast of the requests that can carry promises.
+    prices
+        Price in force by label.
+    natural
+        Exposures per request without promises, by label, as far as they were measured.
     """
 
-    def __init__(self, service: PromiseService) -> None:
-        scheduler = service.scheduler
-        self.scheduler, self.now, self.exposures = scheduler, scheduler.now(), scheduler.exposures()
-        self.statuses = {one.promise: one for one in scheduler.plan.statuses}
-        self._past = scheduler.notes.past
-        self._natural = _natural_rates(service)
-        self._prices = dict(zip(service.coordinator.labels, service.coordinator.prices().tolist(), strict=True))
+    def __init__(
+        self,
+        now: datetime,
+        statuses: Iterable[PromiseStatus],
+        exposures: Mapping[Promise, int],
+        past: Sequence[PastWindow],
+        traffic: TrafficForecast,
+        prices: Mapping[Label, float],
+        natural: Mapping[Label, float],
+    ) -> None:
+        self.now = now
+        self._statuses = {one.promise: one for one in statuses}
+        self._exposures, self._past, self._forecast = exposures, past, traffic
+        self._prices, self._natural = prices, natural
         self._requests: dict[datetime, tuple[float, float]] = {}
 
     def view(self, name: str, promise: Promise) -> PromiseView:
-        """Return a promise and where it stands."""
-        status, so_far = self.statuses.get(promise), self.exposures.get(promise, 0)
+        """Return a promise with its state."""
+        status, so_far = self._statuses.get(promise), self._exposures.get(promise, 0)
         span = status.span if status else promise.window.after(self.now)
         if span is None:
             return self._ended(name, promise)
@@ -70,45 +89,47 @@ class Projections:
             state=state,
         )
 
-    def ahead(self, promise: Promise) -> Ahead:
-        """Return what is expected at the end of the window, and how it may come otherwise.
+    def ahead(self, promise: Promise) -> Projection:
+        """Return the exposures projected at the end of the window.
 
-        A group that needs help is helped to its floor, no later than by the requests that can be counted on; at its
-        present pace perhaps much sooner. From then on it gets what it would if nothing were promised. A group that
-        needs none goes on between its pace so far, while others are helped, and what it would get by itself.
+        A subsidised group reaches its floor by the requests that can be counted on, at its present pace perhaps much
+        sooner. From then on it gets its natural exposures, those without promises. A group without a subsidy goes on at
+        a rate between its pace so far, while others are subsidised, and its natural rate.
         """
-        status, so_far = self.statuses.get(promise), self.exposures.get(promise, 0)
-        if status is None:  # it begins later, and was found possible
-            return Ahead(*(3 * [float(max(promise.floor, so_far))]))
+        status, so_far = self._statuses.get(promise), self._exposures.get(promise, 0)
+        if status is None:  # its window begins later, and was found possible
+            return Projection(*(3 * [float(max(promise.floor, so_far))]))
         expected, sure = self._traffic(status.span.end)
         pace = (status.at_pace - status.exposures) / expected if expected > 0 else 0.0
-        helped = self._prices.get(promise.group, 0.0) < 0
-        # As long as it was not measured, what a group gets by itself is seen only where it is not helped.
-        natural = self._natural.get(promise.group, 0.0 if helped else pace)
+        subsidised = self._prices.get(promise.group, 0.0) < 0
+        # Before a measurement, the natural rate is known only of a group without a subsidy.
+        natural = self._natural.get(promise.group, 0.0 if subsidised else pace)
         certain, reached = (float(max(level, so_far)) for level in (status.certain, status.reachable))
-        if not status.possible:  # others need the room as much, so that nobody gets what would come by itself
-            return Ahead(certain, reached, reached)
+        if not status.possible:  # other promises need all slots too, so that no group gets its natural exposures
+            return Projection(certain, reached, reached)
         if so_far + natural * expected > promise.floor:
             slow, fast = sorted([pace, natural])
             ends = so_far + slow * sure, so_far + (slow + fast) / 2 * expected, so_far + fast * (2 * expected - sure)
-            # One that is helped all the same has its place taken by others who are.
-            return Ahead(certain if helped else max(ends[0], certain), max(ends[1], reached), max(ends[2], reached))
+            # A group that is subsidised all the same loses slots to other subsidised groups.
+            return Projection(
+                certain if subsidised else max(ends[0], certain), max(ends[1], reached), max(ends[2], reached)
+            )
         needed = min((reached - so_far) / pace, sure) if pace > 0 else sure
         soon, late = (reached + natural * (expected - requests) for requests in (needed, sure))
-        return Ahead(certain, (soon + late) / 2, soon + natural * (expected - sure))
+        return Projection(certain, (soon + late) / 2, soon + natural * (expected - sure))
 
     def _traffic(self, end: datetime) -> tuple[float, float]:
-        """Return the requests expected until then, and those that can be counted on."""
+        """Return the requests expected until a moment, and those that can be counted on."""
         if end not in self._requests:
-            traffic, until = self.scheduler.traffic(), max(end, self.now)
+            traffic, until = self._forecast, max(end, self.now)
             expected = traffic.expected(self.now, until, self.now)
-            self._requests[end] = expected, min(traffic.cautious(self.now, until, self.now), expected)
+            self._requests[end] = expected, min(traffic.lower_bound(self.now, until, self.now), expected)
         return self._requests[end]
 
     def _ended(self, name: str, promise: Promise) -> PromiseView:
-        """Return a promise that has no window any more, as its last one ended."""
+        """Return a promise without further windows, with the outcome of its last one."""
         last = next((one for one in reversed(self._past) if one.promise == name), None)
-        had = last.exposures if last else 0
+        exposures = last.exposures if last else 0
         return PromiseView(
             id=name,
             group=promise.group,
@@ -116,30 +137,10 @@ class Projections:
             window=window_record(promise.window),
             start=last.start if last else promise.window.start or self.now,
             end=last.end if last else promise.window.end or self.now,
-            exposures=had,
-            projected=float(had),
-            possible=had >= promise.floor,
-            shortfall=float(max(promise.floor - had, 0)),
+            exposures=exposures,
+            projected=float(exposures),
+            possible=exposures >= promise.floor,
+            shortfall=float(max(promise.floor - exposures, 0)),
             impossible_since=last.impossible_since if last else None,
-            state="kept" if had >= promise.floor else "impossible",
+            state="kept" if exposures >= promise.floor else "impossible",
         )
-
-
-def window_record(window: Window) -> WindowRecord:
-    """Return a window as the API has it."""
-    return WindowRecord.model_validate(
-        {"every": window.kind, "zone": window.zone, "start": window.start, "end": window.end}
-    )
-
-
-def _natural_rates(service: PromiseService) -> dict[Label, float]:
-    """Return what counts per request of each group, were nothing promised, as far as it was measured."""
-    last, totals = service.cost_monitor.last, service.coordinator.totals()
-    if last is None:
-        return {}
-    rates = dict(zip(last.labels, last.costs.natural.tolist(), strict=True))
-    if service.count == "impressions":
-        counted = service.scheduler.counted()
-        shares = dict(zip(service.coordinator.labels, (counted / totals.exposures.clip(1)).tolist(), strict=True))
-        rates = {label: rate * shares.get(label, 0.0) for label, rate in rates.items()}
-    return rates

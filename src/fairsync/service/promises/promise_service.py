@@ -1,33 +1,29 @@
-"""The keeper of promises: it answers requests, takes reports and changes, and says where everything stands."""
+"""The promise service: answers requests, counts impressions, changes promises and items, and reports on all of it."""
 
 from __future__ import annotations
 
 import json
 import logging
 import uuid
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairsync.candidates import Candidates
-from fairsync.catalog.changes import find_rows, remove_items, upsert_items
-from fairsync.errors import (
-    FairSyncError,
-    InfeasibleFloorsError,
-    InvalidInputError,
-    UnknownPromiseError,
-)
-from fairsync.schedule import WORST_CASE_TRAFFIC, check_promise
-from fairsync.service.promises.clock import SteadyClock
-from fairsync.service.promises.cost_monitor import CostMonitor
-from fairsync.service.promises.overview import Paces, make_overview, shards_of
-from fairsync.service.promises.preview import RecentRequests
-from fairsync.service.promises.projections import Projections
-from fairsync.service.promises.promises import as_before, check_alone, promise_of, split_at
+from fairsync.catalog.changes import remove_items, upsert_items
+from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
+from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.service.promises.clock import MonotonicClock
+from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
+from fairsync.service.promises.impressions import groups_shown
+from fairsync.service.promises.overview import StatusReporter
+from fairsync.service.promises.periods import missing_at_start
+from fairsync.service.promises.preview import RecentRequests, exposure_rates
+from fairsync.service.promises.promise_changes import all_but, check_known, check_unique, split_at, with_start_of
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.promises.scheduler import Scheduler
+from fairsync.service.promises.shards import shard_views
 from fairsync.service.schema import ImpressionResult, Preview
 
 if TYPE_CHECKING:
@@ -35,46 +31,45 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from fairsync.candidates import Candidates
     from fairsync.catalog import Catalog
     from fairsync.catalog.changes import CatalogChange
-    from fairsync.catalog.groups import Label
+    from fairsync.catalog.groups import Groups, Label
     from fairsync.coordination.base import CoordinatorBase
     from fairsync.coordination.front_end import FrontEnd
-    from fairsync.schedule import Feasibility, Forecast, Promise
-    from fairsync.service.schema import ImpressionReport, Overview, Pace, PastWindow, PromiseRecord, PromiseView
+    from fairsync.schedule import Forecast, Promise
+    from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
 
 _log = logging.getLogger(__name__)
-# How fast the share of degraded answers is forgotten, per answer.
-_FORGETTING = 0.01
-# An alert that was not told for so long has ended.
-_PASSED = timedelta(minutes=5)
-# Between two plans, however many requests come.
-_SOON = timedelta(seconds=0.25)
+# Weight of one answer in the moving average of degraded answers.
+_DEGRADED_WEIGHT = 0.01
+# Least time between two plans that are made because more requests came than planned.
+_REPLAN_AFTER = timedelta(seconds=0.25)
 
 
 class PromiseService:
-    """Keeps promises that end by the clock. All methods may be called from many threads at once.
+    """Keeps promises that end by the clock. All methods are thread-safe.
 
     Parameters
     ----------
     front
         Answers requests.
     coordinator
-        Of the front end; it must not roll over by itself.
+        The coordinator of the front end; it must not restart its horizon by itself.
     promises
-        Made at the very start; afterwards those in the ledger count.
+        Promises to begin with. If the ledger holds promises, those count.
     forecast
-        Of traffic, as long as none was seen.
+        Forecast of traffic before any was observed.
     count
-        ``"retrieved"``: a candidate is an exposure. ``"impressions"``: what is reported to be shown is one.
+        ``"retrieved"``: a candidate is an exposure. ``"impressions"``: a candidate that is reported as shown is one.
     clock
-        Seconds since 1970.
+        Returns seconds since 1970; by default a :class:`MonotonicClock`, which also detects clock skew.
     plan_seconds
-        Plans are made anew so often.
-    shown_within
-        Seconds within which reports of what was shown usually come.
+        Seconds between two plans.
+    report_within
+        Seconds within which reports of impressions usually arrive.
     worst_case_traffic
-        Floors are to be met even if traffic falls to this part of what is expected, from one moment to the next.
+        Worst-case traffic, as a fraction of the forecast. Floors are met even if traffic suddenly falls to it.
     """
 
     def __init__(
@@ -91,23 +86,28 @@ class PromiseService:
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
     ) -> None:
         if count not in ("retrieved", "impressions"):
-            raise InvalidInputError(f"count must be 'retrieved' or 'shown', got {count!r}.")
-        self.front, self.coordinator, self.count = front, coordinator, count
-        made = {uuid.uuid4().hex[:12]: promise for promise in promises}
-        notes = SavedState(tuple(coordinator.labels), made, forecast)
+            raise InvalidInputError(f"count must be 'retrieved' or 'impressions', got {count!r}.")
+        self.front, self.coordinator = front, coordinator
+        self.count: Literal["retrieved", "impressions"] = "retrieved" if count == "retrieved" else "impressions"
+        self._clock = clock or MonotonicClock()
+        initial = SavedState(tuple(coordinator.labels), {_new_id(): promise for promise in promises}, forecast)
         self.scheduler = Scheduler(
-            coordinator, notes, count, clock or SteadyClock(), plan_seconds, report_within, worst_case_traffic
+            coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic
         )
-        self.recent, self.paces, self.cost_monitor, self.degraded = RecentRequests(), Paces(), CostMonitor(), 0.0
-        self._told: dict[str, tuple[datetime, datetime]] = {}
+        self.cost_monitor = CostMonitor(self._conditions)
         self.readiness = Readiness(coordinator.ledger)
-        self.started = self._looked_at = self.scheduler.now()
-        self.paces.note(self.scheduler)
+        self.degraded, self._recent, self._replanned_at = 0.0, RecentRequests(), self.scheduler.now()
+        self._reporter = StatusReporter(self.scheduler, self.cost_monitor, self.count)
 
     @property
     def catalog(self) -> Catalog:
         """The items as they are now."""
         return self.front.catalog
+
+    @property
+    def groups(self) -> Groups:
+        """The groups that promises can be made to."""
+        return self.coordinator.groups
 
     @property
     def k(self) -> int:
@@ -119,225 +119,202 @@ class PromiseService:
         users: NDArray[np.floating[Any]],
         request_ids: Sequence[str | None] | None = None,
         k: int | None = None,
-        deliver: Callable[[Candidates], None] | None = None,
+        callback: Callable[[Candidates], None] | None = None,
     ) -> Candidates:
         """Return the candidates of requests; see :meth:`fairsync.FrontEnd.retrieve`.
 
-        Who waits for them can be told by `deliver`, before the keeper takes notes of what was answered.
+        The candidates are passed to `callback` first, so that clients need not wait for sampling and planning.
         """
         catalog = self.catalog
         with self.readiness.serving():
             found = self.front.retrieve(users, k, request_ids)
-        if deliver is not None:
-            deliver(found)
+        if callback is not None:
+            callback(found)
         if not len(found):
             return found
         vectors, totals = np.asarray(users), self.coordinator.totals()
         vectors = vectors if vectors.ndim == 3 else vectors[:, None]
-        self.recent.add(vectors)
-        if self.catalog is catalog:  # otherwise it is not known from which items the answers came
-            self.cost_monitor.note(catalog, self.k, totals.began, vectors, found)
-        weight, lacking = min(_FORGETTING * len(found), 1.0), np.count_nonzero(found.searched < 1)
+        self._recent.add(vectors)
+        if self.catalog is catalog:  # otherwise the items that were searched are not known
+            self.cost_monitor.observe(catalog, self.k, totals.began, vectors, found)
+        weight, lacking = min(_DEGRADED_WEIGHT * len(found), 1.0), np.count_nonzero(found.searched < 1)
         self.degraded += weight * (lacking / len(found) - self.degraded)
         if totals.requests >= self.coordinator.terms.horizon:
-            self._look_ahead()
+            self._replan()
         return found
 
-    def show(self, reports: Sequence[ImpressionReport]) -> ImpressionResult:
-        """Count what was really shown. Reports may come late, out of order, and twice."""
-        counted = repeated = unknown = 0
-        for report in reports:
-            labels, strange = self._shown_groups(report)
-            unknown += strange
-            counts = self._count(labels)
-            with self.readiness.serving():
-                new = self.coordinator.record_impressions(
-                    counts, json.dumps(["impressions", report.request_id, report.report_id])
-                )
-            if new:
-                counted += len(labels)
-            else:
-                repeated += 1
-        return ImpressionResult(counted=counted, repeated=repeated, unknown=unknown)
+    def record_impressions(
+        self, request_id: str, items: Sequence[Label], report_id: str | None = None
+    ) -> ImpressionResult:
+        """Count the items of an answer that were shown. Idempotent: a repeated report counts once.
+
+        Parameters
+        ----------
+        request_id
+            The request that was answered.
+        items
+            Ids of the items that were shown.
+        report_id
+            Distinguishes several reports on one request.
+        """
+        labels, unknown = groups_shown(items, self.coordinator.answer(request_id), self.catalog)
+        codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
+        counts = np.bincount(codes, minlength=len(self.coordinator.labels))
+        key = json.dumps(["shown", request_id, report_id])  # as all versions have written it
+        with self.readiness.serving():
+            is_new = self.coordinator.record_impressions(counts, key)
+        return ImpressionResult(counted=len(labels) if is_new else 0, repeated=int(not is_new), unknown=unknown)
 
     def refresh(self) -> None:
-        """Look at clock and traffic, and do what is due. To be called every second or so."""
+        """Read clock and traffic, and plan or estimate costs if it is time. To be called every second or so."""
         with self.scheduler.lock:
             if self.scheduler.refresh():
-                self.paces.note(self.scheduler)
-        self.cost_monitor.refresh(self)
+                self._reporter.record_paces()
+        self.cost_monitor.refresh()
 
-    def _look_ahead(self) -> None:
-        """Plan anew because more came than the plan counted on; what goes wrong must not lose an answer."""
-        if abs(self.scheduler.now() - self._looked_at) < _SOON:
-            return
-        self._looked_at = self.scheduler.now()
-        try:
-            self.refresh()
-        except FairSyncError as error:
-            _log.warning("no new plan could be made: %s", error)
+    def preview(self, promise: Promise, replacing: str | None = None) -> Preview:
+        """Return what a promise would lead to, without making it.
 
-    def promises(self) -> list[PromiseView]:
-        """Return every promise and where it stands."""
+        Parameters
+        ----------
+        promise
+            The promise.
+        replacing
+            Id of the promise that it would replace.
+        """
         with self.scheduler.lock:
-            projections = Projections(self)
-            return [projections.view(name, made) for name, made in self.scheduler.notes.promises.items()]
-
-    def preview(self, given: PromiseRecord, replacing: str | None = None) -> Preview:
-        """Return what would come of a promise, without making it."""
-        asked = promise_of(given, self.coordinator.groups)
-        with self.scheduler.lock:
-            promises = self.scheduler.notes.promises
-            others = _others(promises, replacing)
-            promise = asked if replacing is None else as_before(asked, promises[replacing])
-            verdict = self._verdict(promise, others)
-            rates = self._rates([*others.values(), promise])
-        estimate = self.recent.estimate(self.catalog, self.front.index, self.k, rates) if verdict.accepted else None
+            promises = self.scheduler.state.promises
+            others = all_but(replacing, promises)
+            promise = promise if replacing is None else with_start_of(promise, promises[replacing])
+            verdict = self.scheduler.check(promise, others)
+            rates = exposure_rates([*others.values(), promise], self.scheduler.state.forecast, self.scheduler.now())
+            prices, catalog, index = self.coordinator.prices(), self.catalog, self.front.index
+        estimate = self._recent.estimate(catalog, index, self.k, rates, prices) if verdict.accepted else None
         return Preview(
             feasible=verdict.accepted,
             largest=verdict.largest,
-            safe=verdict.largest_cautious,
-            cost=None if estimate is None else estimate.cost,
-            cost_share=None if estimate is None else estimate.share,
+            safe=verdict.largest_safe,
+            least_cost=None if estimate is None else estimate.cost,
+            least_cost_share=None if estimate is None else estimate.share,
             message=verdict.message,
         )
 
-    def set_promise(self, given: PromiseRecord, name: str | None = None) -> PromiseView:
+    def set_promise(self, promise: Promise, name: str | None = None) -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot carry it.
 
-        What is left of an hour, a day or a week may be too little for it. Then it begins with the next: promises that
-        were made before do not suffer. If it changes one, that one holds until then, under another name.
+        The rest of an hour, a day or a week may be too short for it. Then it begins with the next window, so that
+        promises made before do not suffer. If it changes a promise, that one holds until then, under another id.
+
+        Parameters
+        ----------
+        promise
+            The promise.
+        name
+            Id of the promise that it changes; a new one is made without it.
         """
-        asked, made = promise_of(given, self.coordinator.groups), name or uuid.uuid4().hex[:12]
+        made = name or _new_id()
 
         def decide(promises: Mapping[str, Promise]) -> Mapping[str, Promise]:
-            others, before = _others(promises, name), promises.get(made)
-            promise = as_before(asked, before)
-            check_alone(promise, others)
-            verdict = self._verdict(promise, others)
+            others, before = all_but(name, promises), promises.get(made)
+            asked = with_start_of(promise, before)
+            check_unique(asked, others)
+            verdict = self.scheduler.check(asked, others)
             if not verdict.accepted:
-                raise InfeasibleFloorsError(
-                    promise.group, promise.floor, verdict.reason, verdict.largest, verdict.remedy
-                )
-            assert verdict.holds_from is not None, "it was accepted"
-            parts = split_at(before, promise, verdict.holds_from, self.scheduler.now())
-            return {**promises, **dict(zip([made, uuid.uuid4().hex[:12]], parts, strict=False))}
+                raise InfeasibleFloorsError(asked.group, asked.floor, verdict.reason, verdict.largest, verdict.remedy)
+            assert verdict.effective_from is not None, "it was accepted"
+            parts = split_at(before, asked, verdict.effective_from, self.scheduler.now())
+            return {**promises, **dict(zip([made, _new_id()], parts, strict=False))}
 
         with self.scheduler.lock:
             self.scheduler.change(decide)
-            return Projections(self).view(made, self.scheduler.notes.promises[made])
+            return self._reporter.promises()[made]
 
     def delete_promise(self, name: str) -> None:
-        """Take a promise back."""
+        """End a promise."""
         with self.scheduler.lock:
-            self.scheduler.change(lambda promises: _others(promises, name))
+            self.scheduler.change(lambda promises: all_but(name, promises))
 
     def upsert_items(
         self, embeddings: ArrayLike, groups: Sequence[Label] | NDArray[Any], ids: Sequence[Label] | NDArray[Any]
     ) -> None:
-        """Add items, or replace those whose ids are known, from the next request on, until the next restart.
+        """Add items, or replace those with known ids, from the next request until the next restart.
 
         A restart reads the catalog's files again: write changes there too.
         """
-        self._change(lambda catalog: upsert_items(catalog, embeddings, groups, ids))
+        self._change_items(lambda catalog: upsert_items(catalog, embeddings, groups, ids))
 
     def remove_items(self, ids: Sequence[Label] | NDArray[Any]) -> None:
-        """Take items out, from the next request on, until the next restart."""
-        self._change(lambda catalog: remove_items(catalog, ids))
+        """Remove items, from the next request until the next restart."""
+        self._change_items(lambda catalog: remove_items(catalog, ids))
+
+    def promises(self) -> list[PromiseView]:
+        """Return every promise with its state."""
+        return list(self._reporter.promises().values())
 
     def overview(self) -> Overview:
-        """Return where everything stands."""
-        return make_overview(self)
-
-    def since(self, what: str, now: datetime) -> datetime:
-        """Return since when something has been so, that is told time and again."""
-        known = self._told.get(what)
-        # What was not told for a while had passed, and has begun again.
-        began = now if known is None or abs(now - known[1]) > _PASSED else known[0]
-        self._told[what] = (began, now)
-        return began
+        """Return the state of the whole service."""
+        skew = self._clock.skew if isinstance(self._clock, MonotonicClock) else 0.0
+        return self._reporter.overview(len(self.catalog), shard_views(self.front.index), self.degraded, skew)
 
     def pace(self, name: str) -> Pace:
-        """Return how a promise has come along in its present window."""
+        """Return the pace of a promise in its present window."""
         with self.scheduler.lock:
-            _others(self.scheduler.notes.promises, name)
-            return self.paces.of(Projections(self), name, self.scheduler.notes.promises[name])
+            check_known(name, self.scheduler.state.promises)
+            return self._reporter.pace(name)
 
     def past(self, limit: int = 200) -> list[PastWindow]:
         """Return the latest windows that are over, the latest first."""
-        now = self.scheduler.now()  # the clock may have been ahead, and set back
-        return [one for one in self.scheduler.notes.past[::-1] if one.end <= now][:limit]
+        return self._reporter.past(limit)
 
     def check_ready(self) -> None:
-        """Find out whether requests can be answered, after a look. Apart from it, for shards may take a second."""
-        self.readiness.refresh(shards_of(self))
+        """Probe ledger and shards for :meth:`ready`. Apart from :meth:`refresh`, because shards may take a second."""
+        self.readiness.refresh(shard_views(self.front.index))
 
     def ready(self) -> tuple[bool, str]:
         """Return whether requests can be answered, and if not, why."""
         return self.readiness.verdict()
 
     def close(self) -> None:
-        """Write down what was learnt. The ledger stays open: it is the caller's."""
-        self.readiness.end()
+        """Save the state. The ledger stays open: it belongs to the caller."""
+        self.readiness.drain()
         self.cost_monitor.close()
         with self.scheduler.lock:
             self.scheduler.save()
             self.coordinator.save()
 
-    def _verdict(self, promise: Promise, others: Mapping[str, Promise]) -> Feasibility:
+    def _replan(self) -> None:
+        """Plan because more requests came than planned; an error must not lose an answer."""
+        now = self.scheduler.now()
+        if now - self._replanned_at < _REPLAN_AFTER:
+            return
+        self._replanned_at = now
+        try:
+            self.refresh()
+        except FairSyncError as error:
+            _log.warning("no new plan could be made: %s", error)
+
+    def _conditions(self) -> Conditions:
+        """Return what an estimate of the costs depends on."""
         scheduler = self.scheduler
-        exposures = {**scheduler.exposures(), promise: scheduler.exposures_of(promise)}
-        now, caps, shares = scheduler.now(), scheduler.caps(), scheduler.shares()
-        return check_promise(promise, others.values(), exposures, scheduler.traffic(), now, self.k, caps, shares)
+        with scheduler.lock:  # items change under this lock too
+            counted = scheduler.periods.counted()
+            missing = missing_at_start(scheduler.exposures(), counted, self.groups)
+            asked = np.clip(missing / np.maximum(counted, 1), 0.0, 1.0)
+            return Conditions(self.catalog, self.front.index, asked, self.coordinator.prices(), scheduler.now())
 
-    def _rates(self, promises: Sequence[Promise]) -> dict[Label, float]:
-        """Return the exposures per request that promises ask for in the long run."""
-        now, forecast = self.scheduler.now(), self.scheduler.notes.forecast
-        rates: dict[Label, float] = {}
-        for promise in promises:
-            span = promise.window.at(now) or promise.window.after(now)
-            if span is not None:
-                requests = max(forecast.expected(span.start, span.end, now), 1.0)
-                rates[promise.group] = max(rates.get(promise.group, 0.0), promise.floor / requests)
-        return rates
-
-    def _count(self, labels: Sequence[Label]) -> NDArray[np.int64]:
-        codes = np.array([self.coordinator.groups.code_of(label) for label in labels], dtype=np.int64)
-        return np.bincount(codes, minlength=len(self.coordinator.labels))
-
-    def _shown_groups(self, report: ImpressionReport) -> tuple[list[Label], int]:
-        """Return the groups of the items that a report names, and how many it names that cannot have been shown."""
-        items = list(dict.fromkeys(report.items))
-        answer = self.coordinator.answer(report.request_id)
-        if answer:
-            found = Candidates.load(answer)
-            group_of = dict(zip(found.ids[0].tolist(), found.groups[0].tolist(), strict=True))
-            labels = [group_of[item] for item in items if item in group_of]
-            return labels, len(items) - len(labels)
-        catalog, kind = self.catalog, str if self.catalog.ids.dtype.kind == "U" else int
-        fitting = [item for item in items if isinstance(item, kind)]
-        if not fitting:
-            return [], len(items)
-        rows = find_rows(catalog, np.array(fitting))
-        labels = catalog.labels_of(catalog.group_of[rows[rows >= 0]]).tolist()
-        return labels, len(items) - len(labels)
-
-    def _change(self, change: Callable[[Catalog], CatalogChange]) -> None:
+    def _change_items(self, change: Callable[[Catalog], CatalogChange]) -> None:
         with self.scheduler.lock:
             changed = change(self.catalog)
             terms, totals = self.coordinator.terms, self.coordinator.totals()
             missing = np.maximum(terms.floors - totals.exposures, 0).tolist()
             more = dict(zip(self.coordinator.labels, missing, strict=True))
-            # Labels are noted before the ledger counts them, or a kill in between would leave counts without a name;
-            # and the coordinator must know a group before anything of it can be found.
-            self.scheduler.note_labels(changed.catalog.labels)
+            # Labels are saved before the ledger counts them, or a crash in between would leave counts without a label;
+            # and the coordinator must know a group before any of its items can be retrieved.
+            self.scheduler.save_labels(changed.catalog.labels)
             self.coordinator.set_targets(more, max(terms.horizon - totals.requests, 1), groups=changed.catalog.groups)
             self.front.follow(changed)
             self.scheduler.change(lambda promises: promises)
 
 
-def _others(promises: Mapping[str, Promise], name: str | None) -> dict[str, Promise]:
-    """Return all promises but one."""
-    if name is not None and name not in promises:
-        raise UnknownPromiseError(f"there is no promise {name!r}.")
-    return {other: promise for other, promise in promises.items() if other != name}
+def _new_id() -> str:
+    return uuid.uuid4().hex[:12]

@@ -1,4 +1,4 @@
-"""Whether requests can be answered: found out while they are, and every second, so that it can be told at once."""
+"""The readiness probe: whether requests can be answered, learnt from requests and checks every second."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ if TYPE_CHECKING:
     from fairsync.ledger import Ledger
     from fairsync.service.schema import ShardView
 
-# Clock and traffic are looked at every second. If that fails for so long, something is wrong.
-_LOOKED_WITHIN = 5.0
-# What is written to see whether it can be.
+# Seconds within which a check must have succeeded. One is made every second.
+_MAX_AGE = 5.0
+# Name under which a probe is written to the ledger.
 _PROBE = "probe"
 
 
 class Readiness:
-    """What is known of whether requests can be answered. Reasons are for anybody to see, so they name no places.
+    """Whether requests can be answered. Reasons are public, so they name no hosts and no paths.
 
     Parameters
     ----------
     ledger
-        Must be reached, and written.
+        The ledger, which must be reachable and writable.
     clock
-        Seconds that only ever go on.
+        Returns monotonic seconds.
+    max_age
+        Seconds within which a check must have succeeded.
 
     Examples
     --------
@@ -47,14 +49,14 @@ class Readiness:
     (True, 'ready')
     """
 
-    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._ledger, self._clock = ledger, clock
-        self._looked_at = clock()
-        self._failed = self._nothing_up = self._ends = False
+    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.monotonic, max_age: float = _MAX_AGE) -> None:
+        self._ledger, self._clock, self.max_age = ledger, clock, max_age
+        self._checked_at = clock()
+        self._failed = self._nothing_up = self._draining = False
 
     @contextmanager
     def serving(self) -> Iterator[None]:
-        """Note whether what is done within fails, other than by what was asked."""
+        """Record whether the enclosed work fails. Invalid input is no failure."""
         try:
             yield
         except InvalidInputError:
@@ -65,28 +67,28 @@ class Readiness:
         self._failed = False
 
     def refresh(self, shards: Sequence[ShardView]) -> None:
-        """Reach for the ledger, and note how the shards are; it raises what the ledger does."""
+        """Check that the ledger can be reached and that a shard answers; errors of the ledger are raised."""
         if self._failed:
-            # While it is not ready no requests may come, so that none would show that it is well again.
+            # While the service is not ready no request may come and succeed, so a write has to show that it recovered.
             self._ledger.save(_PROBE, b"")
             self._failed = False
         else:
             self._ledger.load(_PROBE)
         self._nothing_up = bool(shards) and not any(shard.up for shard in shards)
-        self._looked_at = self._clock()
+        self._checked_at = self._clock()
 
-    def end(self) -> None:
-        """From now on the service is being stopped."""
-        self._ends = True
+    def drain(self) -> None:
+        """Report not ready from now on: the service is being stopped."""
+        self._draining = True
 
     def verdict(self) -> tuple[bool, str]:
         """Return whether requests can be answered, and if not, why."""
-        ago = self._clock() - self._looked_at
-        if self._ends:
+        ago = self._clock() - self._checked_at
+        if self._draining:
             return False, "the service is being stopped"
         if self._failed:
             return False, "the last request could not be answered and written down"
-        if ago > _LOOKED_WITHIN:
+        if ago > self.max_age:
             return False, f"the ledger was last reached, and promises planned, {ago:.0f} s ago"
         if self._nothing_up:
             return False, "no shard of the catalog answers"

@@ -1,4 +1,4 @@
-"""Promises tried on past traffic: a keeper as the service runs it, on a clock that goes by the log."""
+"""Replay of past traffic through a promise service, on a clock that follows the log."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     Clock: TypeAlias = Callable[[], float]
     Serve: TypeAlias = Callable[[PromiseService, int, int], object]
-    """(keeper, first request, last request + 1): has these answered."""
+    """(service, first request, last request + 1): answers these requests."""
 
-# Requests of one second are answered together: a service looks at its clock so often.
+# Requests of one second are answered together: a service reads its clock every second.
 _SECOND = timedelta(seconds=1)
 
 
@@ -37,27 +37,27 @@ def replay(
     every: timedelta = timedelta(minutes=5),
     down: Sequence[Span] = (),
 ) -> PromiseService:
-    """Let past requests come again, each at its time, and return the keeper: it knows how every window ended.
+    """Replay past requests, each at its time, and return the promise service, which knows how every window ended.
 
     Parameters
     ----------
-    open_keeper
-        Makes a keeper that goes by a clock; where it is to outlive being down, each time on the same ledger.
+    open_service
+        Makes a promise service with a clock, after each outage on the same ledger.
     times
         Unix seconds of the requests, ascending.
     serve
-        Answers them. It is also called with no requests, every so often, for whatever else is due.
+        Answers requests. It is also called without requests, at every refresh.
     start, end
-        Of the replay.
+        Start and end of the replay.
     every
-        The keeper looks at clock and traffic before all requests, so often, and a second before a window ends. A
-        service does so every second; what comes of that shows with the next request or at the end.
+        Time between two refreshes of the service, which is also refreshed before every second with requests, and a
+        second before a window ends. A running service is refreshed every second.
     down
-        When the service is not there, in order. It does not see it coming, and requests that come then are lost.
+        Outages, in order. They come unannounced, and requests during them are lost.
 
     Examples
     --------
-    A request every ten minutes; on the second day nobody is there from 6:00 to 22:00.
+    A request every ten minutes; on the second day the service is down from 6:00 to 22:00.
 
     >>> from datetime import UTC, datetime
     >>> from fairsync import Catalog, Coordinator, FrontEnd
@@ -67,7 +67,7 @@ def replay(
     >>> rng, day = np.random.default_rng(0), datetime(2026, 3, 2, tzinfo=UTC)
     >>> catalog, ledger = Catalog(rng.normal(size=(40, 8)), ["red"] * 20 + ["blue"] * 20), MemoryLedger(2)
     >>> def open_service(clock):
-    ...     coordinator = Coordinator(catalog, 2, 0, 1, ledger=ledger, auto_restart=False)
+    ...     coordinator = Coordinator(catalog, k=2, horizon=1, ledger=ledger, auto_restart=False)
     ...     promises = [Promise("blue", 200, Window.day("UTC"))]
     ...     front_end, forecast = FrontEnd(catalog, coordinator), Forecast(rate=1 / 600)
     ...     return PromiseService(front_end, coordinator, promises, forecast, clock=clock)

@@ -1,15 +1,17 @@
-"""What the service must not forget, beside the counts: promises, what traffic was like, plans, and windows past."""
+"""The saved state of the service, kept in the ledger beside the counts: promises, forecast, plan, and past windows."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Forecast, Plan, Promise
+from fairsync.service.promises.ledger_time import LedgerTime
 from fairsync.service.schema import PastWindow
 
 if TYPE_CHECKING:
@@ -20,28 +22,30 @@ if TYPE_CHECKING:
     from fairsync.ledger import Ledger
 
 _NAME, _FORMAT = "service", 1
-# Windows past that are kept: of a hundred daily promises, a month.
+# Past windows that are saved: a month of a hundred daily promises.
 _MOST_PAST = 3_000
 
 
 @dataclass(frozen=True)
 class SavedState:
-    """Never changed, only replaced, and written down before anything goes by them.
+    """An immutable state: every change makes a new one, which is saved before anything depends on it.
 
     Attributes
     ----------
     labels : tuple
-        Of all groups there ever were, in the order of their codes.
+        Labels of all groups there ever were, in the order of their codes.
     promises : Mapping
-        By their ids.
+        Promises by id.
     forecast : Forecast
-        Of requests.
+        Forecast of requests.
     plan : Plan or None
-        The last one.
+        The last plan.
     past : tuple of PastWindow
         The latest windows that are over, oldest first.
     requests : int
-        Requests ever, as far as the forecast knows of them.
+        Requests ever, as far as the forecast has observed them.
+    ledger_time : LedgerTime
+        The time axis on which the ledger's periods begin.
     """
 
     labels: tuple[Label, ...]
@@ -50,24 +54,25 @@ class SavedState:
     plan: Plan | None = None
     past: tuple[PastWindow, ...] = ()
     requests: int = 0
+    ledger_time: LedgerTime = field(default_factory=LedgerTime)
 
     def with_past(self, windows: Sequence[PastWindow]) -> SavedState:
-        """Return the notes with more windows past; one that ended before, by a clock that was set back, is replaced."""
+        """Return the state with more past windows; one that ended before, by a clock that was set back, is replaced."""
         again = {(one.promise, one.start) for one in windows}
         others = [one for one in self.past if (one.promise, one.start) not in again]
         return replace(self, past=(*others, *windows)[-_MOST_PAST:])
 
     def without_ended(self, now: datetime) -> SavedState:
-        """Return the notes without promises per hour, day or week that have ended: another one holds in their place."""
-        going_on = {
+        """Return the state without recurring promises that have ended: others have replaced them."""
+        remaining = {
             name: promise
             for name, promise in self.promises.items()
             if not promise.window.recurs or promise.window.at(now) or promise.window.after(now)
         }
-        return replace(self, promises=going_on)
+        return replace(self, promises=remaining)
 
     def with_requests(self, total: int, now: datetime) -> SavedState:
-        """Return the notes when so many requests have ever come; the forecast hears how many did in this slot."""
+        """Return the state after `total` requests ever; the forecast observes those that came since the last call."""
         came, forecast = max(total - self.requests, 0), self.forecast
         at = np.flatnonzero(forecast.slots == int(now.timestamp()) // forecast.slot)
         if not came and len(at):
@@ -76,34 +81,36 @@ class SavedState:
         return replace(self, forecast=forecast.observe(now, known + came), requests=total)
 
     def save(self, ledger: Ledger) -> None:
-        """Write them down."""
+        """Save the state in the ledger."""
         document = {
             "format": _FORMAT,
             "labels": list(self.labels),
             "promises": {name: promise.to_dict() for name, promise in self.promises.items()},
             "forecast": self.forecast.to_dict(),
             "plan": None if self.plan is None else self.plan.to_dict(),
-            "past": [window.model_dump(mode="json") for window in self.past],
+            "past": msgspec.to_builtins(self.past),
             "requests": self.requests,
+            "ledger_time": self.ledger_time.offsets,
         }
         ledger.save(_NAME, json.dumps(document).encode())
 
     @classmethod
     def load(cls, ledger: Ledger) -> SavedState | None:
-        """Read them; None if there are none."""
-        kept = ledger.load(_NAME)
-        if kept is None:
+        """Load the state from the ledger; None if there is none."""
+        saved = ledger.load(_NAME)
+        if saved is None:
             return None
-        document = json.loads(kept)
+        document = json.loads(saved)
         if document["format"] != _FORMAT:
             raise InvalidInputError(
-                f"the ledger holds notes of format {document['format']}, not {_FORMAT}: update FairSync."
+                f"the ledger holds a service's state of format {document['format']}, not {_FORMAT}: update FairSync."
             )
         return cls(
             tuple(document["labels"]),
             {name: Promise.from_dict(promise) for name, promise in document["promises"].items()},
             Forecast.from_dict(document["forecast"]),
             None if document["plan"] is None else Plan.from_dict(document["plan"]),
-            tuple(PastWindow.model_validate(window) for window in document["past"]),
+            msgspec.convert(document["past"], tuple[PastWindow, ...]),
             document["requests"],
+            LedgerTime(tuple((since, seconds) for since, seconds in document.get("ledger_time", ()))),
         )

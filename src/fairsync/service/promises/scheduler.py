@@ -1,327 +1,269 @@
-"""Planning by the clock: what has come, what is expected, and what the coordinator is to aim at until the next look."""
+"""The scheduler: plans by the clock, and sets the coordinator's targets until the next plan."""
 
 from __future__ import annotations
 
 import logging
-import math
 import threading
-import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fairsync.errors import BackendUnavailableError
-from fairsync.floors import group_caps
-from fairsync.schedule import WORST_CASE_TRAFFIC, Span, make_plan
-from fairsync.service.promises.impressions import Counting
-from fairsync.service.promises.past_windows import past_window, why_unseen, windows_ended
+from fairsync.schedule import WORST_CASE_TRAFFIC, Span
+from fairsync.service.promises.clock import TOLERANCE
+from fairsync.service.promises.impression_rate import ExposureRule
+from fairsync.service.promises.leadership import Leadership
+from fairsync.service.promises.past_windows import describe_outage, past_window, windows_ended
 from fairsync.service.promises.periods import Periods
+from fairsync.service.promises.planning import Planner
 from fairsync.service.promises.saved_state import SavedState
-from fairsync.service.promises.set_back import SLACK, count_again, without_future
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from fairsync.catalog.groups import Label
     from fairsync.coordination.base import CoordinatorBase
-    from fairsync.ledger import Totals
-    from fairsync.schedule import Plan, Promise, PromiseStatus, TrafficForecast
+    from fairsync.schedule import Feasibility, Plan, Promise, TrafficForecast
 
 _log = logging.getLogger(__name__)
-# Notes are written down at least so often, for the sake of the traffic they hold.
-_NOTED_EVERY = 60.0
-# Whoever looks so long after a window has ended was not there when it did.
-_ABSENT = timedelta(minutes=1)
-# Who starts beside another waits for its first notes, and looks for them so often.
-_GLANCE_SECONDS = 0.1
+# Seconds between two saves, at most: they keep the traffic that the forecast has observed.
+_SAVE_SECONDS = 60.0
+# A window that ended longer ago than this was not observed: the service was down.
+_UNOBSERVED = timedelta(minutes=1)
 
 
 class Scheduler:
-    """Divides time into ticks, each ending where the next window ends, and steers the coordinator through them.
+    """Divides time into periods, each ending where the next window begins or ends, and plans each of them.
 
-    A tick is one horizon of the ledger, so that the exposures of a window are those of its ticks
-    (:mod:`fairsync.service.promises.periods`).
+    A period is one horizon of the ledger, so that the exposures of a window are those of its periods
+    (:mod:`fairsync.service.promises.periods`). If several replicas share a ledger, the leader plans, and the others
+    load its saved state (:mod:`fairsync.service.promises.leadership`).
 
-    Where several processes share a ledger, one of them leads: it plans, and the others read its notes. If it dies,
-    another takes over; and whoever is given a promise to change takes over too.
-
-    Whoever calls several of its methods in a row holds `lock`.
+    A caller of several methods in a row holds `lock`.
 
     Parameters
     ----------
     coordinator
-        To steer; it must not roll over by itself.
-    notes
-        Promises and forecast, where the ledger has no notes yet.
+        Gets targets; it must not restart its horizon by itself.
+    initial
+        The state to begin with if the ledger has none.
     count
-        ``"retrieved"`` or ``"impressions"``.
+        ``"retrieved"`` or ``"impressions"``: what an exposure is.
     clock
-        Seconds since 1970.
+        Returns seconds since 1970.
     plan_seconds
-        Plans are made anew so often.
-    shown_within
-        Seconds within which reports of what was shown usually come.
+        Seconds between two plans.
+    report_within
+        Seconds within which reports of impressions usually arrive.
     worst_case_traffic
-        What to be prepared for; see :func:`fairsync.schedule.make_plan`.
+        Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
+
+    Attributes
+    ----------
+    state : SavedState
+        Promises, forecast, plan and past windows.
+    periods : Periods
+        Counts by period.
+    planner : Planner
+        Makes the plans.
     """
 
     def __init__(
         self,
         coordinator: CoordinatorBase,
-        notes: SavedState,
+        initial: SavedState,
         count: str,
         clock: Callable[[], float],
         plan_seconds: float,
         report_within: float,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
     ) -> None:
-        self.coordinator, self.worst_case_traffic = coordinator, worst_case_traffic
-        self.lock = threading.RLock()
-        self._counting = Counting(count, report_within)
+        self.coordinator, self.lock = coordinator, threading.RLock()
+        self._rule = ExposureRule(count, report_within)
+        self.planner = Planner(coordinator, self._rule, worst_case_traffic)
         self._clock, self._plan_seconds = clock, plan_seconds
-        self._noted_at = self._planned_at = self._read_at = 0.0
-        self._jumped = math.nan
-        self._leads = coordinator.lead()
-        while not self._leads and SavedState.load(coordinator.ledger) is None:  # whoever leads is about to write some
-            time.sleep(_GLANCE_SECONDS)
-            self._leads = coordinator.lead()
-        self.notes, self._ticks = SavedState.load(coordinator.ledger) or notes, Periods(coordinator, count)
-        if self._leads:
-            self._begin_where_the_ledger_stands()
+        self._saved_at = self._planned_at = self._loaded_at = 0.0
+        self._leadership = Leadership(coordinator)
+        self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger) is not None)
+        self.state = SavedState.load(coordinator.ledger) or initial
+        self.periods = Periods(coordinator, count, self.state.ledger_time)
+        if self._leadership.is_leader:
+            self._resume()
         else:
             self._recount()
 
     @property
     def plan(self) -> Plan:
         """The plan in force."""
-        assert self.notes.plan is not None
-        return self.notes.plan
+        assert self.state.plan is not None
+        return self.state.plan
 
     def now(self) -> datetime:
         """Return the time."""
         return datetime.fromtimestamp(self._clock(), UTC)
 
-    def period_began(self, totals: Totals) -> datetime | None:
-        """Return when a tick really began; None if it never did, since nothing was planned before."""
-        return self._ticks.began(totals)
-
     def refresh(self) -> bool:
-        """Look at clock and traffic, and do what is due; return whether there is a new plan."""
+        """Read clock and counts, and plan if it is time; return whether there is a new plan."""
         with self.lock:
             if not self._lead():
-                return self._read()
+                return self._follow()
             now, totals = self.now(), self.coordinator.totals()
-            if totals.began != self._ticks.earlier.began:  # whoever led before has begun a new tick
+            if self.periods.is_stale:  # the former leader has begun another period
                 self._recount()
-            jump = self._follow_clock(now)
-            self.notes = self.notes.with_requests(self._ticks.earlier.requests + totals.requests, now)
-            self._counting.refresh(now, self._ticks.earlier, totals, len(self.coordinator.labels))
+            before = self.periods.before
+            self.state = self.state.with_requests(before.requests + totals.requests, now)
+            self._rule.observe(now, before, totals, len(self.coordinator.labels))
             exceeded = totals.requests >= self.coordinator.terms.horizon
             planned = True
             if self._is_over(now):
-                self._turn(now, jump)
+                self._begin_period(now)
             elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
-                self._steer(now, anew=False)
+                self._make_plan(now)
             else:
                 planned = False
-            if now.timestamp() - self._noted_at >= _NOTED_EVERY:
+            if now.timestamp() - self._saved_at >= _SAVE_SECONDS:
                 self.save()
             return planned
 
     def change(self, decide: Callable[[Mapping[str, Promise]], Mapping[str, Promise]]) -> None:
-        """Go on with other promises, decided on those that are there; what it raises changes nothing."""
+        """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing."""
         if not (self._lead() or self._lead(take=True)):
             raise BackendUnavailableError("promises cannot be changed while the ledger is out of reach. Try again.")
         now = self.now()
-        jump = self._follow_clock(now)
-        if self._is_over(now):  # windows that have ended are those of the promises as they were
-            self._turn(now, jump)
-        before, promises = self.notes, decide(self.notes.promises)
-        self.notes = replace(before, promises=dict(promises), labels=tuple(self.coordinator.labels))
+        if self._is_over(now):  # windows that have ended belong to the promises as they were
+            self._begin_period(now)
+        before, promises = self.state, decide(self.state.promises)
+        self.state = replace(before, promises=dict(promises), labels=tuple(self.coordinator.labels))
         try:
             self._recount()
             now = self.now()
             if self._window_began(now):
-                self._turn(now)
+                self._begin_period(now)
             else:
-                self._steer(now, anew=False)
+                self._make_plan(now)
                 self.save()
         except BaseException:
-            self.notes = before
+            self.state = before
             raise
 
-    def note_labels(self, labels: Sequence[Label]) -> None:
-        """Write down the groups that are about to be counted."""
-        self.notes = replace(self.notes, labels=tuple(labels))
+    def save_labels(self, labels: Sequence[Label]) -> None:
+        """Save the labels of groups that are about to be counted."""
+        self.state = replace(self.state, labels=tuple(labels))
         self.save()
-
-    def counted(self) -> NDArray[np.int64]:
-        """Return (G,) what counts in the present tick."""
-        return self._ticks.counted(self.coordinator.totals())
 
     def exposures(self) -> dict[Promise, int]:
         """Return the exposures of each promise in its present window."""
-        if self.coordinator.totals().began != self._ticks.earlier.began:  # another process has begun a new tick
+        if self.periods.is_stale:
             self._recount()
-        counts = dict(zip(self.coordinator.labels, self.counted().tolist(), strict=True))
-        return {
-            promise: self._ticks.earlier.counts.get(promise, 0) + counts.get(promise.group, 0)
-            for promise in self.notes.promises.values()
-            if promise.window.at(self.plan.span.start) is not None
-        }
-
-    def exposures_of(self, promise: Promise) -> int:
-        """Return the exposures that any promise would have in its present window."""
-        span = promise.window.at(self.now())
-        if span is None:
-            return 0
-        return self._ticks.sum(span, promise, self._ticks.all())
-
-    def caps(self) -> dict[Label, int]:
-        """Return the most exposures of each group that one request can hold."""
-        caps = group_caps(self.coordinator.groups, self.coordinator.k)
-        return dict(zip(self.coordinator.labels, caps.tolist(), strict=True))
+        start = self.plan.span.start
+        return self.periods.exposures(one for one in self.state.promises.values() if one.window.at(start) is not None)
 
     def traffic(self) -> TrafficForecast:
-        """Return the requests to come that can carry promises."""
-        return self._counting.traffic(self.notes.forecast)
+        """Return the forecast of requests that can carry promises."""
+        return self.planner.traffic(self.state.forecast)
 
-    def shares(self) -> dict[Label, float]:
-        """Return which part of the candidates of each group counts: those that are shown, if only they do."""
-        return self._counting.shares(self.coordinator.labels)
+    def check(self, promise: Promise, others: Mapping[str, Promise]) -> Feasibility:
+        """Return whether the expected traffic can carry a promise beside others."""
+        exposures = {**self.exposures(), promise: self._exposures_of(promise)}
+        return self.planner.check(promise, others.values(), exposures, self.state.forecast, self.now())
 
     def save(self) -> None:
-        """Write down what must not be forgotten, if this is who leads."""
-        if self._leads:
-            self.notes.save(self.coordinator.ledger)
-            self._noted_at = self.now().timestamp()
+        """Save the state in the ledger, if this replica leads."""
+        if self._leadership.is_leader:
+            self.state.save(self.coordinator.ledger)
+            self._saved_at = self.now().timestamp()
 
     def _lead(self, *, take: bool = False) -> bool:
-        """Return whether this process leads; if it did not before, go on from the notes of whoever did."""
-        led, self._leads = self._leads, self.coordinator.lead(take=take)
-        if self._leads and not led:
+        """Return whether this replica leads; if it has just been elected, go on from the former leader's state."""
+        if self._leadership.was_elected(take=take):
             self._load()
-        return self._leads
+        return self._leadership.is_leader
 
-    def _load(self) -> None:
-        """Go on from the notes of whoever led."""
-        self.notes = SavedState.load(self.coordinator.ledger) or self.notes
-        self._ticks.load()
-        self._jumped = math.nan
-        self._recount()
-
-    def _read(self) -> bool:
-        """Read the notes of whoever leads, now and then."""
+    def _follow(self) -> bool:
+        """Load the leader's state if it is time; return whether it was."""
         now = self.now().timestamp()
-        if abs(now - self._read_at) < self._plan_seconds:
+        if now - self._loaded_at < self._plan_seconds:
             return False
-        self._read_at = now
+        self._loaded_at = now
         self._load()
         return True
 
-    def _begin_where_the_ledger_stands(self) -> None:
-        totals_list = [*self.coordinator.ledger.past(), self.coordinator.totals()]
-        self.notes = replace(self.notes, labels=tuple(self.coordinator.labels))
-        self.notes = replace(self.notes, requests=sum(one.requests for one in totals_list))
-        now = self.now()
-        jump = self._follow_clock(now)
-        self._turn(now, jump)
+    def _load(self) -> None:
+        self.state = SavedState.load(self.coordinator.ledger) or self.state
+        self.periods.time = self.state.ledger_time
+        self._recount()
+
+    def _resume(self) -> None:
+        """Begin a period after a start, with the counts of the ledger."""
+        totals = [*self.coordinator.ledger.past(), self.coordinator.totals()]
+        requests, labels = sum(one.requests for one in totals), tuple(self.coordinator.labels)
+        self.state = replace(self.state, labels=labels, requests=requests)
+        now, plan = self.now(), self.state.plan
+        if plan is not None and (plan.span.start - now).total_seconds() > TOLERANCE:
+            _log.warning(
+                "the clock is %.0f s behind the last plan: it was set back, or was wrong before. Exposures that were"
+                " counted since then stay in their windows.",
+                (plan.span.start - now).total_seconds(),
+            )
+            self.state = replace(self.state, plan=None)  # its warnings lie in the future
+        self._begin_period(now)
 
     def _is_over(self, now: datetime) -> bool:
-        """Return whether the tick is over, or the clock was set back to before it."""
+        """Return whether the period is over, or was begun by a replica whose clock is far ahead of this one's."""
         span = self.plan.span
-        return now >= span.end or now < span.start - timedelta(seconds=SLACK)
+        return now >= span.end or now < span.start - timedelta(seconds=TOLERANCE)
 
-    def _follow_clock(self, now: datetime) -> float:
-        """Where the clock has jumped, have everything count when it was, as far as that is known now.
-
-        Returns by how much it has; nan if nobody looked before, and it is not known.
-        """
-        jumped = float(getattr(self._clock, "jumped", 0.0))  # a clock that cannot tell is taken to go on
-        first = math.isnan(self._jumped)
-        jump = self._ticks.times.jump_to(self._clock) if first else jumped - self._jumped
-        since = None if jump == 0 else self._ticks.follow(jump, now, self._clock)
-        self._jumped = jumped
-        if since is not None:
-            self._recount()
-            periods = self._ticks.all()
-            past = count_again(
-                self.notes.past,
-                self.notes.promises,
-                since,
-                lambda span, promise: self._ticks.tally(span, promise, periods),
-            )
-            self.notes = replace(self.notes, past=past)
-        if jump < 0:
-            plan = None if self.notes.plan is None else without_future(self.notes.plan, now)
-            self.notes = replace(self.notes, plan=plan)
-            self._counting.forget()
-        return jump
-
-    def _turn(self, now: datetime, jump: float = 0.0) -> None:
-        """End the tick, and begin the next; windows may have ended with it, while nobody was there, or by a jump."""
-        last, promises = self.notes.plan, self.notes.promises
-        self._steer(now, anew=True)
-        if last is not None:  # only now nobody adds to the tick before
-            periods = self._ticks.all()
-            gap = Span(last.span.start, now) if now - last.span.end > _ABSENT else None
-            why = "" if gap is None else why_unseen(gap, jump, self._ticks.times.jump)
+    def _begin_period(self, now: datetime) -> None:
+        """End the present period and begin the next one; windows may have ended, also while the service was down."""
+        last, promises = self.state.plan, self.state.promises
+        began, time = self.periods.present.began, self.periods.time
+        if time.is_ahead(began, now.timestamp()):
+            # Saved before the period begins, so that a crash in between cannot lose when it began.
+            self.periods.time = time.following(began, now.timestamp())
+            self.state = replace(self.state, ledger_time=self.periods.time)
+            self.save()
+        self._make_plan(now, begins_period=True)
+        if last is not None:  # from now on no replica adds to the period that has ended
+            periods = self.periods.all()
+            outage = describe_outage(Span(last.span.start, now)) if now - last.span.end > _UNOBSERVED else ""
             past = [
-                past_window(name, one, *self._ticks.tally(one.span, one.promise, periods), why)
+                past_window(
+                    name,
+                    one,
+                    self.periods.exposures_in(one.span, one.promise, periods),
+                    self.periods.requests_in(one.span, periods),
+                    outage,
+                )
                 for name, one in windows_ended(last, promises, now)
             ]
-            self.notes = self.notes.with_past(past).without_ended(now)
+            self.state = self.state.with_past(past).without_ended(now)
         self.save()
 
-    def _steer(self, now: datetime, *, anew: bool) -> None:
-        """Plan, and have the coordinator aim at it."""
-        labels, totals = self.coordinator.labels, self.coordinator.totals()
-        if anew:
-            self._ticks.recount(self.notes.promises.values(), now, totals)
-            self._ticks.note_time(now, self._clock)
-        counts = np.zeros_like(totals.exposures) if anew else self.counted()
-        here = dict(zip(labels, counts.tolist(), strict=True))
-        promises = tuple(self.notes.promises.values())
-        exposures = {one: self._ticks.earlier.counts.get(one, 0) + here[one.group] for one in promises}
-        plan = make_plan(
-            promises,
-            exposures,
-            self.traffic(),
-            now,
-            self.coordinator.k,
-            self.caps(),
-            self.notes.plan,
-            self.shares(),
-            self._counting.coming(labels),
-            self.worst_case_traffic,
-        )
-        self.coordinator.set_targets(plan.floors, plan.horizon, anew=self._ticks.earlier.began if anew else None)
-        self.notes = replace(self.notes, plan=plan)
-        _tell(plan.statuses, now)
+    def _make_plan(self, now: datetime, *, begins_period: bool = False) -> None:
+        """Plan, and set the coordinator's targets."""
+        promises, start = tuple(self.state.promises.values()), None
+        if begins_period:
+            start = self.periods.recount_for_next(promises, now)
+            exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
+        else:
+            exposures = self.periods.exposures(promises)
+        plan = self.planner.plan(promises, exposures, self.state.forecast, now, self.state.plan)
+        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start)
+        self.state = replace(self.state, plan=plan)
         self._planned_at = now.timestamp()
-        if anew:  # others may have added to the tick before until it ended
+        if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
 
+    def _exposures_of(self, promise: Promise) -> int:
+        """Return the exposures that any promise, made or not, has in its present window."""
+        span = promise.window.at(self.now())
+        return 0 if span is None else self.periods.exposures_in(span, promise, self.periods.all())
+
     def _recount(self) -> None:
-        """Count again what came before the present tick."""
-        self._ticks.recount(self.notes.promises.values(), self.now())
+        self.periods.recount(self.state.promises.values(), self.now())
 
     def _window_began(self, now: datetime) -> bool:
-        """Return whether a window has begun since the tick did, so that its exposures need a tick of their own."""
-        began = self._ticks.times.of(self.coordinator.totals().began)
-        spans = [promise.window.at(now) for promise in self.notes.promises.values()]
+        """Return whether a window has begun since the period did, so that its exposures need a period of their own."""
+        began = self.periods.time.to_clock(self.periods.present.began)
+        spans = [promise.window.at(now) for promise in self.state.promises.values()]
         return any(span.start.timestamp() > began for span in spans if span)
-
-
-def _tell(statuses: Sequence[PromiseStatus], now: datetime) -> None:
-    """Raise the alarm when it becomes known that a promise may fail, or will."""
-    for one in statuses:
-        until = f"{one.promise} until {one.promise.window.local(one.span.end)}"
-        if one.impossible_since == now:
-            _log.warning("%s cannot be kept: %d will be missing", until, one.shortfall)
-        elif one.at_risk_since == now:
-            _log.info("%s is at risk: %d may be missing", until, one.promise.floor - one.certain)

@@ -1,1 +1,1 @@
-"""The service over HTTP: what calls pass, how they are read, gathered and answered."""
+"""The HTTP server: middleware, codec, micro-batching and routes."""

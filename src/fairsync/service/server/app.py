@@ -1,4 +1,4 @@
-"""The HTTP API: routes over a keeper of promises."""
+"""The ASGI application: routes over a promise service, inside the middleware."""
 
 from __future__ import annotations
 
@@ -6,130 +6,111 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+import msgspec
 from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.middleware import Middleware
+from starlette.middleware.authentication import AuthenticationMiddleware
+from starlette.responses import Response
+from starlette.routing import Route, Router
 
-from fairsync import __version__
 from fairsync.errors import BackendUnavailableError
-from fairsync.service.dashboard import mount as mount_dashboard
-from fairsync.service.server.auth import Tokens
+from fairsync.service.dashboard import routes as dashboard_routes
+from fairsync.service.schema import JSON
+from fairsync.service.server.access_log import AccessLogMiddleware
+from fairsync.service.server.authentication import Tokens
+from fairsync.service.server.body_limit import BodyLimitMiddleware
+from fairsync.service.server.error_handling import ErrorMiddleware
 from fairsync.service.server.histories import load_histories
 from fairsync.service.server.json_logging import log
+from fairsync.service.server.local_host import LocalHostMiddleware
 from fairsync.service.server.micro_batching import MicroBatcher
-from fairsync.service.server.middleware import ServiceMiddleware
-from fairsync.service.server.openapi import complete
-from fairsync.service.server.problems import Problem, invalid, problem_of
+from fairsync.service.server.openapi import add_limits, make_document
+from fairsync.service.server.operations import routes_of
+from fairsync.service.server.problems import Problem
 from fairsync.service.server.prometheus import Metrics
-from fairsync.service.server.routes_promises import add_keep_routes
-from fairsync.service.server.routes_retrieve import add_hot_routes, make_retrieve
-from fairsync.service.server.routes_status import add_state_routes
+from fairsync.service.server.rate_limit import RateLimitMiddleware
+from fairsync.service.server.request_context import RequestContextMiddleware
+from fairsync.service.server.routes_promises import promise_operations
+from fairsync.service.server.routes_retrieve import retrieve_operations
+from fairsync.service.server.routes_status import status_operations
+from fairsync.service.server.timeout import TimeoutMiddleware
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.requests import Request
-    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
 
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.settings import Settings
 
-_LOOK_SECONDS = 1.0
 
+def make_app(service: PromiseService, settings: Settings, refresh_seconds: float = 1.0) -> RequestContextMiddleware:
+    """Return the service as an ASGI application.
 
-def make_app(service: PromiseService, settings: Settings) -> ServiceMiddleware:
-    """Return the service as an ASGI application: the gate, and all routes behind it.
-
-    When it is shut down, what is in flight is answered, and then the keeper closed.
+    Its shutdown answers the requests in flight, then closes the promise service.
 
     Parameters
     ----------
-    keeper
-        Answers requests and keeps promises.
+    service
+        Retrieves candidates and keeps promises.
     settings
-        Its limits, tokens, and model.
+        Limits, tokens, and the model.
+    refresh_seconds
+        Seconds between two refreshes of the promise service.
     """
-    metrics, tokens = Metrics(service), Tokens(settings.tokens)
-    http = settings.http
+    http, tokens, metrics = settings.http, Tokens(settings.tokens), Metrics(service)
     batcher = MicroBatcher(service.retrieve, http.max_batch, http.max_waiting, http.max_wait_seconds, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
+    histories = load_histories(settings, service.catalog.dim)
+    operations = [
+        *retrieve_operations(service, batcher, http, histories),
+        *promise_operations(service, http),
+        *status_operations(service, metrics),
+    ]
+    document = make_document(operations, with_tokens=tokens.required)
+    add_limits(document, service.catalog.dim, http, with_histories=histories is not None)
+    document_json = msgspec.json.encode(document)
+
+    async def openapi(_: Request) -> Response:
+        return Response(document_json, media_type=JSON)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(_watch(service))
+    async def lifespan(_: Any) -> AsyncIterator[None]:
+        refreshing = asyncio.create_task(_refresh_forever(service, refresh_seconds))
         yield
-        watching.cancel()
+        refreshing.cancel()
         await batcher.close()
         await run_in_threadpool(service.close)
 
-    app = FastAPI(
-        title="FairSync",
-        version=__version__,
-        description="Guaranteed exposure for recommendation retrieval.",
-        lifespan=lifespan,
-        docs_url=None,  # its page loads scripts from elsewhere
-        redoc_url=None,
-        redirect_slashes=False,
-        generate_unique_id_function=lambda route: route.name,
-    )
-    histories = load_histories(settings, service.catalog.dim)
-    direct = {("POST", "/v1/retrieve"): make_retrieve(service, batcher, http, histories)}
-    app.add_exception_handler(Exception, _fail)
-    app.add_exception_handler(RequestValidationError, _refuse)
-    app.add_exception_handler(HTTPException, _refuse_http)
-    add_hot_routes(app, service, http, with_histories=histories is not None)
-    add_keep_routes(app, service, http)
-    add_state_routes(app, service, metrics)
-    mount_dashboard(app)
-    app.openapi = lambda: complete(app, with_tokens=tokens.are_needed)  # type: ignore[method-assign]
-    return ServiceMiddleware(app, tokens, http, metrics, direct)
+    routes = [*routes_of(operations), Route("/openapi.json", openapi), *dashboard_routes()]
+    paths = {operation.path for operation in operations if "{" not in operation.path}
+    middleware = [
+        Middleware(AccessLogMiddleware, metrics, paths, only_problems=http.log == "problems"),
+        Middleware(ErrorMiddleware),
+        Middleware(TimeoutMiddleware, http.request_seconds),
+        *([] if tokens.required else [Middleware(LocalHostMiddleware)]),
+        Middleware(AuthenticationMiddleware, tokens),
+        Middleware(RateLimitMiddleware),
+        Middleware(BodyLimitMiddleware, http.max_body_bytes),
+    ]
+    router = Router(routes, redirect_slashes=False, default=_not_found, lifespan=lifespan, middleware=middleware)
+    return RequestContextMiddleware(router)
 
 
-async def _watch(service: PromiseService) -> None:
-    """Have the keeper look at clock and traffic every second, and whether it is ready; whatever happens, again."""
+async def _not_found(_: Scope, __: Receive, ___: Send) -> None:
+    raise Problem(404, "not_found", "Not Found", "See /openapi.json for paths and methods.")
+
+
+async def _refresh_forever(service: PromiseService, seconds: float) -> None:
+    """Have the promise service observe clock and traffic, and check readiness; retry after errors."""
     while True:
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(seconds)
         try:
-            # Not by one of the threads of calls, which may all be taken.
+            # Not in the thread pool of the requests, which may be exhausted.
             await asyncio.to_thread(service.refresh)
             await asyncio.to_thread(service.check_ready)
-        except BackendUnavailableError as error:  # a ledger that is away, for which nobody needs a trace each second
-            log.error("looking at clock and traffic failed; trying again: %s", error)
+        except BackendUnavailableError as error:  # an unavailable ledger does not need a trace every second
+            log.error("refreshing the promise service failed; retrying: %s", error)
         except Exception:
-            log.exception("looking at clock and traffic failed; trying again")
-
-
-async def _fail(_: Request, error: Exception) -> Response:
-    """Say what went wrong; the error goes on to the gate, which writes it down."""
-    return problem_of(error).to_response()
-
-
-async def _refuse(_: Request, error: Any) -> Response:
-    """Say what is wrong with a body or parameter that pydantic refused."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "json_invalid":
-        return Problem(400, "malformed", "The body is not JSON.", "Check how it is encoded.").to_response()
-    return invalid(f"{place}: {first['msg'].removeprefix('Value error, ')}").to_response()
-
-
-async def _refuse_http(request: Request, error: Any) -> Response:
-    if isinstance(error.__cause__, Problem):  # of the gate, while FastAPI read the body
-        return error.__cause__.to_response()
-    words = {404: "not_found", 405: "method", 400: "malformed"}
-    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
-    if error.status_code == 405:
-        headers["allow"] = ", ".join(_methods(request))
-    hint = "See /openapi.json for all paths and methods."
-    word = words.get(error.status_code, "refused")
-    return Problem(error.status_code, word, error.detail, hint, headers).to_response()
-
-
-def _methods(request: Request) -> list[str]:
-    """Return the methods that a path knows; each has a route of its own, and a router looks at the first only."""
-    fitting = [route for route in request.app.routes if route.matches(request.scope)[0] != Match.NONE]
-    # A path that is written out goes before one with a blank in it.
-    own = [route for route in fitting if route.path == request.url.path] or fitting
-    return sorted({method for route in own for method in getattr(route, "methods", None) or ()})
+            log.exception("refreshing the promise service failed; retrying")

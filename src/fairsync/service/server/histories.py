@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.data.requests import PADDING
 from fairsync.errors import InvalidInputError
+from fairsync.ragged import PADDING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,11 +1,10 @@
-"""What goes wrong, as the API says it: a status, a word for programs, a message and a hint for people."""
+"""Errors as the API answers them (problem+json): a status, a stable word, a message and a hint."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import orjson
-from pydantic import BaseModel, ConfigDict, Field
+import msgspec
 from starlette.responses import Response
 
 from fairsync.errors import (
@@ -15,34 +14,27 @@ from fairsync.errors import (
     InvalidInputError,
     UnknownPromiseError,
 )
+from fairsync.service.schema import ProblemRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MEDIA_TYPE = "application/problem+json"
+# The rest of the request is still on its way, so the connection cannot be reused.
+CLOSE = {"connection": "close"}
 
 
-class ProblemRecord(BaseModel):
-    """Why a call was not answered."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    error: str = Field(description="One word that stays the same, for programs.")
-    message: str = Field(description="What is wrong, for people.")
-    hint: str = Field(description="What to do next.")
-
-
-class Problem(Exception):  # noqa: N818 - it is not an error of ours, but of the call
-    r"""A call that is answered with an error.
+class Problem(Exception):  # noqa: N818 - it is the answer to a call, and often not an error of the service
+    r"""An HTTP error that is answered as problem+json.
 
     Parameters
     ----------
     status
-        Of HTTP.
+        The HTTP status.
     error, message, hint
-        See `ProblemRecord`.
+        The fields of `ProblemRecord`.
     headers
-        Sent along.
+        Additional response headers.
 
     Examples
     --------
@@ -58,24 +50,24 @@ class Problem(Exception):  # noqa: N818 - it is not an error of ours, but of the
         self.headers = dict(headers or {})
 
     def to_response(self) -> Response:
-        """Return the answer."""
-        body = orjson.dumps({"error": self.error, "message": self.message, "hint": self.hint})
-        return Response(body, self.status, self.headers, MEDIA_TYPE)
+        """Return the response."""
+        record = ProblemRecord(error=self.error, message=self.message, hint=self.hint)
+        return Response(msgspec.json.encode(record), self.status, self.headers, MEDIA_TYPE)
 
 
-def invalid(message: str, hint: str = "Mend the body and send it again; /openapi.json has every shape.") -> Problem:
-    """Return the problem of a body or parameter that cannot be used."""
+def invalid(message: str, hint: str = "Correct the request and send it again; see /openapi.json.") -> Problem:
+    """Return the problem of a body or parameter that cannot be used (422)."""
     return Problem(422, "invalid", message, hint)
 
 
 def busy(error: str, message: str, seconds: int = 1, headers: Mapping[str, str] | None = None) -> Problem:
-    """Return the problem of a call that should be made again a little later."""
+    """Return the problem of a call that should be retried later (503 with Retry-After)."""
     hint = "Send it again after Retry-After seconds, with the same request ids: nothing is counted twice."
     return Problem(503, error, message, hint, {"retry-after": str(seconds), **(headers or {})})
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return what to say of an error that was raised while a call was answered.
+    """Return the problem that answers an exception. Unexpected exceptions reveal nothing of their text.
 
     Examples
     --------
@@ -97,33 +89,3 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, FairSyncError | OSError):  # such as a ledger on a disk that is full
         return busy("unavailable", str(error) if isinstance(error, FairSyncError) else "A disk or server failed.", 5)
     return Problem(500, "mistake", "The service made a mistake.", "Report it with the x-request-id of this answer.")
-
-
-_MEANINGS = {
-    400: "The request itself is malformed.",
-    401: "No token, or one that is not known.",
-    403: "The token has not the role that is needed, or the call comes by another host's name.",
-    404: "There is no such thing.",
-    405: "The path does not know this method.",
-    408: "The body did not arrive in time.",
-    409: "It cannot be kept beside what is promised.",
-    413: "The body is larger than the service takes.",
-    415: "The body has a type that the path does not take.",
-    422: "The body or a parameter cannot be used; nothing was changed.",
-    429: "The token has asked for more than it may: send it again after Retry-After seconds.",
-    503: "Too much to do, or a part is out of reach: send it again after Retry-After seconds.",
-}
-
-
-RETRY_AFTER = {"Retry-After": {"schema": {"type": "string"}, "description": "Seconds."}}
-
-
-def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return these errors as FastAPI wants them for the OpenAPI document."""
-    answers: dict[int | str, dict[str, Any]] = {}
-    for status in statuses:
-        schema = {"$ref": "#/components/schemas/ProblemRecord"}
-        answers[status] = {"description": _MEANINGS[status], "content": {MEDIA_TYPE: {"schema": schema}}}
-        if status in (429, 503):
-            answers[status]["headers"] = RETRY_AFTER
-    return answers

@@ -1,112 +1,114 @@
-"""One call on its way through the gate: what was received of it, and what was sent."""
+"""The context of one request, shared by the middleware: its id, status, caller and failure."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import secrets
-import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairsync.service.server.problems import Problem, busy
-
 if TYPE_CHECKING:
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# As many bodies of the largest size may be held at once, in all calls together.
-_BODIES_AT_ONCE = 16
-# The rest of a body is still on its way, so the connection cannot be used again.
-_CLOSE = {"connection": "close"}
-# An id from outside goes into logs and headers as it came.
+# Ids of clients go into logs and headers unchanged, so only harmless characters are accepted.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
-# Ids of this process: random where it begins, and counted on from there. Asking the system for each would cost more.
+# Generated ids count up from a random start: one call to the random generator per process instead of one per request.
 _FIRST, _NUMBERS = secrets.randbits(63), itertools.count()
 
 
-class Bodies:
-    """What the bodies hold that came and are not answered yet, in all calls together.
-
-    Parameters
-    ----------
-    largest
-        Bytes of one body.
-
-    Examples
-    --------
-    >>> bodies = Bodies(largest=1_000)
-    >>> bodies.hold(0, 600)
-    600
-    >>> bodies.hold(600, 500)
-    Traceback (most recent call last):
-    fairsync.service.server.problems.Problem: A body may have 1,000 bytes at most.
-    """
-
-    def __init__(self, largest: int) -> None:
-        self.largest, self.held = largest, 0
-
-    def hold(self, before: int, more: int) -> int:
-        """Take bytes of a body of which so many came before; return how many."""
-        if before + more > self.largest:
-            raise self.too_large()
-        if self.held + more > _BODIES_AT_ONCE * self.largest:
-            raise busy("overloaded", "Too many large bodies are on their way.", headers=_CLOSE)
-        self.held += more
-        return more
-
-    def too_large(self) -> Problem:
-        """Return the problem of a body that is."""
-        hint = "Send it in several calls, or as application/msgpack, which is smaller."
-        return Problem(413, "too_large", f"A body may have {self.largest:,} bytes at most.", hint, _CLOSE)
-
-
+@dataclass(slots=True)
 class RequestContext:
-    """One call.
+    """The state of one request.
+
+    Attributes
+    ----------
+    request_id : bytes
+        Value of x-request-id, taken from the request or generated.
+    status : int
+        Status of the response; 0 before it has started.
+    route : str
+        Path template of the matched route; empty if none matched.
+    caller : str
+        Name of the token; empty without one.
+    awaits_body : bool
+        Whether the application is waiting for a part of the request body.
+    failure : Exception or None
+        The exception that ended the request.
+    turned_away : bool
+        Whether the request was refused because of overload.
+    """
+
+    request_id: bytes
+    status: int = 0
+    route: str = ""
+    caller: str = ""
+    awaits_body: bool = False
+    failure: Exception | None = None
+    turned_away: bool = False
+
+
+def context_of(scope: Scope) -> RequestContext:
+    """Return the context that `RequestContextMiddleware` attached to a request."""
+    context: RequestContext = scope["state"]["context"]
+    return context
+
+
+class RequestContextMiddleware:
+    """The outermost middleware: attaches the context, sets x-request-id, and applies backpressure to connections.
+
+    A connection whose request was turned away because of overload is not read from for a while: the response is sent
+    whole at once, but its end is only declared to the server after the pause. Refusing every client that retries
+    immediately would leave no time for the requests that were admitted.
 
     Parameters
     ----------
-    scope, receive, send
-        Of ASGI.
-    bodies
-        Of all calls.
+    app
+        The application inside.
+    pause_seconds
+        Length of that pause.
+
+    Attributes
+    ----------
+    draining : bool
+        Set to ask clients to close their connections, before the service stops.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, bodies: Bodies) -> None:
-        self.scope, self._receive, self._send, self._bodies = scope, receive, send, bodies
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.started, self.status, self._held = time.perf_counter(), 0, 0
-        self._has_body = self._awaits_body = False
-        given = self.headers.get(b"x-request-id", b"")
-        self.request_id = given if _REQUEST_ID.fullmatch(given) else _new_id()
+    def __init__(self, app: ASGIApp, pause_seconds: float = 1.0) -> None:
+        self.app, self._pause_seconds = app, pause_seconds
+        self.draining = False
 
-    async def receive(self) -> Message:
-        """Receive the next part of the body."""
-        self._awaits_body = not self._has_body
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._held += self._bodies.hold(self._held, len(message.get("body", b"")))
-            self._has_body = not message.get("more_body", False)
-            self._awaits_body = not self._has_body
-        return message
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        context = RequestContext(_request_id(scope))
+        scope.setdefault("state", {})["context"] = context
+        holds = False
 
-    async def send(self, message: Message) -> None:
-        """Send a part of the answer, under the call's id."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", self.request_id)]
-        await self._send(message)
+        async def send_with_id(message: Message) -> None:
+            nonlocal holds
+            if message["type"] == "http.response.start":
+                context.status = message["status"]
+                message["headers"].append((b"x-request-id", context.request_id))
+                if self.draining:
+                    message["headers"].append((b"connection", b"close"))
+                else:
+                    holds = context.turned_away
+            elif holds:
+                message["more_body"] = True
+            await send(message)
 
-    def forget(self) -> None:
-        """Let go of the body."""
-        self._bodies.held -= self._held
-        self._held = 0
-
-    def late(self, seconds: float) -> Problem:
-        """Return the problem of a call whose time is up: it is the caller's if the body was."""
-        if self._awaits_body:
-            hint = "Send the body faster, or in smaller parts."
-            return Problem(408, "slow", f"The body did not arrive within {seconds:g} s.", hint, _CLOSE)
-        return busy("timed_out", f"The answer took more than {seconds:g} s.")
+        await self.app(scope, receive, send_with_id)
+        if holds:
+            await asyncio.sleep(self._pause_seconds)
+            await send({"type": "http.response.body"})
 
 
-def _new_id() -> bytes:
+def _request_id(scope: Scope) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
+            return bytes(value)
     return b"%016x" % ((_FIRST + next(_NUMBERS)) % 2**64)

@@ -1,12 +1,12 @@
-"""Routes that change what is promised and counted: promises, items taken out, what was shown."""
+"""Routes that change promises and counts: promises, removed items, impressions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import Body, Query
-from starlette.responses import Response
+from msgspec import Meta, Struct
 
+from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.schema import (
     CatalogSize,
     ImpressionReports,
@@ -17,102 +17,142 @@ from fairsync.service.schema import (
     PromiseRecord,
     PromiseView,
 )
-from fairsync.service.server.access import needs
-from fairsync.service.server.problems import documented, invalid
+from fairsync.service.server.operations import Operation
+from fairsync.service.server.problems import invalid
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.requests import Request
 
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.settings import HttpSettings
 
-_EXAMPLE = Body(examples=[{"group": "books", "floor": 100, "window": {"every": "day", "zone": "Europe/Berlin"}}])
-# What can be done next with a promise that was made.
+_PROMISE = "/v1/promises/{promise_id}"
+# Operations that use the id of a promise that was made.
 _LINKS = {
     name: {"operationId": name, "parameters": {"promise_id": "$response.body#/id"}}
     for name in ("change_promise", "delete_promise", "pace")
 }
 
 
-def add_keep_routes(app: FastAPI, service: PromiseService, settings: HttpSettings) -> None:
-    """Add the routes; each runs in a thread of its own, for a keeper may wait for its ledger."""
+class PreviewQuery(Struct, frozen=True):
+    """Query parameters of a preview."""
 
-    @app.post(
-        "/v1/impressions",
-        summary="Report what was shown of candidates",
-        responses=documented(422),
-        dependencies=[needs("report")],
-    )
-    def show(body: ImpressionReports) -> ImpressionResult:
-        if len(body.reports) > settings.max_items:
-            raise invalid(f"A call holds {settings.max_items} reports at most.", "Send them in several calls.")
-        return service.show(body.reports)
+    replacing: Annotated[
+        Annotated[str, Meta(max_length=200)] | None, Meta(description="Id of the promise to replace.")
+    ] = None
 
-    @app.get("/v1/promises", summary="All promises and where they stand", dependencies=[needs("report")])
-    def list_promises() -> list[PromiseView]:
+
+def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Operation]:
+    """Return the operations."""
+
+    def check_size(n: int, what: str) -> None:
+        if n > limits.max_items:
+            raise invalid(f"A call holds {limits.max_items} {what} at most.", "Send them in several calls.")
+
+    def impressions(_: Request, body: ImpressionReports) -> ImpressionResult:
+        check_size(len(body.reports), "reports")
+        results = [service.record_impressions(one.request_id, one.items, one.report_id) for one in body.reports]
+        return ImpressionResult(
+            counted=sum(one.counted for one in results),
+            repeated=sum(one.repeated for one in results),
+            unknown=sum(one.unknown for one in results),
+        )
+
+    def list_promises(_: Request) -> list[PromiseView]:
         return service.promises()
 
-    @app.post(
-        "/v1/promises",
-        status_code=201,
-        summary="Make a promise, if it can be kept",
-        responses={201: {"links": _LINKS}, **documented(409, 422)},
-        dependencies=[needs("admin")],
-    )
-    def make_promise(promise: Annotated[PromiseRecord, _EXAMPLE]) -> PromiseView:
-        return service.set_promise(promise, None)
+    def make_promise(_: Request, promise: PromiseRecord) -> PromiseView:
+        return service.set_promise(promise_from_record(promise, service.groups))
 
-    @app.post(
-        "/v1/promises/preview",
-        summary="What would come of a promise, before it is made",
-        responses=documented(404, 422),
-        dependencies=[needs("report")],
-    )
-    def preview(
-        promise: Annotated[PromiseRecord, _EXAMPLE],
-        replacing: Annotated[
-            str | None, Query(max_length=200, description="Id of the promise that it replaces.")
-        ] = None,
-    ) -> Preview:
-        return service.preview(promise, replacing)
+    def preview(_: Request, promise: PromiseRecord, query: PreviewQuery) -> Preview:
+        return service.preview(promise_from_record(promise, service.groups), query.replacing)
 
-    @app.get(
-        "/v1/promises/{promise_id}/pace",
-        summary="How a promise fared over its present window",
-        responses=documented(404, 422),
-        dependencies=[needs("report")],
-    )
-    def pace(promise_id: str) -> Pace:
-        return service.pace(promise_id)
+    def pace(request: Request) -> Pace:
+        return service.pace(request.path_params["promise_id"])
 
-    @app.put(
-        "/v1/promises/{promise_id}",
-        summary="Change a promise, if the new one can be kept",
-        responses=documented(404, 409, 422),
-        dependencies=[needs("admin")],
-    )
-    def change_promise(promise_id: str, promise: Annotated[PromiseRecord, _EXAMPLE]) -> PromiseView:
-        return service.set_promise(promise, promise_id)
+    def change_promise(request: Request, promise: PromiseRecord) -> PromiseView:
+        return service.set_promise(promise_from_record(promise, service.groups), request.path_params["promise_id"])
 
-    @app.delete(
-        "/v1/promises/{promise_id}",
-        status_code=204,
-        response_class=Response,
-        summary="End a promise",
-        responses=documented(404, 422),
-        dependencies=[needs("admin")],
-    )
-    def delete_promise(promise_id: str) -> None:
-        service.delete_promise(promise_id)
+    def delete_promise(request: Request) -> None:
+        service.delete_promise(request.path_params["promise_id"])
 
-    @app.delete(
-        "/v1/items",
-        summary="Take items out of the catalog",
-        responses=documented(409, 422),
-        dependencies=[needs("admin")],
-    )
-    def remove_items(body: ItemIds) -> CatalogSize:
-        if len(body.ids) > settings.max_items:
-            raise invalid(f"A call holds {settings.max_items} items at most.", "Send them in several calls.")
+    def remove_items(_: Request, body: ItemIds) -> CatalogSize:
+        check_size(len(body.ids), "items")
         service.remove_items(body.ids)
         return CatalogSize(items=len(service.catalog))
+
+    return [
+        Operation(
+            "POST",
+            "/v1/impressions",
+            impressions,
+            "Report which candidates were shown",
+            role="report",
+            body=ImpressionReports,
+            answer=ImpressionResult,
+            problems=(422,),
+        ),
+        Operation(
+            "GET",
+            "/v1/promises",
+            list_promises,
+            "List all promises and their status",
+            role="report",
+            answer=list[PromiseView],
+        ),
+        Operation(
+            "POST",
+            "/v1/promises",
+            make_promise,
+            "Make a promise, if it can be kept",
+            role="admin",
+            body=PromiseRecord,
+            answer=PromiseView,
+            status=201,
+            problems=(409, 422),
+            extra={201: {"links": _LINKS}},
+        ),
+        Operation(
+            "POST",
+            "/v1/promises/preview",
+            preview,
+            "Preview the consequences of a promise",
+            role="report",
+            body=PromiseRecord,
+            query=PreviewQuery,
+            answer=Preview,
+            problems=(404, 422),
+        ),
+        Operation(
+            "GET",
+            f"{_PROMISE}/pace",
+            pace,
+            "The pace of a promise in its current window",
+            role="report",
+            answer=Pace,
+            problems=(404, 422),
+        ),
+        Operation(
+            "PUT",
+            _PROMISE,
+            change_promise,
+            "Change a promise, if the new one can be kept",
+            role="admin",
+            body=PromiseRecord,
+            answer=PromiseView,
+            problems=(404, 409, 422),
+        ),
+        Operation(
+            "DELETE", _PROMISE, delete_promise, "End a promise", role="admin", status=204, problems=(404, 422)
+        ),
+        Operation(
+            "DELETE",
+            "/v1/items",
+            remove_items,
+            "Remove items from the catalog",
+            role="admin",
+            body=ItemIds,
+            answer=CatalogSize,
+            problems=(409, 422),
+        ),
+    ]  # fmt: skip

@@ -1,77 +1,80 @@
-"""Routes that only look: where everything stands, health and metrics."""
+"""Routes that only read: overview, report, health and metrics."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from fastapi import Query
-from starlette.responses import JSONResponse, Response
+import msgspec
+from msgspec import Meta, Struct
+from starlette.responses import Response
 
-from fairsync.service.schema import (
-    GroupView,
-    HealthStatus,
-    Overview,
-    PastWindow,
-    ReportView,
-)
-from fairsync.service.server.access import needs
-from fairsync.service.server.problems import RETRY_AFTER, documented
+from fairsync.service.schema import JSON, GroupView, HealthStatus, Overview, PastWindow, ReportView
+from fairsync.service.server.openapi import RETRY_AFTER
+from fairsync.service.server.operations import Operation
 from fairsync.service.server.prometheus import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.requests import Request
 
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.server.prometheus import Metrics
 
-_PAST = 1_000
+_MOST_PAST = 1_000
 
 
-def add_state_routes(app: FastAPI, service: PromiseService, metrics: Metrics) -> None:
-    """Add the routes."""
+class PastQuery(Struct, frozen=True):
+    """Query parameters of past windows."""
 
-    @app.get("/v1/overview", summary="Where everything stands", dependencies=[needs("report")])
-    def overview() -> Overview:
+    limit: Annotated[int, Meta(ge=1, le=_MOST_PAST, description="Largest number of windows.")] = 100
+
+
+def status_operations(service: PromiseService, metrics: Metrics) -> list[Operation]:
+    """Return the operations."""
+
+    def overview(_: Request) -> Overview:
         return service.overview()
 
-    @app.get("/v1/groups", summary="All groups and how they fare", dependencies=[needs("report")])
-    def groups() -> list[GroupView]:
+    def groups(_: Request) -> list[GroupView]:
         return service.overview().groups
 
-    @app.get("/v1/past", summary="Windows that are over", responses=documented(422), dependencies=[needs("report")])
-    def past(limit: Annotated[int, Query(ge=1, le=_PAST, description="At most so many.")] = 100) -> list[PastWindow]:
-        return service.past(limit)
+    def past(_: Request, query: PastQuery) -> list[PastWindow]:
+        return service.past(query.limit)
 
-    @app.get("/v1/report", summary="How the promises fare, in a few numbers", dependencies=[needs("report")])
-    def report() -> ReportView:
-        return make_report(service.overview(), service.past(_PAST))
+    def report(_: Request) -> ReportView:
+        return make_report(service.overview(), service.past(_MOST_PAST))
 
-    @app.get(
-        "/metrics",
-        summary="Metrics for Prometheus",
-        response_class=Response,
-        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
-        dependencies=[needs("report")],
-    )
-    def read_metrics() -> Response:
+    def read_metrics(_: Request) -> Response:
         return Response(metrics.text(), media_type=MEDIA_TYPE)
 
-    @app.get("/health", summary="Whether the service lives")
-    async def health() -> HealthStatus:
+    async def health(_: Request) -> HealthStatus:
         return HealthStatus(ok=True, message="alive")
 
-    @app.get(
-        "/ready",
-        summary="Whether requests can be answered",
-        response_model=HealthStatus,
-        responses={
-            503: {"model": HealthStatus, "description": "Not now; the message says why.", "headers": RETRY_AFTER}
-        },
-    )
-    async def ready() -> Response:
+    async def ready(_: Request) -> Response:
         ok, why = service.ready()
-        body = HealthStatus(ok=ok, message=why).model_dump()
-        return JSONResponse(body, 200 if ok else 503, None if ok else {"retry-after": "1"})
+        body = msgspec.json.encode(HealthStatus(ok=ok, message=why))
+        return Response(body, 200 if ok else 503, None if ok else {"retry-after": "1"}, JSON)
+
+    text = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+    schema = {"$ref": "#/components/schemas/HealthStatus"}
+    not_ready = {"description": "Not ready.", "headers": RETRY_AFTER, "content": {JSON: {"schema": schema}}}
+    return [
+        Operation("GET", "/v1/overview", overview, "The state of everything", role="report", answer=Overview),
+        Operation("GET", "/v1/groups", groups, "All groups and their counts", role="report", answer=list[GroupView]),
+        Operation(
+            "GET",
+            "/v1/past",
+            past,
+            "Windows that are over",
+            role="report",
+            query=PastQuery,
+            answer=list[PastWindow],
+            problems=(422,),
+        ),
+        Operation("GET", "/v1/report", report, "The promises in a few numbers", role="report", answer=ReportView),
+        Operation("GET", "/metrics", read_metrics, "Metrics for Prometheus", role="report", extra=text),
+        Operation("GET", "/health", health, "Liveness", answer=HealthStatus),
+        Operation("GET", "/ready", ready, "Readiness", answer=HealthStatus, extra={503: not_ready}),
+    ]
 
 
 def make_report(now: Overview, past: list[PastWindow]) -> ReportView:

@@ -1,0 +1,156 @@
+"""A batch: requests that are answered under the same prices. Search, guard, counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync import guard
+from fairsync.errors import BackendUnavailableError, FairSyncError
+from fairsync.ledger import Entry
+from fairsync.policies import Sample
+from fairsync.search import Hits
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.catalog import Catalog
+    from fairsync.policies import Terms
+    from fairsync.search import Index
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Requests to be answered under the same prices, and everything that is needed to answer them.
+
+    It holds no item and no user, so that it can be sent to the process that searches.
+
+    Attributes
+    ----------
+    requests : int
+        Number of requests.
+    prices : numpy.ndarray
+        (G,) prices to search under.
+    version : int
+        Version of the prices: the number of times they have changed.
+    missing : numpy.ndarray
+        (G,) exposures that each floor still misses, from the counts known so far.
+    left : int
+        Requests left in the horizon, this batch included, without those leased to others.
+    lookahead : int
+        Items to find per request beyond k.
+    watched : bool
+        Whether the policy wants a sample of the lists.
+    keeps_floors : bool
+        Whether the guard enforces the floors.
+    terms : Terms
+        The promise.
+    k : int
+        Candidates of each of these requests. Later requests are assumed to have ``terms.k``.
+    """
+
+    requests: int
+    prices: NDArray[np.float64]
+    version: int
+    missing: NDArray[np.int64]
+    left: int
+    lookahead: int
+    watched: bool
+    keeps_floors: bool
+    terms: Terms
+    k: int
+
+
+@dataclass(frozen=True)
+class ServedBatch:
+    """The candidates of a batch, and what the ledger and the policy have to know of them.
+
+    Attributes
+    ----------
+    hits : Hits
+        (n, k) candidates.
+    entry : Entry
+        Counts for the ledger.
+    sample : Sample or None
+        Lists for the policy, if it watches.
+    searched : float
+        Share of the catalog that was searched.
+    """
+
+    hits: Hits
+    entry: Entry
+    sample: Sample | None
+    searched: float = 1.0
+
+
+def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]]) -> ServedBatch:
+    """Find the candidates of a batch: search under its prices, then let the guard enforce the floors.
+
+    Parameters
+    ----------
+    batch
+        The requests, their prices and the state of the promise.
+    catalog, index
+        The items, and the index that searches them.
+    users
+        (requests, interests, d) user vectors that :func:`fairsync.inputs.check_users` has returned.
+    """
+    terms, prices = batch.terms, batch.prices
+    k, n_groups = batch.k, catalog.n_groups
+    width = min(len(catalog), k + batch.lookahead)
+    hits = index.search(users, prices, width)
+    if hits.rows[:, k - 1].min() < 0:
+        raise _too_few(hits, k, len(catalog))
+    searched = 1.0
+    if hits.reached is not None:
+        terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
+        searched = float(hits.reached.sum() / len(catalog))
+    groups = catalog.group_of[hits.rows]
+    chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
+    counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
+    if batch.keeps_floors and guard.needs_guard(terms, batch.missing, prices, counts, len(users), batch.left):
+        chosen, forced = guard.keep_floors(
+            lambda i, p, n: index.search(users[i : i + 1], p, n),
+            catalog, terms, prices, hits, batch.missing, batch.left, k,
+        )  # fmt: skip
+        counts = np.bincount(catalog.group_of[chosen.rows].ravel(), minlength=n_groups)
+    relevance = float(chosen.relevance.sum())
+    # Rounding can make the cost slightly negative. An unknown cost stays nan: np.maximum propagates it, max() does not.
+    cost = float(np.maximum(_max_relevance(k, len(catalog), prices, hits, groups) - relevance, 0.0))
+    sample = make_sample(k, groups, hits, prices) if batch.watched and width > k else None
+    return ServedBatch(chosen, Entry(counts, len(users), relevance, cost, forced), sample, searched)
+
+
+def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64] | None = None) -> Sample:
+    """Return the part of the lists that a policy may see: groups and relative relevance, no items."""
+    beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
+    return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32), prices)
+
+
+def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
+    if hits.reached is not None:
+        return BackendUnavailableError(
+            f"Only {int(hits.reached.sum()):,} of {n_items:,} items are within reach, too few for k = {k} candidates:"
+            " ask again when more of the shards are up."
+        )
+    return FairSyncError(f"The policy masked so many groups that fewer than k = {k} items were left.")
+
+
+def _max_relevance(k: int, n_items: int, prices: NDArray[np.float64], hits: Hits, groups: NDArray[np.int32]) -> float:
+    """Return an upper bound of the relevance that these requests would have had without prices; nan if unknown.
+
+    The best k items may lie outside the list. An item outside has at most the list's last score plus the highest
+    price, so that this value takes the place of lower ones. The bound is tight where the prices suit the data.
+    """
+    width = hits.rows.shape[1]
+    if not prices.any():
+        return float(hits.relevance[:, :k].sum())
+    if width == k < n_items or np.isinf(prices).any():  # the list says nothing about masked items
+        return float("nan")
+    best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
+    if width < n_items:
+        last = hits.relevance[:, -1] - prices[groups[:, -1]]
+        np.maximum(best, (last + float(prices.max()))[:, None], out=best)
+    return float(best.sum())

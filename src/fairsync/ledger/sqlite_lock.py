@@ -1,0 +1,39 @@
+"""The lock that gives a ledger's SQLite file one writer at a time."""
+
+import os
+import sqlite3
+from pathlib import Path
+
+from fairsync.errors import FairSyncError
+
+# Seconds to wait for another process to release a file.
+TIMEOUT_SECONDS = 2.0
+
+
+class FileLock:
+    """Locks a ledger's file for one process, until it is released or the process ends, even by a kill.
+
+    The lock is on a file beside the ledger (``-owner``), so that others can still read the ledger, as a backup does.
+
+    Parameters
+    ----------
+    path
+        Path of the ledger.
+    """
+
+    def __init__(self, path: Path) -> None:
+        beside = f"{os.path.realpath(path)}-owner"
+        self._db = sqlite3.connect(beside, timeout=TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            self._db.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            self._db.close()
+            if "locked" not in str(error):
+                raise
+            raise FairSyncError(
+                f"{path} is in use by another process: stop it first, or share a Redis ledger."
+            ) from error
+
+    def release(self) -> None:
+        """Release the lock."""
+        self._db.close()

@@ -1,0 +1,278 @@
+"""The loop: prices for the next batch of requests, their counts back, and a policy step after every batch.
+
+It is a set of pure functions of a small, immutable state (:class:`LoopState`). A caller does, in turns::
+
+    state = state.begin(terms, policy)                              # a new horizon or price batch, if one is due
+    batch = state.next_batch(terms, policy, n)                      # requests, prices, missing exposures
+    served = serve(batch, catalog, index, users)                    # fairsync.batch: search and guard
+    state, entry = state.record(policy, served.entry, served.sample)
+
+and writes the entry to the ledger. :class:`fairsync.FairRetriever` does all of this in one process. A coordinator does
+the same for front ends that search elsewhere, with leases between `next_batch` and `record`
+(:mod:`fairsync.coordination.lease_table`); the loop knows nothing of them but a number of requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync.batch import Batch
+from fairsync.errors import InvalidInputError
+from fairsync.floors import can_be_met, check_reachable
+from fairsync.ledger import Totals
+from fairsync.policies import Feedback, Sample
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fairsync.ledger import Entry
+    from fairsync.policies import Policy, Terms
+
+_log = logging.getLogger(__name__)
+# Samples of a long price batch are merged when there are this many; the policy forgets the older ones anyway.
+_MAX_SAMPLES = 512
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a horizon, as far as it is recorded.
+
+    Attributes
+    ----------
+    totals : Totals
+        The sum of the horizon's entries.
+    opens_horizon : bool
+        Whether the next entry opens this horizon in the ledger.
+
+    Examples
+    --------
+    >>> from fairsync.ledger import Entry
+    >>> progress, entry = Progress(Totals.zero(2)).restart().record(Entry(np.array([3, 1]), 2, 1.5, 0.0))
+    >>> progress.totals.requests, progress.opens_horizon, entry.opens_horizon
+    (2, False, True)
+    """
+
+    totals: Totals
+    opens_horizon: bool = False
+
+    def left(self, terms: Terms) -> int:
+        """Return how many requests the horizon has left; negative if more came than expected."""
+        return terms.horizon - self.totals.requests
+
+    def missing(self, terms: Terms) -> NDArray[np.int64]:
+        """Return (G,) exposures that each floor still misses."""
+        missing: NDArray[np.int64] = np.maximum(terms.floors - self.totals.exposures, 0)
+        return missing
+
+    def is_over(self, terms: Terms) -> bool:
+        """Return whether every request of the horizon is recorded. A horizon that ends by the clock is never over."""
+        return terms.auto_restart and self.totals.requests >= terms.horizon
+
+    def restart(self, began: float = 0.0) -> Progress:
+        """Return the progress at the start of a new horizon, which began at this time."""
+        return Progress(Totals.zero(len(self.totals.exposures), began), opens_horizon=True)
+
+    def grown(self, n_groups: int) -> Progress:
+        """Return the same progress with zeros for groups that were added."""
+        return replace(self, totals=self.totals.grown(n_groups))
+
+    def record(self, entry: Entry) -> tuple[Progress, Entry]:
+        """Add an entry; return also the entry as the ledger has to record it."""
+        n_groups = len(self.totals.exposures)
+        if len(entry.counts) < n_groups:  # groups were added since it was made
+            entry = entry.grown(n_groups)
+        entry = replace(entry, opens_horizon=self.opens_horizon, began=self.totals.began)
+        return Progress(self.totals.after(entry)), entry
+
+
+@dataclass(frozen=True)
+class PriceState:
+    """The policy's state with its prices, and the price batch under way: the requests since the last policy step.
+
+    Attributes
+    ----------
+    state
+        State of the policy.
+    prices : numpy.ndarray
+        (G,) prices of that state.
+    counts, requests, samples
+        Exposures, requests and samples of the price batch under way.
+    version : int
+        Number of times that the prices have changed.
+    """
+
+    state: Any
+    prices: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    version: int = 0
+    requests: int = 0
+    samples: tuple[Sample, ...] = ()
+
+    @classmethod
+    def of(cls, policy: Policy, state: Any, version: int = 0) -> PriceState:
+        """Return the prices of a policy's state, at the start of a price batch."""
+        prices = policy.prices(state)
+        return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version)
+
+    def with_state(self, policy: Policy, state: Any) -> PriceState:
+        """Return the same price batch under another state of the policy, which may have more groups.
+
+        Samples are dropped: they were taken for the state before.
+        """
+        prices = policy.prices(state)
+        counts = np.concatenate([self.counts, np.zeros(len(prices) - len(self.counts), dtype=np.int64)])
+        return replace(self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=())
+
+    def batch(self, terms: Terms, policy: Policy, requests: int, missing: NDArray[np.int64], left: int) -> Batch:
+        """Return a batch of these requests at the current prices."""
+        return Batch(
+            requests,
+            self.prices,
+            self.version,
+            missing,
+            left,
+            policy.lookahead(self.state, terms.k),
+            policy.watches(self.state),
+            policy.keeps_floors,
+            terms,
+            terms.k,
+        )
+
+    def record(self, policy: Policy, entry: Entry, sample: Sample | None) -> PriceState:
+        """Add the counts and the sample of some requests to the price batch under way."""
+        samples = self.samples if sample is None else (*self.samples, sample)
+        if len(samples) >= _MAX_SAMPLES:
+            samples = (Sample.join(samples, keep=policy.memory),)
+        return replace(
+            self, counts=self.counts + entry.counts, requests=self.requests + entry.requests, samples=samples
+        )
+
+    def step(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
+        """Let the policy learn from the price batch under way; return its new prices."""
+        left = max(terms.horizon - totals.requests, 1)
+        sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
+        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample)
+        return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1)
+
+
+@dataclass(frozen=True)
+class LoopState:
+    """The state of the loop. It is immutable: every method returns a new one, so that a failed call leaves no trace.
+
+    Attributes
+    ----------
+    progress : Progress
+        The counts of the horizon.
+    price_state : PriceState
+        The policy's state, the prices, and the price batch under way.
+    """
+
+    progress: Progress
+    price_state: PriceState = field(repr=False)
+
+    @classmethod
+    def open(cls, terms: Terms, policy: Policy, totals: Totals, *, allow_infeasible: bool = False) -> LoopState:
+        """Return the state that continues a horizon with these totals.
+
+        Parameters
+        ----------
+        terms, policy
+            The promise, and the policy that makes prices for it.
+        totals
+            Totals of the horizon under way, from the ledger.
+        allow_infeasible
+            Continue with a warning where floors can no longer be met, as after an outage. Refused by default.
+        """
+        try:
+            check_reachable(terms, totals, keeps_floors=policy.keeps_floors)
+        except InvalidInputError as error:
+            if not allow_infeasible or len(totals.exposures) != len(terms.floors):
+                raise
+            _log.warning("continuing all the same: %s", error)
+        return cls(Progress(totals), PriceState.of(policy, policy.start(terms)))
+
+    def begin(self, terms: Terms, policy: Policy, *, may_restart: bool = True) -> LoopState:
+        """Start a new horizon, or a new price batch, if the last one is over.
+
+        Parameters
+        ----------
+        terms, policy
+            The promise, and the policy that makes prices for it.
+        may_restart
+            Whether a new horizon may start: not while some requests of the last one are leased.
+        """
+        over = may_restart and self.progress.is_over(terms)
+        if not over and self.price_state.requests < terms.batch_size:
+            return self
+        progress = self.progress.restart() if over else self.progress
+        return LoopState(progress, self.price_state.step(policy, terms, progress.totals))
+
+    def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
+        """Return a batch of at most n requests that does not exceed the price batch or the horizon.
+
+        Where the clock ends the horizon, all requests are served, also those beyond its expected number. Their order
+        cannot be repeated, so that prices may as well change after the batch that fills the price batch: cutting a
+        search in two at that point would cost more than it is worth.
+
+        Parameters
+        ----------
+        terms, policy
+            The promise, and the policy that makes prices for it.
+        n
+            Requests that are waiting.
+        leased
+            Requests of earlier batches that are not recorded yet. Where they are all that the horizon has left, the
+            batch is empty.
+        """
+        left = self.progress.left(terms) - leased
+        if terms.auto_restart:
+            room = terms.batch_size - (self.price_state.requests + leased) % terms.batch_size
+            requests = max(min(n, room, left), 0)
+        else:
+            requests = min(n, terms.batch_size)
+            left = max(left, requests)
+        return self.price_state.batch(terms, policy, requests, self.progress.missing(terms), left)
+
+    def record(self, policy: Policy, entry: Entry, sample: Sample | None) -> tuple[LoopState, Entry]:
+        """Count the answers to some requests; return also the entry as the ledger has to record it."""
+        progress, entry = self.progress.record(entry)
+        return LoopState(progress, self.price_state.record(policy, entry, sample)), entry
+
+    def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
+        """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
+        prices, exposures = self.price_state.prices, self.progress.totals.exposures
+        return np.where((exposures >= terms.floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
+
+    def under(
+        self, terms: Terms, policy: Policy, before: Terms, start: Callable[[Terms], Any] | None = None
+    ) -> LoopState:
+        """Return the state under other terms, which may have more groups; refuse floors that can no longer be met.
+
+        Floors that could not be met before the change either, after an outage, do not count against it.
+
+        Parameters
+        ----------
+        terms, policy
+            The new promise, and the policy that makes prices for it.
+        before
+            The promise so far.
+        start
+            Makes a fresh state of the policy. By default the policy continues with the state it has.
+        """
+        progress = self.progress.grown(len(terms.floors))
+        was_lost = before.auto_restart and not can_be_met(
+            self.progress.missing(before), self.progress.left(before), before
+        )
+        is_same = terms.horizon == before.horizon and (terms.floors[: len(before.floors)] == before.floors).all()
+        if not (was_lost and is_same):
+            check_reachable(
+                terms, progress.totals, keeps_floors=policy.keeps_floors, is_over=self.progress.is_over(before)
+            )
+        state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
+        return LoopState(progress, self.price_state.with_state(policy, state))

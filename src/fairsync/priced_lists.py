@@ -1,0 +1,139 @@
+"""The best items of every request under the prices of the moment, fetched again when prices have moved too far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.dual import Pool
+from fairsync.errors import InvalidInputError
+from fairsync.search.base import Hits
+
+Floats = npt.NDArray[np.float64]
+Search = Callable[[npt.NDArray[np.floating[Any]], Floats | None, int], Hits]
+"""(users, prices of all groups, k): as `Index.search`."""
+Progress = Callable[[str, int, int], None]
+"""(what, done, total): called while work goes on."""
+
+
+@dataclass(frozen=True)
+class ListSizes:
+    """How much is fetched for each request."""
+
+    fetch: int = 4  #: lists hold this many times k, so that subsidies can move between two searches
+    least: int = 40  #: and at least this many items
+    chunk: int = 1024  #: requests searched at a time
+    most: int = 50_000_000  #: places that all lists together may hold, about 1.5 GB
+
+    def width(self, k: int, n_items: int) -> int:
+        """Return the length of the lists."""
+        return min(max(self.fetch * k, self.least), n_items)
+
+
+class PricedLists:
+    """The best items of every request under some subsidies, and whether they suffice under others.
+
+    Parameters
+    ----------
+    group_of
+        (n,) the group of each item, as the floors count them.
+    search
+        Finds the best items under prices; the dual's values are proofs if it is exact.
+    users
+        (T, interests, d): all requests.
+    k
+        Items per request.
+    floors
+        (G,) least exposures of each group.
+    sizes
+        How much is fetched.
+    progress
+        Called after every chunk.
+    """
+
+    def __init__(
+        self,
+        group_of: npt.NDArray[np.integer[Any]],
+        search: Search,
+        users: npt.NDArray[np.floating[Any]],
+        k: int,
+        floors: Floats,
+        sizes: ListSizes,
+        progress: Progress = lambda what, done, total: None,
+    ) -> None:
+        self.group_of, self.search, self.progress, self.sizes = group_of, search, progress, sizes
+        self.users, self.k, self.floors = users, k, floors
+        self._reserve(sizes.width(k, len(group_of)))
+
+    def _reserve(self, width: int) -> None:
+        shape = (len(self.users), width)
+        self.rows: npt.NDArray[np.int64] = np.empty(shape, dtype=np.int64)
+        self.scores: Floats = np.empty(shape)
+        self.groups: npt.NDArray[np.intp] = np.empty(shape, dtype=np.intp)
+        self._worst: Floats = np.empty(shape[0])  # no item that was left out had a better priced score
+        self._under = np.zeros((shape[0],), dtype=np.intp)  # the subsidies it was fetched under
+        self._history: list[Floats] = []
+
+    @property
+    def pool(self) -> Pool:
+        """The lists as a problem for the solver."""
+        return Pool(self.scores, self.groups, self.k, self.floors)
+
+    def sample(self, size: int) -> PricedLists:
+        """Return a copy with `size` of the requests, evenly spread, and floors reduced in proportion."""
+        which = np.linspace(0, len(self.users) - 1, size).astype(np.intp)
+        floors = self.floors * (size / len(self.users))
+        part = PricedLists(self.group_of, self.search, self.users[which], self.k, floors, self.sizes, self.progress)
+        part.rows, part.scores, part.groups = self.rows[which], self.scores[which], self.groups[which]
+        part._worst, part._under, part._history = self._worst[which], self._under[which], [*self._history]
+        return part
+
+    def fetch(self, subsidies: Floats, which: npt.NDArray[np.intp] | None = None) -> None:
+        """Search for the requests in `which`, or for all of them, and replace their lists."""
+        which = np.arange(len(self.users)) if which is None else which
+        self._history.append(subsidies)
+        width = self.rows.shape[1]
+        for start in range(0, which.size, self.sizes.chunk):
+            chunk = which[start : start + self.sizes.chunk]
+            hits = self.search(self.users[chunk], -subsidies, width)
+            if (hits.rows < 0).any():
+                raise InvalidInputError(f"the index finds fewer than {width} items: use index='exact'.")
+            self.rows[chunk], self.scores[chunk] = hits.rows, hits.relevance
+            self.groups[chunk] = groups = self.group_of[hits.rows]
+            self._worst[chunk] = (hits.relevance + subsidies[groups]).min(axis=1)
+            self._under[chunk] = len(self._history) - 1
+            self.progress("searching", start + chunk.size, which.size)
+
+    def refresh(self, subsidies: Floats) -> int:
+        """Search again where an item left out might now be among the best; return for how many requests."""
+        if self.rows.shape[1] == len(self.group_of):
+            return 0
+        raised = np.array([float((subsidies - old).max()) for old in self._history])
+        last = self.pool.best(subsidies).last
+        unsure = np.flatnonzero(self._worst + raised[self._under] > last)
+        self.fetch(subsidies, unsure)
+        return unsure.size
+
+    def value(self, subsidies: Floats) -> float:
+        """Return the value of the dual over the whole catalog."""
+        self.refresh(subsidies)
+        return self.pool.best(subsidies).value
+
+    def widen(self, subsidies: Floats) -> bool:
+        """Fetch twice as much for every request; False if there is no more, or no room."""
+        width = min(2 * self.rows.shape[1], len(self.group_of))
+        if width == self.rows.shape[1] or width * len(self.users) > self.sizes.most:
+            return False
+        self._reserve(width)
+        self.fetch(subsidies)
+        return True
+
+    def chosen(self, plan: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """Turn a plan over the lists into (T, k) rows of the catalog, best first."""
+        shape = (len(self.users), self.k)
+        order = np.argsort(-self.scores[plan].reshape(shape), axis=1, kind="stable")
+        return np.take_along_axis(self.rows[plan].reshape(shape), order, axis=1)

@@ -1,0 +1,174 @@
+"""Inverted lists, none of which mixes groups: the price of a list is exact, and decides whether to read it."""
+
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
+_ITEMS_PER_LIST = 256
+# k-means converges in a few rounds on a sample; its error is measured when the index is tuned.
+_ROUNDS, _SAMPLE_PER_LIST = 8, 64
+_BLOCK = 1 << 15
+_LEAST_SPREAD = np.float32(1e-6)
+# The spread of a list is known along this many directions, those of the largest spread, and as one number along the
+# rest.
+_DIRECTIONS = 8
+# Requests need not be like those seen: every direction gets this share of the average weight in addition to its own.
+# That costs a tenth more reading if requests are as expected, and saves as much or more if they are not.
+_LEAST_WEIGHT = 1.0
+
+
+@dataclass(frozen=True)
+class InvertedLists:
+    """The assignment of items to lists, and statistics of each list that are known without reading it.
+
+    Attributes
+    ----------
+    centres : numpy.ndarray
+        (L, d) the mean of each list's items.
+    group_of : numpy.ndarray
+        (L,) the one group of each list.
+    sizes : numpy.ndarray
+        (L,) the number of items of each list.
+    list_of : numpy.ndarray
+        (n,) the list of each item.
+    directions : numpy.ndarray
+        (d, d) one direction per column, in order of the spread of items around their centres as requests see it. The
+        squared products of a vector with them add up to the squared spread along it.
+    widths : numpy.ndarray
+        (directions + 1, L) the squared spread of each list along the first directions, and along all others together,
+        as a multiple of that of an average list; times 2 ln(size).
+    """
+
+    centres: Floats
+    group_of: npt.NDArray[np.int32]
+    sizes: npt.NDArray[np.int64]
+    list_of: npt.NDArray[np.int32]
+    directions: Floats
+    widths: Floats
+
+    @classmethod
+    def of(
+        cls,
+        items: Floats,
+        group_of: npt.NDArray[np.integer],
+        requests: npt.NDArray[np.floating] | None = None,
+        seed: int = 0,
+    ) -> "InvertedLists":
+        """Split every group by k-means into lists of some hundred items; a small group is one list.
+
+        Parameters
+        ----------
+        items, group_of
+            The items, and the group of each.
+        requests
+            (m, d) vectors like those to come. Items with similar scores for them get into the same list, because the
+            directions of these vectors have the largest weight. By default all directions have the same weight.
+        seed
+            The seed of the random numbers.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> lists = InvertedLists.of(rng.normal(size=(1000, 8)).astype(np.float32), np.repeat([0, 1], [900, 100]))
+        >>> lists.group_of.tolist(), int(lists.sizes.sum())
+        ([0, 0, 0, 0, 1], 1000)
+        """
+        weights = np.eye(items.shape[1], dtype=np.float32) if requests is None else stretch(requests)
+        groups: list[int] = []
+        list_of = np.empty(len(items), dtype=np.int32)
+        by_group = np.argsort(group_of, kind="stable")
+        for rows in np.split(by_group, np.flatnonzero(np.diff(group_of[by_group])) + 1):
+            wanted = max(1, round(len(rows) / _ITEMS_PER_LIST))
+            # A centre without items makes no list.
+            made, nearest = np.unique(_split(items[rows] @ weights, wanted, seed), return_inverse=True)
+            list_of[rows] = nearest + len(groups)
+            groups += [int(group_of[rows[0]])] * len(made)
+        sizes = np.bincount(list_of)
+        by_list = np.argsort(list_of, kind="stable")
+        sums = np.add.reduceat(items[by_list], np.cumsum(sizes) - sizes, axis=0)
+        centres: Floats = (sums / sizes[:, None]).astype(np.float32)
+        directions, widths = _spreads(items, centres, list_of, sizes, weights)
+        return cls(centres, np.array(groups, dtype=np.int32), sizes, list_of, directions, widths)
+
+    def along(self, vectors: Floats) -> tuple[Floats, Floats]:
+        """Return the spread of items along each vector, on average and in each list, for scores within ±1.
+
+        Returns
+        -------
+        average : numpy.ndarray
+            (n, 1) the standard deviation around the centre in an average list.
+        reach : numpy.ndarray
+            (n, L) the expected score of the best item of each list above its centre: the largest of m normal values is
+            about sqrt(2 ln m) standard deviations out.
+        """
+        squares = np.square(vectors @ self.directions)
+        first = len(self.widths) - 1
+        parts = np.hstack([squares[:, :first], squares[:, first:].sum(axis=1, keepdims=True)])
+        reach: Floats = parts @ self.widths
+        np.sqrt(reach, out=reach)
+        # Never 0, because it is a divisor: all items of a list may be the same.
+        average: Floats = np.maximum(np.sqrt(parts.sum(axis=1, keepdims=True)), _LEAST_SPREAD)
+        return average, reach
+
+
+def stretch(requests: npt.NDArray[np.floating]) -> Floats:
+    """Return a symmetric matrix that stretches items so that their distance reflects the difference of their scores.
+
+    Requests do not point in all directions alike: items may differ in some directions and still score nearly the same.
+    Multiplied by this matrix, such items are close. Multiplying requests by its inverse leaves the scores unchanged.
+
+    Examples
+    --------
+    >>> stretch(np.array([[1.0, 0.0], [-1.0, 0.0]])).round(2)
+    array([[1.22, 0.  ],
+           [0.  , 0.71]], dtype=float32)
+    """
+    vectors = requests.astype(np.float64)
+    vectors = vectors / np.abs(vectors).max()
+    squares = vectors.T @ vectors / len(vectors)
+    values, axes = np.linalg.eigh(squares)
+    values = np.maximum(values, 0) + _LEAST_WEIGHT * values.mean()
+    weights: Floats = ((axes * np.sqrt(values / values.mean())) @ axes.T).astype(np.float32)
+    return weights
+
+
+def _split(items: Floats, wanted: int, seed: int) -> npt.NDArray[np.int64]:
+    """Return the list of each item of one group, of ``wanted`` lists."""
+    if wanted == 1:
+        return np.zeros(len(items), dtype=np.int64)
+    means = faiss.Kmeans(
+        items.shape[1], wanted, niter=_ROUNDS, seed=seed + 1,
+        min_points_per_centroid=1, max_points_per_centroid=_SAMPLE_PER_LIST,
+    )  # fmt: skip
+    means.train(items)
+    nearest: npt.NDArray[np.int64] = means.assign(items)[1].astype(np.int64)
+    return nearest
+
+
+def _spreads(
+    items: Floats, centres: Floats, list_of: npt.NDArray[np.int32], sizes: npt.NDArray[np.int64], weights: Floats
+) -> tuple[Floats, Floats]:
+    """Return the directions and widths of `InvertedLists`."""
+    dim, blocks = items.shape[1], [slice(start, start + _BLOCK) for start in range(0, len(items), _BLOCK)]
+    total = np.zeros((dim, dim))
+    for block in blocks:
+        off = (items[block] - centres[list_of[block]]) @ weights
+        total += off.T @ off
+    squares, axes = np.linalg.eigh(total / len(items))
+    squares, axes = np.maximum(squares[::-1], 0), axes[:, ::-1]
+    turned = (weights @ axes).astype(np.float32)
+    first = min(_DIRECTIONS, dim)
+    widths = np.zeros((first + 1, len(centres)))
+    for block in blocks:
+        at = list_of[block]
+        out = np.square((items[block] - centres[at]) @ turned)
+        for row, values in zip(widths, [*out[:, :first].T, out[:, first:].sum(axis=1)], strict=True):
+            row += np.bincount(at, values, minlength=len(centres))
+    average = np.append(squares[:first], squares[first:].sum())[:, None]
+    # If no list has any spread, the width has no meaning and the direction no length.
+    widths = np.divide(widths / sizes, average, out=np.zeros_like(widths), where=average > 0) * (2 * np.log(sizes))
+    return (np.linalg.inv(weights) @ axes * np.sqrt(squares)).astype(np.float32), widths.astype(np.float32)

@@ -1,0 +1,243 @@
+"""The endpoints of the API, each written once and a method of both clients."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
+from urllib.parse import quote
+
+import msgspec
+import numpy as np
+
+from fairsync.candidates import Candidates
+from fairsync.errors import InvalidInputError
+from fairsync.service.client.request import Request
+from fairsync.service.schema import (
+    MSGPACK,
+    CatalogSize,
+    GroupView,
+    HealthStatus,
+    ImpressionReport,
+    ImpressionReports,
+    ImpressionResult,
+    ItemIds,
+    NumberArray,
+    Overview,
+    Pace,
+    PastWindow,
+    Preview,
+    PromiseRecord,
+    PromiseView,
+    ReportView,
+    RetrieveColumns,
+    RetrieveRequest,
+    UpsertItems,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from numpy.typing import ArrayLike
+
+    from fairsync.catalog.groups import Label
+    from fairsync.service.client.client import AsyncClient, Client
+
+P = ParamSpec("P")
+T = TypeVar("T", covariant=True)
+_encode = msgspec.json.encode
+
+
+@dataclass(frozen=True)
+class Retrieved(Candidates):
+    """Candidates with the ids of their requests, which reports of impressions refer to.
+
+    Attributes
+    ----------
+    request_ids : list of str
+        One id per request.
+    """
+
+    request_ids: list[str] = field(kw_only=True)
+
+
+class Endpoint(Protocol[P, T]):
+    """The type of an endpoint as a method: `Client` returns the answer, `AsyncClient` a coroutine of it."""
+
+    @overload
+    def __get__(self, client: Client, owner: type | None = None) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: type | None = None) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+
+def endpoint(build: Callable[Concatenate[Any, P], Request[T]]) -> Endpoint[P, T]:
+    """Make a method that builds a request into one that sends it: ``send`` of the client decides how."""
+
+    @wraps(build)
+    def method(client: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return client.send(build(client, *args, **kwargs))
+
+    return cast("Endpoint[P, T]", method)
+
+
+class Endpoints:
+    """All endpoints. A method builds a `Request`; the client sends it and returns the decoded answer."""
+
+    @endpoint
+    def retrieve(
+        self, users: ArrayLike, k: int | None = None, request_ids: Sequence[str] | None = None
+    ) -> Request[Retrieved]:
+        """Return the candidates of users.
+
+        Parameters
+        ----------
+        users
+            Vectors of the users, (n, d) or (n, interests, d).
+        k
+            Candidates per user. Defaults to the k of the service.
+        request_ids
+            One idempotency key per user. A repeated one gets the same answer and is counted once. Random unless given,
+            so that the client can retry.
+        """
+        vectors = _as_floats("users", users)
+        if vectors.ndim not in (2, 3):
+            raise InvalidInputError(f"users must be (n, d) or (n, interests, d) numbers, got shape {vectors.shape}.")
+        named = _request_ids(len(vectors), request_ids)
+        return _retrieve(RetrieveRequest(vectors=NumberArray.of(vectors), k=k, request_ids=named))
+
+    @endpoint
+    def retrieve_for(
+        self, histories: Sequence[Sequence[Label]], k: int | None = None, request_ids: Sequence[str] | None = None
+    ) -> Request[Retrieved]:
+        """Return the candidates of users who are given by their histories. The service needs a model for it.
+
+        Parameters
+        ----------
+        histories
+            Item ids of each user, oldest first.
+        k, request_ids
+            As in `retrieve`.
+        """
+        items = [list(history) for history in histories]
+        return _retrieve(RetrieveRequest(histories=items, k=k, request_ids=_request_ids(len(items), request_ids)))
+
+    @endpoint
+    def impressions(self, reports: Sequence[ImpressionReport]) -> Request[ImpressionResult]:
+        """Report impressions: the candidates that were really shown. A repeated report counts once."""
+        body = _encode(ImpressionReports(reports=list(reports)))
+        return Request("POST", "/v1/impressions", _decoder(ImpressionResult), body)
+
+    @endpoint
+    def promises(self) -> Request[list[PromiseView]]:
+        """Return all promises and their status."""
+        return Request("GET", "/v1/promises", _decoder(list[PromiseView]))
+
+    @endpoint
+    def make_promise(self, promise: PromiseRecord) -> Request[PromiseView]:
+        """Make a promise. Raises `RefusedError` if it cannot be kept."""
+        return Request("POST", "/v1/promises", _decoder(PromiseView), _encode(promise), idempotent=False)
+
+    @endpoint
+    def change_promise(self, promise_id: str, promise: PromiseRecord) -> Request[PromiseView]:
+        """Change a promise. Raises `RefusedError` if the new one cannot be kept."""
+        return Request("PUT", _path(promise_id), _decoder(PromiseView), _encode(promise))
+
+    @endpoint
+    def delete_promise(self, promise_id: str) -> Request[None]:
+        """Delete a promise."""
+        return Request("DELETE", _path(promise_id), lambda body: None, idempotent=False)
+
+    @endpoint
+    def preview(self, promise: PromiseRecord, replacing: str | None = None) -> Request[Preview]:
+        """Return whether a promise could be kept and its cost, without making it.
+
+        Parameters
+        ----------
+        promise
+            The promise to be examined.
+        replacing
+            Id of the promise that it would replace.
+        """
+        query = "" if replacing is None else f"?replacing={quote(replacing, safe='')}"
+        return Request("POST", f"/v1/promises/preview{query}", _decoder(Preview), _encode(promise))
+
+    @endpoint
+    def pace(self, promise_id: str) -> Request[Pace]:
+        """Return the progress of a promise over its current window."""
+        return Request("GET", f"{_path(promise_id)}/pace", _decoder(Pace))
+
+    @endpoint
+    def overview(self) -> Request[Overview]:
+        """Return the state of all promises, groups and shards."""
+        return Request("GET", "/v1/overview", _decoder(Overview))
+
+    @endpoint
+    def groups(self) -> Request[list[GroupView]]:
+        """Return all groups with their counts and prices."""
+        return Request("GET", "/v1/groups", _decoder(list[GroupView]))
+
+    @endpoint
+    def past(self, limit: int = 100) -> Request[list[PastWindow]]:
+        """Return the latest windows that are over."""
+        return Request("GET", f"/v1/past?limit={int(limit)}", _decoder(list[PastWindow]))
+
+    @endpoint
+    def report(self) -> Request[ReportView]:
+        """Return the promises in a few numbers."""
+        return Request("GET", "/v1/report", _decoder(ReportView))
+
+    @endpoint
+    def upsert_items(self, embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> Request[int]:
+        """Add items, or replace those whose ids are known. Returns the size of the catalog."""
+        vectors = NumberArray.of(_as_floats("embeddings", embeddings))
+        items = UpsertItems(embeddings=vectors, groups=np.asarray(groups).tolist(), ids=np.asarray(ids).tolist())
+        return Request("PUT", "/v1/items", _decode_size, msgspec.msgpack.encode(items), MSGPACK)
+
+    @endpoint
+    def remove_items(self, ids: Sequence[Label]) -> Request[int]:
+        """Remove items. Returns the size of the catalog."""
+        body = _encode(ItemIds(ids=np.asarray(ids).tolist()))
+        return Request("DELETE", "/v1/items", _decode_size, body, idempotent=False)
+
+    @endpoint
+    def ready(self) -> Request[bool]:
+        """Return whether the service is ready to answer requests."""
+        return Request("GET", "/ready", lambda body: _decoder(HealthStatus)(body).ok, answer_statuses=(503,))
+
+
+def _retrieve(request: RetrieveRequest) -> Request[Retrieved]:
+    return Request("POST", "/v1/retrieve", _decode_retrieved, msgspec.msgpack.encode(request), MSGPACK)
+
+
+def _as_floats(name: str, values: ArrayLike) -> np.ndarray[Any, Any]:
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise InvalidInputError(f"{name} must be numbers, got {array.dtype}.")
+    return array if array.dtype.kind == "f" else array.astype(np.float64)
+
+
+def _request_ids(n: int, given: Sequence[str] | None) -> list[str | None]:
+    return [uuid.uuid4().hex for _ in range(n)] if given is None else list(given)
+
+
+def _path(promise_id: str) -> str:
+    return f"/v1/promises/{quote(promise_id, safe='')}"
+
+
+def _decoder(kind: type[T]) -> Callable[[bytes], T]:
+    return msgspec.json.Decoder(kind).decode
+
+
+def _decode_retrieved(body: bytes) -> Retrieved:
+    answer = msgspec.msgpack.decode(body, type=RetrieveColumns)
+    ids, groups = (
+        column.to_numpy() if isinstance(column, NumberArray) else np.asarray(column)
+        for column in (answer.ids, answer.groups)
+    )
+    request_ids = [str(request_id) for request_id in answer.request_ids]
+    return Retrieved(ids, groups, answer.relevance.to_numpy(), answer.searched.to_numpy(), request_ids=request_ids)
+
+
+def _decode_size(body: bytes) -> int:
+    return _decoder(CatalogSize)(body).items

@@ -1,0 +1,149 @@
+// The sentences of the dashboard: numbers of the API explained in words.
+
+import { compact, count, duration, figure, percentRoundedDown, precisePercent, smallPercent, when } from "./format.js";
+
+/** A map key for a group label: the number 7 and the text "7" are two groups. */
+export const labelKey = (label) => `${typeof label}:${label}`;
+
+const plural = (n, one, many) => (n === 1 ? one : many);
+
+/** The sentence at the top of the page. */
+export function headline(promises) {
+  const all = promises.length;
+  const countOf = (state) => promises.filter((promise) => promise.state === state).length;
+  const impossible = countOf("impossible"), atRisk = countOf("at risk"), kept = countOf("kept");
+  if (all === 0) return "Nothing is promised yet.";
+  const only = all === 1 ? "The only promise" : null;
+  if (impossible) {
+    const rest = atRisk ? ` ${count(atRisk)} more ${plural(atRisk, "is", "are")} at risk.` : "";
+    return `${only ?? `${count(impossible)} of ${count(all)} promises`} cannot be kept.${rest}`;
+  }
+  if (atRisk) return `${only ?? `${count(atRisk)} of ${count(all)} promises`} ${plural(atRisk, "is", "are")} at risk.`;
+  if (kept === all) return all === 1 ? "The promise is kept." : `All ${count(all)} promises are kept.`;
+  return all === 1 ? "The promise is on track." : `All ${count(all)} promises are on track.`;
+}
+
+/** The worst state among the promises; it colours the headline. */
+export function worstState(promises) {
+  for (const state of ["impossible", "at risk"]) if (promises.some((one) => one.state === state)) return state;
+  if (promises.length === 0) return "no promise";
+  return promises.every((one) => one.state === "kept") ? "kept" : "on track";
+}
+
+const ratioFormat = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+const timesText = (ratio) => (ratio < 1.005 ? "hardly more than" : `${ratioFormat.format(ratio)} times`);
+
+// The ratio to the least possible cost says nothing when both costs are close to zero.
+const ratioMatters = (least) => least.ratio !== null && least.cost_share >= 0.0001;
+
+/** The cost of the promises, compared with no promises and with the least possible cost. */
+export function costSentence(overview) {
+  const { least } = overview;
+  if (overview.promises.length === 0) return "";
+  if (ratioMatters(least)) return `Fairness costs about ${precisePercent(least.cost_share)} of relevance, ${timesText(least.ratio)} the least possible.`;
+  if (overview.cost_share === null) return "The cost of fairness is not known yet.";
+  if (overview.cost_share < 0.0001) return "Fairness costs almost no relevance.";
+  return `Fairness costs ${smallPercent(overview.cost_share)} of relevance, at most.`;
+}
+
+/** The figures of the cost and their explanations, by the id of the element that shows each. */
+export function costFigures(overview, now) {
+  const { least, cost_share: most } = overview;
+  const atMost = most === null ? "" : ` Counted over all requests, the cost is at most ${smallPercent(Math.max(most, 0))}.`;
+  // After a reload another replica may answer, with an estimate of its own.
+  const replica = least.replica ? ` Each replica of the service makes its estimate from the requests that it answered itself. This is ${least.replica}.` : "";
+  if (least.cost_share === null) {
+    const figures = { least: "–", "least-of": "not estimated yet", "cost-known": `${least.reason}${replica}${atMost}` };
+    return most === null
+      ? { ...figures, cost: "–", "cost-of": "not known yet" }
+      : { ...figures, cost: smallPercent(Math.max(most, 0)), "cost-of": "of relevance, at most" };
+  }
+  const range = !ratioMatters(least)
+    ? "Almost no relevance was given up on them."
+    : least.ratio_high < 1.005 ? "The cost is hardly more than the least possible."
+    : `The cost is probably between ${ratioFormat.format(least.ratio_low)} and ${ratioFormat.format(least.ratio_high)} times the least possible.`;
+  const leastOf = !ratioMatters(least) ? "of relevance, about"
+    : least.ratio < 1.005 ? "of relevance, about the same" : `about; the cost is ${timesText(least.ratio)} that`;
+  return {
+    cost: precisePercent(least.cost_share), "cost-of": "of relevance, about",
+    least: precisePercent(least.least_share), "least-of": leastOf,
+    "cost-known": `Both are estimates from a random sample of ${count(least.sample)} requests, made ` +
+      `${duration(Math.max(now - new Date(least.at), 0))} ago. ${range}${replica}${atMost}${least.reason && ` ${least.reason}`}`,
+  };
+}
+
+/** The cost of a group's promises: a figure and its explanation. */
+export function groupCost(group, overview) {
+  const cost = group?.cost_share ?? null;
+  if (cost === null) return { text: "–", explanation: `Not known yet. ${overview.least.reason}` };
+  if (cost <= 0) return { text: "none", explanation: "None: its items did not displace better ones." };
+  const size = cost < 0.0001 ? `Less than ${smallPercent(0.0001)}` : `About ${smallPercent(cost)}`;
+  const part = percentRoundedDown(Math.min(cost / overview.least.cost_share, 1));
+  return { text: smallPercent(cost), explanation: `${size} of all relevance, which is ${part} of the cost of fairness.` };
+}
+
+const PER_WINDOW = { hour: "an hour", day: "a day", week: "a week", campaign: "in the campaign" };
+
+export const perWindow = (window) => PER_WINDOW[window.every];
+
+export function promiseText(promise) {
+  return `${count(promise.floor)} ${plural(promise.floor, "exposure", "exposures")} ${perWindow(promise.window)}`;
+}
+
+/** When the window of a promise ends, and the time left until then. */
+function endText(promise, now) {
+  const end = new Date(promise.end);
+  return `${when(end, promise.window.zone, now)} (in ${duration(end - now)})`;
+}
+
+/** The status of a promise, for its detail view. */
+export function statusSentence(promise, now) {
+  const end = endText(promise, now);
+  const missing = count(Math.ceil(promise.shortfall));
+  if (new Date(promise.end) <= now) {
+    return promise.state === "kept" ? "The window has ended, and the floor was reached." : `The window has ended. ${missing} exposures were missing.`;
+  }
+  if (new Date(promise.start) > now) {
+    return `It begins ${when(new Date(promise.start), promise.window.zone, now)}, and the expected traffic can carry it.`;
+  }
+  const last = promise.window.every !== "campaign" && Date.parse(promise.window.end) === Date.parse(promise.end) ? " It is the last window." : "";
+  if (promise.state === "kept") return `The floor is reached. The window ends at ${end}.${last}`;
+  if (promise.state === "impossible") {
+    const since = promise.impossible_since ? sinceText(promise.impossible_since, promise.window.zone, now) : "";
+    return `About ${missing} exposures will be missing at ${end}: the traffic expected until then cannot carry more.${since && ` Known ${since}.`}`;
+  }
+  if (promise.state === "at risk") return `If traffic stays low, the floor may be missed at ${end}.`;
+  return `The floor is expected to be reached by ${end}.`;
+}
+
+export function sinceText(moment, zone, now) {
+  const since = new Date(moment);
+  if (now - since < 60_000) return "just now";
+  return `since ${when(since, zone, now)} (${duration(now - since)} ago)`;
+}
+
+/** The boost of a group, as a share of the relevance of a typical candidate: a figure and its explanation. */
+export function groupBoost(price, typical, state) {
+  if (price === null) return { text: "masked", explanation: "The group is excluded from all candidates." };
+  if (Math.abs(price) < 1e-12) {
+    const short = state === "impossible" || state === "at risk";
+    return { text: "none", explanation: short ? "It gets no boost at present." : "It is retrieved often enough without a boost." };
+  }
+  const size = typical > 0 ? smallPercent(Math.abs(price) / typical) : figure(Math.abs(price));
+  const amount = typical > 0 ? `${size} of the relevance of a typical candidate` : `${size} points of relevance`;
+  if (price < 0) return { text: `+${size}`, explanation: `The relevance of each of its items is raised by ${amount}.` };
+  return { text: `−${size}`, explanation: `The relevance of each of its items is lowered by ${amount}.` };
+}
+
+/** Mean relevance of a candidate in the present period; 0 before the first request. */
+export function typicalRelevance(overview) {
+  return overview.requests > 0 ? overview.relevance / (overview.requests * overview.k) : 0;
+}
+
+/** Requests so far, and those expected in the whole period. */
+export function trafficSentence(overview, now) {
+  const end = new Date(overview.period_end);
+  // A period ends because the window of a promise ends: use the time zone of that window.
+  const zone = overview.promises.find((one) => Date.parse(one.end) === +end)?.window.zone;
+  return `${compact(overview.requests)} of about ${compact(overview.expected_requests)} requests by ${when(end, zone, now)}`;
+}

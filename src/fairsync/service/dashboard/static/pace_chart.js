@@ -1,0 +1,153 @@
+// The pace chart of a promise: exposures so far, the pace that the forecast requires, and the projection to the end.
+
+import { draw, make } from "./dom.js";
+import { clock, compact, count, day, full } from "./format.js";
+
+const TOP = 26, BOTTOM = 22, LEFT = 46, RIGHT = 74;
+const BOOST_HEIGHT = 40;
+const MINUTE = 60_000, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
+const STEPS = [5 * MINUTE, 10 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY,
+  2 * DAY, 7 * DAY, 14 * DAY, 28 * DAY];
+
+const path = (points) => points.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+
+/** Linear interpolation between points, constant outside of them. */
+function interpolate(points, t) {
+  const next = points.findIndex(([at]) => at >= t);
+  if (next === 0 || points.length === 0) return points[0]?.[1] ?? 0;
+  if (next < 0) return points.at(-1)[1];
+  const [[t0, v0], [t1, v1]] = [points[next - 1], points[next]];
+  return t1 === t0 ? v1 : v0 + ((v1 - v0) * (t - t0)) / (t1 - t0);
+}
+
+function niceStep(range, most) {
+  const rough = Math.max(range / most, 1);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return [1, 2, 5, 10].map((factor) => factor * power).find((step) => step >= rough);
+}
+
+/** The line from now to the end, in the shape of the forecast: flat at night, when few requests come. */
+function projection(expected, now, end, from, to) {
+  const inside = [now, ...expected.map(([t]) => t).filter((t) => t > now && t < end), end];
+  const [low, high] = [interpolate(expected, now), interpolate(expected, end)];
+  return inside.map((t) => {
+    const part = high > low ? (interpolate(expected, t) - low) / (high - low) : (t - now) / Math.max(end - now, 1);
+    return [t, from + (to - from) * part];
+  });
+}
+
+function parse(pace) {
+  const start = Date.parse(pace.start), end = Date.parse(pace.end);
+  const points = pace.points.map((one) => ({ ...one, t: Date.parse(one.at) })).filter((one) => one.t >= start);
+  const expected = pace.expected.map(([at, value]) => [Date.parse(at), value]);
+  return { start, end, points, expected };
+}
+
+/** The chart as a sentence, for screen readers. */
+function summary(pace, promise, now) {
+  const { expected } = parse(pace);
+  const due = Math.round(interpolate(expected, now));
+  return `Pace of ${promise.group}: ${count(promise.exposures)} exposures so far, ${count(due)} due by now, about ` +
+    `${count(Math.round(pace.projected))} expected at the end, floor ${count(pace.floor)}.`;
+}
+
+/** Draw the chart; `width` is in pixels. */
+export function paceChart(pace, promise, now, width) {
+  const zone = promise.window.zone;
+  const { start, end, points, expected } = parse(pace);
+  const inner = Math.max(width - LEFT - RIGHT, 60), height = width < 480 ? 170 : 220;
+  const low = pace.low ?? pace.projected, high = pace.high ?? pace.projected;
+  const most = Math.max(pace.floor, pace.projected, high, promise.exposures, 1) * 1.06;
+  const x = (t) => LEFT + (inner * (t - start)) / (end - start);
+  const y = (value) => TOP + (height * (most - value)) / most;
+  const foot = TOP + height;
+  const whole = foot + BOTTOM + BOOST_HEIGHT + 22;
+
+  const svg = draw("svg", {
+    class: "pace", width, height: whole, viewBox: `0 0 ${width} ${whole}`, role: "img",
+    "aria-label": summary(pace, promise, now),
+  });
+  const add = (tag, attributes, ...children) => svg.append(draw(tag, attributes, ...children));
+
+  for (let value = 0, step = niceStep(most, 4); value <= most; value += step) {
+    add("line", { class: "grid", x1: LEFT, x2: LEFT + inner, y1: y(value), y2: y(value) });
+    add("text", { class: "tick", x: LEFT - 7, y: y(value) + 4, "text-anchor": "end" }, compact(value));
+  }
+  const step = STEPS.find((one) => (end - start) / one <= inner / 64) ?? STEPS.at(-1);
+  for (let t = start; t <= end; t += step) {
+    const label = step >= DAY ? day(t, zone) : clock(t, zone);
+    add("text", { class: "tick", x: x(t), y: foot + 16, "text-anchor": "middle" }, label);
+    add("line", { class: "grid", x1: x(t), x2: x(t), y1: foot, y2: foot + 4 });
+  }
+
+  add("path", { class: "expected", d: path(expected.map(([t, value]) => [x(t), y(value)])) });
+  add("line", { class: "floor", x1: LEFT, x2: LEFT + inner, y1: y(pace.floor), y2: y(pace.floor) });
+
+  const was = [...points.map((one) => [one.t, one.exposures]), [now, promise.exposures]]
+    .map(([t, value]) => [x(Math.min(t, end)), y(value)]);
+  const ahead = (to) => projection(expected, now, end, promise.exposures, to).map(([t, value]) => [x(t), y(value)]);
+  if (now < end) {
+    if (high > low) add("path", { class: "band", d: `${path([...ahead(high), ...ahead(low).reverse()])}Z` });
+    add("path", { class: "ahead", d: path(ahead(pace.projected)) });
+    add("circle", { class: "end", cx: x(end), cy: y(pace.projected), r: 3.5 });
+  }
+  add("path", { class: "area", d: `${path(was)}L${was.at(-1)[0]} ${foot}L${was[0][0]} ${foot}Z` });
+  add("path", { class: "was", d: path(was) });
+  add("line", { class: "now", x1: x(now), x2: x(now), y1: TOP - 8, y2: foot });
+  add("circle", { class: "here", cx: x(now), cy: y(promise.exposures), r: 3.5 });
+  const beside = x(now) > LEFT + inner - 40 ? "end" : x(now) < LEFT + 40 ? "start" : "middle";
+  add("text", { class: "label", x: x(now), y: TOP - 13, "text-anchor": beside }, `now ${clock(now, zone)}`);
+
+  // Both labels are at the right edge. If they would overlap, the upper one is moved up.
+  const labels = [["floor", `floor ${compact(pace.floor)}`, y(pace.floor)],
+    ["end", `end ${compact(Math.round(pace.projected))}`, y(pace.projected)]].sort((a, b) => a[2] - b[2]);
+  if (labels[1][2] - labels[0][2] < 14) labels[0][2] = labels[1][2] - 14;
+  for (const [kind, text, place] of labels) add("text", { class: `label ${kind}`, x: LEFT + inner + 7, y: place + 4 }, text);
+
+  drawBoost(add, points, promise, now, x, foot + BOTTOM + 16, LEFT + inner);
+  return svg;
+}
+
+/** The boost over the same time, below the chart. */
+function drawBoost(add, points, promise, now, x, top, right) {
+  const boost = points.map((one) => [one.t, Math.max(-(one.price ?? 0), 0)]);
+  const most = Math.max(...boost.map(([, value]) => value), 1e-12);
+  const y = (value) => top + BOOST_HEIGHT - (BOOST_HEIGHT * value) / most;
+  const line = boost.length ? [...boost, [now, boost.at(-1)[1]]].map(([t, value]) => [x(t), y(value)]) : [];
+  add("line", { class: "grid", x1: LEFT, x2: right, y1: top + BOOST_HEIGHT, y2: top + BOOST_HEIGHT });
+  add("text", { class: "label", x: LEFT - 7, y: top + BOOST_HEIGHT, "text-anchor": "end" }, "boost");
+  if (line.length) {
+    add("path", { class: "boost-area", d: `${path(line)}L${line.at(-1)[0]} ${top + BOOST_HEIGHT}L${line[0][0]} ${top + BOOST_HEIGHT}Z` });
+    add("path", { class: "boost", d: path(line) });
+  }
+}
+
+/** The legend of the chart. */
+export function legend(pace) {
+  const key = (kind, text) => make("li", {}, make("span", { class: `key ${kind}`, "aria-hidden": "true" }), text);
+  return make(
+    "ul",
+    { class: "legend" },
+    key("was", "exposures"),
+    key("expected", "pace required by the forecast"),
+    key("ahead", "expected from now on"),
+    pace.low !== undefined ? key("band", "with low or high traffic") : null,
+  );
+}
+
+/** The chart as a table of about twelve rows, for readers who cannot see it. */
+export function paceTable(pace, promise, now) {
+  const { points, expected } = parse(pace);
+  const every = Math.max(Math.ceil(points.length / 12), 1);
+  const rows = points.filter((_, place) => place % every === 0 || place === points.length - 1);
+  const cells = (one) => [
+    full(one.t, promise.window.zone), count(one.exposures), count(Math.round(interpolate(expected, one.t))), count(one.requests),
+  ];
+  return make(
+    "table",
+    {},
+    make("caption", { class: "visually-hidden" }, summary(pace, promise, now)),
+    make("thead", {}, make("tr", {}, ...["At", "Exposures", "Due", "Requests"].map((name) => make("th", { scope: "col" }, name)))),
+    make("tbody", {}, ...rows.map((one) => make("tr", {}, ...cells(one).map((text) => make("td", {}, text))))),
+  );
+}

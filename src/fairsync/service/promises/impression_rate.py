@@ -1,0 +1,164 @@
+"""The impression rate: the share of candidates that count as exposures, learnt from reports that arrive late."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from numpy.typing import NDArray
+
+    from fairsync.catalog.groups import Label
+    from fairsync.ledger import Totals
+    from fairsync.schedule import TrafficForecast
+    from fairsync.service.promises.periods import CountsBefore
+
+# Weight of the overall rate, in candidates: a group with this many weighs its own rate as much as the overall one.
+_PRIOR = 50.0
+_LEAST_SHARE = 0.01
+
+
+class ImpressionRate:
+    """Learns the share of each group's candidates that are shown, from the totals of both over time.
+
+    Reports arrive late. Candidates retrieved within the last `within` seconds are pending: they do not lower the share,
+    and are expected to be shown in proportion to it.
+
+    Parameters
+    ----------
+    within
+        Seconds within which a report is expected, if it arrives at all.
+
+    Examples
+    --------
+    >>> rate = ImpressionRate(within=60.0)
+    >>> rate.observe(0.0, np.array([10**6, 10**6]), np.array([5 * 10**5, 10**6]))
+    >>> rate.observe(10.0, np.array([10**6 + 40, 10**6]), np.array([5 * 10**5, 10**6]))
+    >>> rate.shares(2).round(2).tolist(), rate.pending(2).tolist()
+    ([0.5, 1.0], [20, 0])
+    """
+
+    def __init__(self, within: float) -> None:
+        self._within = within
+        self._retrieved: deque[tuple[float, NDArray[np.int64]]] = deque()
+        self._impressions: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def observe(self, now: float, retrieved: NDArray[np.int64], impressions: NDArray[np.int64]) -> None:
+        """Learn from the totals (G,) of candidates and impressions ever, as of now."""
+        self._impressions = impressions
+        if len(self._retrieved) > 1 and now - self._retrieved[-2][0] < self._within / 60:
+            self._retrieved.pop()
+        self._retrieved.append((now, retrieved))
+        while len(self._retrieved) > 1 and self._retrieved[1][0] <= now - self._within:
+            self._retrieved.popleft()
+
+    def pending(self, n_groups: int) -> NDArray[np.int64]:
+        """Return (G,) the impressions that are likely to be reported yet."""
+        if not self._retrieved:
+            return np.zeros(n_groups, dtype=np.int64)
+        waiting = _grown(self._retrieved[-1][1], n_groups) - _grown(self._retrieved[0][1], n_groups)
+        return (waiting * self.shares(n_groups) + 1e-6).astype(np.int64)
+
+    def shares(self, n_groups: int) -> NDArray[np.float64]:
+        """Return (G,) the share of candidates that are shown; for a group with few candidates, nearly that of all."""
+        if not self._retrieved:
+            return np.ones(n_groups)
+        impressions = _grown(self._impressions, n_groups)
+        reported = np.maximum(_grown(self._retrieved[0][1], n_groups), impressions)
+        # Before the first report the share is 1: a lower one would be a guess.
+        overall = (impressions.sum() + _PRIOR) / (reported.sum() + _PRIOR)
+        shares: NDArray[np.float64] = np.clip((impressions + _PRIOR * overall) / (reported + _PRIOR), _LEAST_SHARE, 1.0)
+        return shares
+
+
+@dataclass(frozen=True)
+class ReportedInTime:
+    """A forecast of the requests whose reports arrive before a window ends: the last ones are too late to count.
+
+    Parameters
+    ----------
+    traffic
+        The forecast of all requests.
+    within
+        Seconds within which a report is expected.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime
+    >>> from fairsync.schedule import Forecast
+    >>> noon, one = datetime(2026, 3, 2, 12, tzinfo=UTC), datetime(2026, 3, 2, 13, tzinfo=UTC)
+    >>> ReportedInTime(Forecast(rate=1.0), within=60.0).expected(noon, one)
+    3540.0
+    """
+
+    traffic: TrafficForecast
+    within: float
+
+    def expected(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
+        """Return the requests expected between two moments that are reported by the second."""
+        return self.traffic.expected(start, self._last(start, end), now)
+
+    def lower_bound(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
+        """Return the requests that can be counted on between two moments and are reported by the second."""
+        return self.traffic.lower_bound(start, self._last(start, end), now)
+
+    def _last(self, start: datetime, end: datetime) -> datetime:
+        return max(start, end - timedelta(seconds=self.within))
+
+
+class ExposureRule:
+    """What counts as an exposure, and what follows for planning.
+
+    Parameters
+    ----------
+    count
+        ``"retrieved"``: every candidate counts. ``"impressions"``: candidates that are reported as shown count.
+    within
+        Seconds within which reports usually arrive.
+
+    Examples
+    --------
+    >>> rule = ExposureRule("retrieved", within=60.0)
+    >>> rule.shares(["toys"]), rule.pending(["toys"])
+    ({'toys': 1.0}, {})
+    """
+
+    def __init__(self, count: str, within: float) -> None:
+        self._by_impressions, self._within = count == "impressions", within
+        self._rate = ImpressionRate(within)
+
+    def observe(self, now: datetime, before: CountsBefore, period: Totals, n_groups: int) -> None:
+        """Learn from the counts before the present period and in it."""
+        if not self._by_impressions:
+            return
+        impressions = before.impressions
+        if period.impressions is not None:
+            impressions = impressions + period.impressions[: len(impressions)]
+        retrieved = before.retrieved + period.exposures[: len(before.retrieved)]
+        self._rate.observe(now.timestamp(), retrieved[:n_groups], impressions[:n_groups])
+
+    def shares(self, labels: Sequence[Label]) -> dict[Label, float]:
+        """Return the share of each group's candidates that count."""
+        shares = self._rate.shares(len(labels)) if self._by_impressions else np.ones(len(labels))
+        return dict(zip(labels, shares.tolist(), strict=True))
+
+    def pending(self, labels: Sequence[Label]) -> dict[Label, int]:
+        """Return the impressions of each group that are likely to be reported yet; empty if candidates count."""
+        if not self._by_impressions:
+            return {}
+        return dict(zip(labels, self._rate.pending(len(labels)).tolist(), strict=True))
+
+    def traffic(self, traffic: TrafficForecast) -> TrafficForecast:
+        """Return the forecast of requests that can carry promises."""
+        return ReportedInTime(traffic, self._within) if self._by_impressions else traffic
+
+
+def _grown(counts: NDArray[np.int64], n_groups: int) -> NDArray[np.int64]:
+    return np.concatenate([counts, np.zeros(n_groups - len(counts), dtype=np.int64)])

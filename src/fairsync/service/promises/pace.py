@@ -1,0 +1,103 @@
+"""The pace of promises: exposures over the present window, what was expected, and what is projected."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from typing import TYPE_CHECKING
+
+from fairsync.schedule import Span
+from fairsync.service.schema import Pace, PacePoint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from datetime import datetime
+
+    from fairsync.catalog.groups import Label
+    from fairsync.schedule import Promise, TrafficForecast
+    from fairsync.service.promises.projections import Projections
+
+# Points of a pace that are kept, and points of the line that the forecast expects.
+_MOST_POINTS, _LINE_POINTS = 240, 24
+
+
+class PaceHistory:
+    """The exposures of each promise over its present window, thinned out as the window grows long."""
+
+    def __init__(self) -> None:
+        self._points: dict[tuple[Label, str, datetime], deque[PacePoint]] = {}
+
+    def record(
+        self,
+        now: datetime,
+        promises: Iterable[Promise],
+        exposures: Mapping[Promise, int],
+        prices: Mapping[Label, float],
+        requests: int,
+    ) -> None:
+        """Add a point for every promise.
+
+        Parameters
+        ----------
+        now
+            The time.
+        promises
+            All promises; those without a present window are skipped.
+        exposures
+            Exposures of promises in their present windows.
+        prices
+            Price by label.
+        requests
+            Requests in the present period.
+        """
+        kept = {}
+        for promise in promises:
+            span = promise.window.at(now)
+            if span is None:
+                continue
+            key = _key(promise, span)
+            points = self._points.get(key) or deque[PacePoint]()
+            points.append(
+                PacePoint(
+                    at=now,
+                    exposures=exposures.get(promise, 0),
+                    requests=requests,
+                    price=prices[promise.group] + 0.0,  # never -0
+                )
+            )
+            if len(points) > _MOST_POINTS:  # every second one of those before is enough
+                points = deque([*list(points)[:-1:2], points[-1]])
+            kept[key] = points
+        self._points = kept
+
+    def pace(self, name: str, promise: Promise, projections: Projections, forecast: TrafficForecast) -> Pace:
+        """Return the pace of a promise in its present window."""
+        view, ahead = projections.view(name, promise), projections.ahead(promise)
+        span = Span(view.start, view.end)
+        return Pace(
+            promise=name,
+            group=promise.group,
+            floor=promise.floor,
+            start=span.start,
+            end=span.end,
+            points=list(self._points.get(_key(promise, span), ())),
+            expected=_expected_line(forecast, span, promise.floor, projections.now),
+            projected=ahead.projected,
+            low=ahead.low,
+            high=ahead.high,
+        )
+
+
+def _key(promise: Promise, span: Span) -> tuple[Label, str, datetime]:
+    return promise.group, str(promise.window), span.start
+
+
+def _expected_line(forecast: TrafficForecast, span: Span, floor: int, now: datetime) -> list[tuple[datetime, float]]:
+    """Return the pace that reaches the floor at the end if exposures come in proportion to the traffic."""
+    length = span.end - span.start
+    moments = [span.start + length * (step / _LINE_POINTS) for step in range(_LINE_POINTS + 1)]
+    requests = [0.0]
+    for before, after in itertools.pairwise(moments):
+        requests.append(requests[-1] + forecast.expected(before, after, now))
+    whole = requests[-1] or 1.0
+    return [(moment, floor * so_far / whole) for moment, so_far in zip(moments, requests, strict=True)]

@@ -1,0 +1,93 @@
+"""Planning: from counts and forecast to a plan for the coordinator, or to a verdict on a promise."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from fairsync.floors import group_caps
+from fairsync.schedule import check_promise, make_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import datetime
+
+    from fairsync.catalog.groups import Label
+    from fairsync.coordination.base import CoordinatorBase
+    from fairsync.schedule import Feasibility, Forecast, Plan, Promise, PromiseStatus, TrafficForecast
+    from fairsync.service.promises.impression_rate import ExposureRule
+
+_log = logging.getLogger(__name__)
+
+
+class Planner:
+    """Plans for the groups of a coordinator.
+
+    Parameters
+    ----------
+    coordinator
+        Knows the groups and k.
+    rule
+        What counts as an exposure.
+    worst_case_traffic
+        Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
+    """
+
+    def __init__(self, coordinator: CoordinatorBase, rule: ExposureRule, worst_case_traffic: float) -> None:
+        self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
+
+    def caps(self) -> dict[Label, int]:
+        """Return the largest number of each group's items in one answer."""
+        caps = group_caps(self._coordinator.groups, self._coordinator.k)
+        return dict(zip(self._coordinator.labels, caps.tolist(), strict=True))
+
+    def traffic(self, forecast: Forecast) -> TrafficForecast:
+        """Return the forecast of requests that can carry promises."""
+        return self._rule.traffic(forecast)
+
+    def plan(
+        self,
+        promises: Sequence[Promise],
+        exposures: Mapping[Promise, int],
+        forecast: Forecast,
+        now: datetime,
+        previous: Plan | None,
+    ) -> Plan:
+        """Return the plan from now to the end of the period, and log promises that it finds at risk or impossible."""
+        labels = self._coordinator.labels
+        plan = make_plan(
+            promises,
+            exposures,
+            self.traffic(forecast),
+            now,
+            self._coordinator.k,
+            self.caps(),
+            previous,
+            self._rule.shares(labels),
+            self._rule.pending(labels),
+            self.worst_case_traffic,
+        )
+        _log_warnings(plan.statuses, now)
+        return plan
+
+    def check(
+        self,
+        promise: Promise,
+        others: Iterable[Promise],
+        exposures: Mapping[Promise, int],
+        forecast: Forecast,
+        now: datetime,
+    ) -> Feasibility:
+        """Return whether the expected traffic can carry a promise beside others."""
+        shares, k = self._rule.shares(self._coordinator.labels), self._coordinator.k
+        return check_promise(promise, others, exposures, self.traffic(forecast), now, k, self.caps(), shares)
+
+
+def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:
+    """Log each promise of which it has just become known that it may be missed, or will be."""
+    for one in statuses:
+        until = f"{one.promise} until {one.promise.window.local(one.span.end)}"
+        if one.impossible_since == now:
+            _log.warning("%s cannot be kept: %d will be missing", until, one.shortfall)
+        elif one.at_risk_since == now:
+            _log.info("%s is at risk: %d may be missing", until, one.promise.floor - one.certain)

@@ -1,0 +1,26 @@
+"""Measurements by real processes on small catalogs."""
+
+import pytest
+
+from fairsync.bench import MeasurementPoint, run
+from fairsync.errors import FairSyncError
+
+
+def test_measurements_belong_to_their_point() -> None:
+    small, large = (
+        MeasurementPoint("exact", items=2_000, groups=5, k=10),
+        MeasurementPoint("exact", items=40_000, groups=5, k=10),
+    )
+    sharded = MeasurementPoint("exact", items=2_000, groups=5, k=10, shards=3)
+    seen: list[str] = []
+    figures = run({"items": [small, large], "shards": [small, sharded]}, watch=lambda what, point: seen.append(what))
+    assert seen == ["items", "items", "shards", "shards"]
+    assert [one.embeddings_bytes for one in figures] == [4 * 64 * n for n in (2_000, 40_000, 2_000, 2_000)]
+    assert all(one.recall == 1 for one in figures)  # exact is exact, in shards too
+    assert figures[0].ms_batch == figures[2].ms_batch  # measured once
+    assert figures[1].memory_bytes is None or figures[1].memory_bytes > figures[1].embeddings_bytes
+
+
+def test_the_error_names_the_point_that_failed() -> None:
+    with pytest.raises(FairSyncError, match="nonsense"):
+        run({"items": [MeasurementPoint("nonsense", items=100, groups=2, k=5)]})

@@ -1,0 +1,33 @@
+"""The sentences of the demo follow its numbers."""
+
+from cli.demo_reports import RECALLS, make
+from fairsync.cli.demo_summary import summarize
+from fairsync.hindsight import Hindsight
+
+
+def test_the_sentences_follow_the_numbers() -> None:
+    best = Hindsight(199.0, 199.0, 200.0, {}, {}, {}, None)  # type: ignore[arg-type]
+    reports = {
+        "none": make([30, 10, 0], 0, 0),
+        "fairsync": make([20, 12, 8], 3.0, 3.0),
+        "guaranteed": make([20, 10, 10], 2.0, 2.0, forced=4),
+        "guaranteed, calibrated": make([20, 10, 10], 1.5, 1.5),
+    }
+    text = "\n".join(summarize(reports, best, RECALLS, 10))
+    assert "1 of 3 groups got less than 10 exposures, the worst served 0; one group took 75% of all slots" in text
+    assert "at least 0.50% of the relevance" in text
+    assert "missed 1 floor by 2 exposures and gave up 1.5% of the relevance." in text
+    assert "1.0% of the relevance, 2.00 times the least possible; the guard had to force 4 slots." in text
+    assert "Calibration saved 25% of the cost." in text
+    assert "20.00% without floors, 19.25% with floors (−0.75 points), and 15.00% by the method of the paper" in text
+
+    reports["guaranteed, calibrated"] = make([20, 10, 10], 3.0, 3.0)
+    assert "Calibration did not pay here: it cost 50% more" in "\n".join(summarize(reports, best, RECALLS, 10))
+
+    idle = {name: make([20, 10, 10], 0.0, 1.0) for name in reports}
+    nothing = Hindsight(200.0, 200.0, 200.0, {}, {}, {}, None)  # type: ignore[arg-type]
+    text = "\n".join(summarize(idle, nothing, RECALLS, 10))
+    assert "floors change nothing here" in text
+    assert "times the least possible" not in text
+    assert "Calibration" not in text
+    assert "Recall@" not in text

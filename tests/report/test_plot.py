@@ -1,0 +1,64 @@
+"""Plots of reports show their numbers."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.collections import LineCollection, PathCollection
+from matplotlib.colors import to_hex
+
+from fairsync.errors import InvalidInputError
+from fairsync.report.plot import COLOURS, plot_change
+from report.made import bars, report
+
+
+def test_the_plot_shows_these_numbers() -> None:
+    made = report([20, 9, 1200], [20, 30, 40], prices=[0.0, -0.125, math.inf], requests=5)
+    figure = made.plot()
+    top, bottom = figure.axes
+    assert [bar.get_height() for bar in bars(top)] == [1200, 20, 9]  # the most exposed first
+    assert [to_hex(bar.get_facecolor()) for bar in bars(top)] == [
+        COLOURS["kept"].lower(),
+        COLOURS["kept"].lower(),
+        COLOURS["behind"].lower(),
+    ]
+    [marks] = [drawn for drawn in top.collections if isinstance(drawn, LineCollection)]
+    assert [segment[0][1] for segment in marks.get_segments()] == [40, 20, 30]
+    assert top.get_yscale() == "symlog"
+    assert [bar.get_height() for bar in bars(bottom)] == [0.0, 0.0, -0.125]
+    assert [text.get_text() for text in bottom.get_xticklabels()] == ["g2", "g0", "g1"]
+    assert "masked" in [text.get_text() for text in bottom.get_legend().get_texts()]  # type: ignore[union-attr]
+
+
+def test_a_narrow_range_is_drawn_to_scale() -> None:
+    assert report([20, 19], [20, 20]).plot().axes[0].get_yscale() == "linear"
+
+
+@pytest.mark.parametrize("groups", [1, 2, 65, 300])
+@pytest.mark.parametrize("suffix", [".png", ".svg"])
+def test_plots_of_any_size_are_saved(groups: int, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"plot{suffix}"
+    report(list(range(groups)), [5] * groups).plot(path)
+    assert path.read_bytes()[:5] in (b"\x89PNG\r", b"<?xml")
+
+
+def test_a_plot_of_no_known_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"'plot\.xyz' has none of these"):
+        report([1], [1]).plot(tmp_path / "plot.xyz")
+
+
+def test_before_and_after() -> None:
+    figure = plot_change(report([0, 50, 7], [20, 20, 20]), report([20, 30, 21], [20, 20, 20]))
+    [axes] = figure.axes
+    points = [
+        np.asarray(drawn.get_offsets()).tolist() for drawn in axes.collections if isinstance(drawn, PathCollection)
+    ]
+    assert points == [[[0, 0], [1, 7], [2, 50]], [[0, 20], [1, 21], [2, 30]]]  # the least exposed before first
+    assert axes.get_title(loc="left") == "floors reached: 1 of 3 groups before, 3 after"
+
+
+def test_labels_are_drawn_as_they_are(tmp_path: Path) -> None:
+    made = report([20, 3], [20, 20], labels=["$x_$^", "$5 to $10"])
+    made.plot(tmp_path / "dollars.png")
+    assert (tmp_path / "dollars.png").stat().st_size

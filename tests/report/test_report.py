@@ -1,0 +1,72 @@
+"""Reports against numbers worked out by hand."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.catalog.groups import Label
+from fairsync.retriever import FairRetriever
+from report.made import report
+
+
+def test_the_numbers_midway() -> None:
+    # Half of the horizon: a floor of 20 asks for 10 by now.
+    midway = report([20, 10, 9, 0], [20, 20, 20, 0], requests=5, forced=3, past=[[20, 20, 20, 0], [19, 20, 20, 5]])
+    assert midway.exposures == {"g0": 20, "g1": 10, "g2": 9, "g3": 0}
+    assert midway.floors == {"g0": 20, "g1": 20, "g2": 20, "g3": 0}
+    assert midway.satisfied == {"g0": True, "g1": False, "g2": False, "g3": True}
+    assert midway.missing == {"g0": 0, "g1": 10, "g2": 11, "g3": 0}
+    assert midway.status == {"g0": "kept", "g1": "on track", "g2": "behind", "g3": "kept"}
+    assert midway.esp == 0.5
+    assert (midway.relevance, midway.cost, midway.cost_ratio, midway.forced) == (90.0, 10.0, None, 3)
+    assert (midway.completed, midway.kept_horizons) == (2, 1)
+    assert (midway.policy, midway.k, midway.batch_size, midway.requests, midway.horizon) == ("guaranteed", 4, 2, 5, 10)
+
+
+def test_groups_below_their_floor_at_the_end_are_missed() -> None:
+    assert report([20, 19], [20, 20]).status == {"g0": "kept", "g1": "missed"}
+
+
+def test_before_the_first_request_all_is_on_track() -> None:
+    assert set(report([0, 0], [5, 7], requests=0).status.values()) == {"on track"}
+
+
+def test_cost_that_was_not_measured_is_none() -> None:
+    unmeasured = report([1, 1], [1, 1], cost=math.nan)
+    assert unmeasured.cost is None
+    assert "cost not measured" in str(unmeasured)
+
+
+@pytest.mark.parametrize("labels", [[7, -3], ["ä", "7"]])
+def test_json_keeps_labels_and_numbers(labels: list[Label]) -> None:
+    made = report([20, 3], [20, 20], labels=labels, prices=[-0.5, math.inf], forced=2)
+    back = json.loads(made.to_json(indent=2))
+    assert back == made.to_dict()
+    assert [row["group"] for row in back["groups"]] == labels
+    assert {row["group"]: row["exposures"] for row in back["groups"]} == made.exposures
+    assert back["groups"][1] == {
+        "group": labels[1],
+        "floor": 20,
+        "exposures": 3,
+        "missing": 17,
+        "price": None,  # masked: JSON has no infinity
+        "satisfied": False,
+        "status": "missed",
+    }
+    assert (back["esp"], back["relevance"], back["cost"], back["forced"]) == (0.5, 90.0, 10.0, 2)
+
+
+def test_the_report_of_a_retriever_counts_its_candidates() -> None:
+    rng = np.random.default_rng(3)
+    catalog = Catalog(rng.normal(size=(60, 6)), rng.permutation(np.arange(60) % 5))
+    retriever = FairRetriever(catalog, k=4, floors=10, horizon=20, batch_size=3)
+    found = retriever.retrieve(rng.normal(size=(13, 6)))
+    made = retriever.report()
+    assert made.exposures == {label: int((found.groups == label).sum()) for label in catalog.labels}
+    assert made.relevance == pytest.approx(found.relevance.sum())
+    assert (made.requests, made.horizon, made.completed) == (13, 20, 0)
+    kept = f"{sum(made.satisfied.values())} of 5 promises kept"
+    assert repr(made) == f"Report(policy='guaranteed', {kept}, 13 of 20 requests, cost {made.cost:.6g})"

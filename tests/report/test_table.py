@@ -1,0 +1,53 @@
+"""The table and the text of a report."""
+
+import math
+
+from fairsync.report.table import by_need
+from report.made import report
+
+
+def test_the_text_says_it_all() -> None:
+    text = str(report([20, 9, 1200], [20, 20, 20], prices=[0.0, -0.125, math.inf], requests=5, forced=3))
+    lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert lines["g1"].split() == ["g1", "20", "9", "█████▍", "45%", "−0.1250", "behind"]
+    assert lines["g2"].split() == ["g2", "20", "1,200", "████████████", "60×", "masked", "kept"]
+    assert "ESP 66.7% (2 of 3 groups) · 5 of 10 requests · cost at most 10% of relevance" in text
+    assert "guard forced 3 of 20 slots" in " ".join(text.split())
+    assert "Still missing: 11 exposures in 1 group, with 5 requests to come." in text
+    assert "The promise is for the whole horizon" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_the_text_at_the_end() -> None:
+    assert "and 1 exposure in 1 group was missed" in str(report([20, 19], [20, 20]))
+    assert "and 5 exposures in 2 groups were missed" in str(report([17, 18], [20, 20]))
+    over = str(report([20, 20], [20, 20], past=[[20, 20], [0, 20]]))
+    assert "every floor was kept. Of 2 horizons before this one, 1 kept every floor." in over
+
+
+def test_a_near_miss_does_not_read_as_reached() -> None:
+    assert "  99%" in str(report([9999], [10_000]))
+
+
+def test_labels_are_text_and_not_markup() -> None:
+    assert "[red]x[/red]" in str(report([1], [1], labels=["[red]x[/red]"]))
+
+
+def test_the_neediest_come_first() -> None:
+    made = report([5, 30, 8, 20, 4], [10, 10, 10, 20, 10], prices=[0, 0, -1.0, 0, 0], requests=5)
+    # g4 is behind; of those on track the subsidised g2 comes first; of those kept the tighter one.
+    assert by_need(made) == ["g4", "g2", "g0", "g3", "g1"]
+
+
+def test_with_many_groups_the_rest_is_counted() -> None:
+    made = report([20] * 58 + [0, 1, 2], [10] * 61)
+    text = str(made)
+    assert [f"g{i} " in text for i in (58, 59, 60)] == [True, True, True]
+    assert "51 more groups not shown: 51 kept" in text
+    assert sum(line.endswith(("kept", "missed")) and "g" in line.split()[0] for line in text.splitlines()) == 10
+
+
+def test_all_of_forty_groups_are_shown() -> None:
+    text = str(report([20] * 40, [10] * 40))
+    assert all(f" g{i} " in text for i in range(40))
+    assert "not shown" not in text

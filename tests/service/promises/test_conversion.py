@@ -1,0 +1,80 @@
+"""Conversion of records: promises of the settings and the API."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from fairsync.errors import InvalidInputError, UnknownGroupError
+from fairsync.service.promises.conversion import (
+    promise_from_record,
+    promises_from_records,
+    window_from_record,
+    window_record,
+)
+from fairsync.service.schema import PromiseRecord, WindowRecord
+from service.running import small_catalog
+
+
+def made(group: str, floor: int, **window: str) -> PromiseRecord:
+    return msgspec.convert({"group": group, "floor": floor, "window": window}, PromiseRecord)
+
+
+def test_two_promises_for_the_same_windows_are_refused_by_name() -> None:
+    records = [
+        made("toys", 5, every="day"),
+        made("wine", 5, every="day"),
+        made("toys", 5, every="day", zone="Asia/Tokyo"),
+        made("toys", 5, every="hour"),
+    ]
+    assert [promise.group for promise in promises_from_records(records, small_catalog())] == [
+        "toys",
+        "wine",
+        "toys",
+        "toys",
+    ]
+    for floor in (5, 6):
+        with pytest.raises(InvalidInputError, match=r"promises 1 and 5 .* 5 exposures of 'toys' .*each day.* Keep one"):
+            promises_from_records([*records, made("toys", floor, every="day")], small_catalog())
+    first, second = made("toys", 5, every="day", end="2026-03-01"), made("toys", 9, every="day", start="2026-03-02")
+    assert len(promises_from_records([first, second], small_catalog())) == 2, "one after the other"
+    with pytest.raises(InvalidInputError, match="promises 1 and 2"):
+        promises_from_records([first, made("toys", 9, every="day", start="2026-03-01")], small_catalog())
+
+
+def test_promises_that_make_no_sense_are_refused() -> None:
+    catalog, day = small_catalog(), WindowRecord(every="day")
+    with pytest.raises(UnknownGroupError, match="pink"):
+        promise_from_record(PromiseRecord(group="pink", floor=1, window=day), catalog)
+    with pytest.raises(InvalidInputError, match="start and an end"):
+        promise_from_record(made("toys", 1, every="campaign"), catalog)
+    with pytest.raises(InvalidInputError, match="without its offset"):
+        promise_from_record(made("toys", 1, every="campaign", start="2026-03-02T00:00", end="2026-03-04"), catalog)
+    with pytest.raises(InvalidInputError, match="write a day"):
+        promise_from_record(made("toys", 1, every="day", start="soon"), catalog)
+    campaign = WindowRecord(every="campaign", start="2026-03-04", end="2027-07-17")
+    with pytest.raises(InvalidInputError, match="400 days"):
+        promise_from_record(PromiseRecord(group="toys", floor=1, window=campaign), catalog)
+
+
+def test_a_window_converts_both_ways() -> None:
+    record = WindowRecord(every="week", zone="Europe/Berlin")
+    promise = promise_from_record(PromiseRecord(group="toys", floor=1, window=record), small_catalog())
+    assert window_record(promise.window) == record
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "hours"),
+    [
+        ("2026-03-29", "2026-03-29", 23),  # the clock goes forward
+        ("2026-10-24", "2026-10-25", 49),  # and back
+        ("2026-03-01T12:00:00+01:00", "2026-03-01", 12),
+        ("2026-03-01", "2026-03-01T12:00:00Z", 13),
+    ],
+)
+def test_the_last_day_of_a_campaign_is_part_of_it(start: str, end: str, hours: int) -> None:
+    window = window_from_record(WindowRecord(every="campaign", zone="Europe/Berlin", start=start, end=end))
+    assert window.start is not None
+    assert window.end is not None
+    assert window.end - window.start == timedelta(hours=hours)
+    assert window_from_record(window_record(window)) == window

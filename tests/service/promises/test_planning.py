@@ -1,0 +1,43 @@
+"""Planning for the groups of a coordinator."""
+
+import logging
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.schedule import Forecast, Promise, Window
+from fairsync.service.promises.impression_rate import ExposureRule
+from fairsync.service.promises.planning import Planner
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+def make_planner() -> Planner:
+    catalog = Catalog(np.random.default_rng(0).normal(size=(30, 4)), ["rare", *["a"] * 14, *["b"] * 15])
+    coordinator = Coordinator(catalog, k=5, floors=0, horizon=1, auto_restart=False)
+    return Planner(coordinator, ExposureRule("retrieved", 60.0), worst_case_traffic=0.5)
+
+
+def test_caps_are_the_items_of_a_group_up_to_k() -> None:
+    assert make_planner().caps() == {"a": 5, "b": 5, "rare": 1}
+
+
+def test_a_promise_that_becomes_impossible_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    planner, daily, forecast = make_planner(), Promise("rare", 1000, Window.day("UTC")), Forecast(rate=0.01)
+    with caplog.at_level(logging.WARNING):
+        plan = planner.plan([daily], {daily: 0}, forecast, NOON, None)
+        planner.plan([daily], {daily: 1}, forecast, NOON.replace(minute=1), plan)
+    (record,) = caplog.records
+    assert "1000 exposures of 'rare'" in record.message
+    assert "cannot be kept: 568 will be missing" in record.message
+
+
+def test_a_promise_is_checked_beside_others() -> None:
+    planner, forecast = make_planner(), Forecast(rate=0.01)
+    fits, too_much = (Promise("a", floor, Window.day("UTC")) for floor in (900, 10_000))
+    others = [Promise("b", 900, Window.day("UTC"))]
+    assert planner.check(fits, others, {}, forecast, NOON).accepted
+    assert not planner.check(too_much, others, {}, forecast, NOON).accepted

@@ -1,0 +1,49 @@
+"""The least cost of promises on recent requests, against the best plan in hindsight."""
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.hindsight import hindsight
+from fairsync.search import ExactIndex
+from fairsync.service.promises.preview import RecentRequests
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    rng = np.random.default_rng(0)
+    groups = np.repeat(["big", "small", "rare"], [60, 30, 2])
+    return Catalog(rng.normal(size=(92, 6)) + np.repeat([[0.5], [0.0], [0.0]], [60, 30, 2], axis=0), groups)
+
+
+def filled(users: np.ndarray) -> RecentRequests:
+    recent = RecentRequests()
+    for start in range(0, len(users), 16):
+        recent.add(users[start : start + 16, None])
+    return recent
+
+
+def test_it_is_a_lower_bound_near_the_best_plan(catalog: Catalog) -> None:
+    users = np.random.default_rng(1).normal(size=(256, 6)) + 0.5
+    best = hindsight(catalog, users, k=4, floors={"small": 512, "rare": 64})
+    for prices in (np.zeros(3), np.array([0.0, -0.5, -0.1])):
+        found = filled(users).estimate(catalog, ExactIndex(catalog), 4, {"small": 2.0, "rare": 0.25}, prices)
+        assert found is not None
+        assert found.cost * 256 == pytest.approx(best.cost, rel=0.02)
+        assert found.cost * 256 <= best.cost * (1 + 1e-9)
+        assert found.share == pytest.approx(found.cost * 256 / best.unconstrained_relevance)
+
+
+def test_without_promises_nothing_is_given_up(catalog: Catalog) -> None:
+    found = filled(np.ones((128, 6))).estimate(catalog, ExactIndex(catalog), 4, {}, np.zeros(3))
+    assert found is not None
+    assert (found.cost, found.share) == (0.0, 0.0)
+
+
+def test_it_is_unknown_with_few_requests_or_too_much_promised(catalog: Catalog) -> None:
+    index, users = ExactIndex(catalog), np.ones((256, 6))
+    assert RecentRequests().estimate(catalog, index, 4, {"small": 1.0}, np.zeros(3)) is None
+    assert filled(users[:32]).estimate(catalog, index, 4, {"small": 1.0}, np.zeros(3)) is None
+    assert filled(users).estimate(catalog, index, 4, {"small": 4.0, "big": 1.0}, np.zeros(3)) is None
+    found = filled(users).estimate(catalog, index, 4, {"rare": 3.0}, np.zeros(3))
+    assert found is not None, "a group of two items fills two places at most"

@@ -1,0 +1,160 @@
+"""The scheduler over restarts: windows that passed during an outage, and a clock that was set back or forward."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.ledger import MemoryLedger
+from fairsync.schedule import Forecast, Promise, Window
+from fairsync.service.promises.saved_state import SavedState
+from fairsync.service.promises.scheduler import Scheduler
+
+if TYPE_CHECKING:
+    from fairsync.service.schema import PastWindow
+
+START = datetime(2026, 3, 2, tzinfo=UTC)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+class World:
+    """A scheduler and a front end on a ledger that outlives them, and exposures by the clock of the test."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+        self.catalog = Catalog(self.rng.normal(size=(60, 8)), ["red"] * 40 + ["blue"] * 20)
+        self.ledger, self.now = MemoryLedger(2), START
+        self.given: dict[datetime, Counter[Any]] = {}
+        self.promises = {"a": Promise("blue", 20, Window.hour("UTC")), "b": Promise("blue", 400, Window.day("UTC"))}
+        self.start()
+
+    def start(self, count: str = "retrieved") -> None:
+        self.coordinator = Coordinator(self.catalog, k=2, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
+        self.front = FrontEnd(self.catalog, self.coordinator)
+        initial = SavedState(tuple(self.catalog.labels), self.promises, Forecast(rate=20 / 3600, slot=1800))
+        clock = lambda: self.now.timestamp()  # noqa: E731
+        self.scheduler = Scheduler(self.coordinator, initial, count, clock, plan_seconds=5.0, report_within=60.0)
+
+    def run(self, hours: float) -> None:
+        """Let half hours pass, with ten requests in each."""
+        for _ in range(round(2 * hours)):
+            groups = self.front.retrieve(self.rng.normal(size=(10, 8))).groups.ravel().tolist()
+            hour = self.now.replace(minute=0, second=0)
+            self.given.setdefault(hour, Counter()).update(groups)
+            self.now += HOUR / 2
+            self.scheduler.refresh()
+
+    def past(self, length: timedelta) -> dict[datetime, PastWindow]:
+        found = [one for one in self.scheduler.state.past if one.end - one.start == length and one.end <= self.now]
+        by_start = {one.start: one for one in found}
+        assert len(by_start) == len(found), "a window is there twice"
+        return by_start
+
+    def blue(self, start: datetime, hours: int) -> int:
+        return sum(counts["blue"] for hour, counts in self.given.items() if start <= hour < start + hours * HOUR)
+
+    def check_counts(self) -> None:
+        """Compare every window with the exposures that were given in it, and the ledger with all of them."""
+        for start, one in self.past(HOUR).items():
+            assert (one.exposures, one.kept) == (self.blue(start, 1), self.blue(start, 1) >= 20)
+        for start, one in self.past(DAY).items():
+            assert one.exposures == self.blue(start, 24)
+        totals = [*self.ledger.past(), self.ledger.totals()]
+        assert sum(int(one.exposures.sum()) for one in totals) == sum(one.total() for one in self.given.values())
+        starts = [one.began for one in totals if one.began]
+        assert starts == sorted(set(starts)), "periods ascend"
+
+
+def test_periods_end_where_windows_do() -> None:
+    world = World()
+    world.run(3.5)
+    assert world.scheduler.plan.span.end == START + 4 * HOUR
+    assert world.scheduler.periods.started(world.coordinator.totals()) == START + 3 * HOUR
+    assert world.scheduler.exposures() == {
+        world.promises["a"]: world.blue(START + 3 * HOUR, 1),
+        world.promises["b"]: world.blue(START, 24),
+    }
+    world.check_counts()
+    assert len(world.past(HOUR)) == 3
+
+
+def test_an_outage_is_noted_in_the_windows_that_it_spoilt() -> None:
+    world = World()
+    world.run(2)
+    world.now += 5 * HOUR
+    world.start()
+    notes = {one.note for start, one in world.past(HOUR).items() if start >= START + 2 * HOUR}
+    assert notes == {"the service was down from 2026-03-02 02:00 to 2026-03-02 07:00 UTC"}
+    world.check_counts()
+
+
+@pytest.mark.parametrize("hours", [0.5, 5, 30, 24 * 400])
+def test_a_restart_with_a_clock_set_back(hours: float, caplog: pytest.LogCaptureFixture) -> None:
+    """The first run was by a clock that was ahead; its counts stay in its windows, and new ones in theirs."""
+    world = World()
+    world.now += hours * HOUR
+    world.start()
+    world.run(4.5)
+    world.now -= hours * HOUR
+    with caplog.at_level(logging.WARNING):
+        world.start()
+    assert f"the clock is {hours * 3600:.0f} s behind the last plan: it was set back" in caplog.text
+    assert world.scheduler.periods.started(world.coordinator.totals()) == world.now
+    world.run(48 - (world.now - START) / HOUR)
+    world.check_counts()
+    assert all(one.kept for start, one in world.past(HOUR).items() if start >= START + 5 * HOUR)
+    assert len(world.past(DAY)) == 2
+    world.start()
+    world.check_counts()
+    world.run(2)
+    world.check_counts()
+
+
+def test_a_clock_set_back_twice_and_forward_again() -> None:
+    world = World()
+    for hours in (3, -10, 2, -1, 40):
+        world.now += hours * HOUR
+        world.start()
+        world.run(3)
+        world.check_counts()
+
+
+def test_seconds_between_the_clocks_of_replicas_begin_no_new_axis(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.run(2)
+    world.now -= timedelta(seconds=1.5)
+    world.start()
+    assert world.scheduler.state.ledger_time.offsets == ()
+    assert not caplog.records
+
+
+def test_a_change_that_fails_changes_nothing() -> None:
+    world = World()
+    before = world.scheduler.state
+
+    def refuse(promises: object) -> Any:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        world.scheduler.change(refuse)
+    assert world.scheduler.state is before
+
+
+def test_a_promise_within_a_period_begins_another_one() -> None:
+    """Its exposures are counted from its own start on."""
+    world = World()
+    world.run(0.5)
+    campaign = Promise("red", 5, Window.campaign(START + HOUR / 2, START + 2 * HOUR, "UTC"))
+    world.scheduler.change(lambda promises: {**promises, "c": campaign})
+    assert world.scheduler.exposures()[campaign] == 0
+    world.run(0.5)
+    assert world.scheduler.exposures()[campaign] <= 20
+    world.check_counts()

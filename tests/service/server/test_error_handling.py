@@ -1,0 +1,45 @@
+"""Errors as problem+json: without secrets, and with a line in the log."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from fairsync.errors import BackendUnavailableError, FairSyncError
+from fairsync.service.server.json_logging import JsonFormatter
+from service.running import running, small_service
+from service.server.held_search import BODY
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "word"),
+    [
+        (BackendUnavailableError("2 of 4 shards are away"), 503, "shards"),
+        (FairSyncError("the ledger is full"), 503, "ledger"),
+        (OSError("no space left on /secret/path"), 503, "failed"),
+        (ZeroDivisionError("secret"), 500, "mistake"),
+    ],
+)
+def test_failures_are_answered_without_secrets(
+    error: Exception, status: int, word: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    promise_service = small_service()
+
+    def fail(*_: Any) -> Any:
+        raise error
+
+    vars(promise_service)["retrieve"] = fail
+    with running(promise_service) as service, caplog.at_level(logging.INFO):
+        answer = httpx.post(f"{service.url}/v1/retrieve", json=BODY, headers={"x-request-id": "r-7"})
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert word in answer.text
+    assert "secret" not in answer.text
+    (record,) = [one for one in caplog.records if one.name == "fairsync.service" and one.levelno == logging.ERROR]
+    line = msgspec.json.decode(JsonFormatter().format(record))
+    assert (line["request_id"], line["status"]) == ("r-7", status)
+    assert str(error) in line["trace"]

@@ -1,0 +1,129 @@
+"""`fairsync check`: what a configuration means, and the problems in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from coordination.valkey_server import ValkeyServer
+from fairsync.cli.check import check
+from fairsync.coordination.redis import RedisCoordinator
+from fairsync.service.check import check as check_settings
+from fairsync.service.run import make_promise_service
+from fairsync.service.settings import load_settings
+from service.config_file import PROMISES, configured, over_redis
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def run_check(config: Path, *options: str) -> Any:
+    app = typer.Typer()
+    app.command()(check)
+    return CliRunner().invoke(app, [str(config), *options], env={"COLUMNS": "200"})
+
+
+def test_explains_the_configuration_and_writes_nothing(tmp_path: Path) -> None:
+    config = configured(tmp_path, PROMISES)
+    done = run_check(config)
+    assert done.exit_code == 0
+    words = re.sub(r"\s+", " ", done.output)
+    assert "60 items, 3 groups, dimension 8" in words
+    assert "No problems found." in words
+    assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
+
+
+@pytest.mark.parametrize("name", ["one-process", "ray", "replicas"])
+def test_the_examples_in_deploy_have_no_problems(tmp_path: Path, name: str) -> None:
+    configured(tmp_path)
+    overrides = {
+        "FAIRSYNC_CATALOG_PATH": str(tmp_path / "items"),
+        "FAIRSYNC_LEDGER_KIND": "sqlite",  # the Redis server of replicas.toml does not run here
+        "FAIRSYNC_LEDGER_PATH": str(tmp_path / "exposures.db"),
+    }
+    tokens = {"SHOP_TOKEN": "a-long-random-token-1", "CAMPAIGNS_TOKEN": "a-long-random-token-2"}
+    assert check_settings(load_settings(DEPLOY / f"{name}.toml", overrides), tokens).problems == []
+
+
+def test_promises_that_cannot_be_kept_are_problems(tmp_path: Path) -> None:
+    # A day has 86,400 requests of three slots: two groups cannot have 150,000 each.
+    both = "".join(
+        f'[[promises]]\ngroup = "{group}"\nfloor = 150_000\nwindow = {{every = "day"}}\n' for group in ("wine", "toys")
+    )
+    done = run_check(configured(tmp_path, both), "--json")
+    assert done.exit_code == 1
+    document = json.loads(done.output)
+    assert [one["accepted"] for one in document["promises"]] == [False, False]
+    assert [one["largest"] for one in document["promises"]] == [3 * 86_400 - 150_000] * 2
+    assert "which cannot be met" in document["problems"][0]
+
+
+def test_describes_the_redis_server_and_writes_nothing(tmp_path: Path) -> None:
+    config = configured(tmp_path, PROMISES)
+    with ValkeyServer("--appendfsync", "everysec") as server:
+        over_redis(config, server)
+        done = run_check(config, "--json")
+        document = json.loads(done.output)
+        assert done.exit_code == 0, document
+        assert (
+            f"127.0.0.1:{server.port} answers; shared under the name 'shop': nothing yet" in document["facts"]["ledger"]
+        )
+        assert "appendfsync everysec" in document["warnings"][0]
+        assert "appendfsync everysec" in re.sub(r"\s+", " ", run_check(config).output)
+        with server.client() as client:
+            assert not client.keys()
+        promise_service = make_promise_service(load_settings(config, {}))
+        ledger = json.loads(run_check(config, "--json").output)["facts"]["ledger"]
+        assert re.search(r"3 groups, k = 3, 500 exposures of 'wine' \(.*\); \S+ leads$", ledger)
+        config.write_text(config.read_text().replace("k = 3", "k = 4"))
+        done = run_check(config, "--json")
+        assert done.exit_code == 1
+        document = json.loads(done.output)
+        assert "differs in k (4 here, 3 there)" in document["problems"][0]
+        assert "3 groups, k = 3" in document["facts"]["ledger"]
+        assert document["warnings"]
+        assert isinstance(promise_service.coordinator, RedisCoordinator)
+        promise_service.coordinator.close()
+        server.kill()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("fairsync.service.sharing._GLANCE_SECONDS", 0.2)
+            away = run_check(config, "--json")
+        server.start()
+    assert away.exit_code == 1
+    assert "Is the server up?" in json.loads(away.output)["problems"][0]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ('[[tokens]]\nname = "a"\nroles = ["admin"]\nenv = "NOT_SET_ANYWHERE"\n', "NOT_SET_ANYWHERE, which is not set"),
+        ('[model]\npath = "nowhere"\n', "is not a model"),
+    ],
+)
+def test_a_start_that_would_fail_is_a_problem(tmp_path: Path, more: str, message: str) -> None:
+    done = run_check(configured(tmp_path, more), "--json")
+    assert done.exit_code == 1
+    assert message in " ".join(json.loads(done.output)["problems"])
+
+
+def test_describes_the_ledger_file_and_writes_nothing(tmp_path: Path) -> None:
+    config, file = configured(tmp_path), tmp_path / "exposures.db"
+    promise_service = make_promise_service(load_settings(config, {}))
+    promise_service.retrieve(np.ones((5, 8)))
+    promise_service.close()
+    promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]
+    before = file.read_bytes()
+    done = json.loads(run_check(config, "--json").output)
+    assert "5 requests so far, 3 groups; the promises in it apply, not those of the settings" in done["facts"]["ledger"]
+    assert file.read_bytes() == before
+    file.write_bytes(b"no ledger at all" * 1000)
+    done = run_check(config, "--json")
+    assert done.exit_code == 1
+    assert "cannot be read as a ledger" in json.loads(done.output)["problems"][0]
