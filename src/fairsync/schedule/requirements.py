@@ -16,7 +16,7 @@ terms are added instead. Everything can be delivered only if
 .. math::  D_p \le R_p \, c_g \text{ for every promise,} \qquad \sum_g T_g(s) \le R_s \, K \text{ for every deadline.}
 
 Without later windows the condition is also sufficient: it is the minimum cut of the network of slots
-(docs/windows.md).
+(docs/schedule.md).
 """
 
 from __future__ import annotations
