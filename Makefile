@@ -1,4 +1,4 @@
-# Everything here sets itself up: a virtual environment in .venv, made anew only when what it holds changes.
+# Every target sets itself up: a virtual environment in .venv, updated only when its requirements change.
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,7 +14,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 help:
 	@echo "make demo    see what floors do to a season of real baskets (light set-up; results in out/demo)"
 	@echo "make test    all checks and tests"
-	@echo "make check   lint, format and types only"
+	@echo "make check   lint, format, types and import contracts only"
 	@echo "make bench   speed of search, loop, preparing and training, and what floors cost (an hour; ARGS=--quick: a few minutes)"
 	@echo "make setup   the virtual environment only, with all that tests need"
 	@echo "make clean   remove the virtual environment, caches and results"
@@ -52,6 +52,7 @@ check: $(READY)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 bench: $(BENCH_READY)
 	@failed=0; for name in search loop cost staleness leases prepare models; do \
