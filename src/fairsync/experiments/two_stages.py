@@ -172,9 +172,9 @@ def _show(lab: Lab) -> Exhibit:
         for target, pair in found.items()
     ]
     columns = ["K", "shown", "target", "minimum in stage 1", "minimum in stage 2", "equal share", "correlation"]
-    told = ", ".join(f"{'–' if r is None else f'{r:.2f}'} at K = {k}" for k, r in correlations.items())
+    text = ", ".join(f"{'–' if r is None else f'{r:.2f}'} at K = {k}" for k, r in correlations.items())
     shown = " or ".join(map(str, sorted({_shown(k) for k in points})))
-    words = _WORDS.format(model=_model(lab.setting), shown=shown, correlations=told)
+    words = _WORDS.format(model=_model(lab.setting), shown=shown, correlations=text)
     figure = Figure(figsize=(4.4 * len(points), 3.9), layout="constrained", dpi=150)
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
     for axes, (k, found) in zip(panels, points.items(), strict=True):
