@@ -18,13 +18,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def bound_of(case: Case, prices: NDArray[np.float64], rounds: int, tolerance: float = 0.0) -> DualBound:
+def bound_of(case: Case, prices: NDArray[np.float64], rounds: int) -> DualBound:
     catalog, floors = Catalog(case.items, case.groups), case.floors.astype(np.float64)
     search, users = ExactIndex(catalog).search, case.users[:, None].astype(np.float64)
     without = float(search(users, None, case.k).relevance.sum())
-    return dual_bound(
-        catalog, search, users, case.k, floors, prices, rounds=rounds, tolerance=tolerance, unconstrained=without
-    )
+    return dual_bound(catalog, search, users, case.k, floors, prices, without, rounds)
 
 
 @settings(max_examples=40, deadline=None)

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from fairsync.priced_lists import Floats, Search
     from fairsync.search.base import Hits
 
+ROUNDS = 5
+"""Rounds of descent and search that an estimate needs at most."""
+# The gain of a round, as a share of the cost, that is worth another one.
+_TOLERANCE = 0.005
+
 
 def lower_dual(
     lists: PricedLists, subsidies: Floats, rounds: int, tolerance: float = 0.0, unconstrained: float = 0.0
@@ -94,10 +99,8 @@ def dual_bound(
     k: int,
     floors: Floats,
     prices: Floats,
-    *,
-    rounds: int,
-    tolerance: float,
     unconstrained: float,
+    rounds: int = ROUNDS,
 ) -> DualBound:
     """Bound the relevance of all plans that meet floors, by a few rounds of the search for the best plan.
 
@@ -113,8 +116,10 @@ def dual_bound(
         (G,) least exposures of each group; they need not be whole numbers.
     prices
         (G,) where to start, for example the prices in force.
-    rounds, tolerance, unconstrained
-        See :func:`lower_dual`. Without any round the bound is that of the starting prices.
+    unconstrained
+        The relevance without floors.
+    rounds
+        Rounds of descent and search at most. Without any, the bound is that of the starting prices.
 
     Examples
     --------
@@ -124,8 +129,7 @@ def dual_bound(
     >>> from fairsync.search import ExactIndex
     >>> catalog = Catalog([[0.9, 0.8], [0.1, 0.6]], groups=["big", "small"])
     >>> search, floors = ExactIndex(catalog).search, np.array([0.0, 1.0])
-    >>> options = {"rounds": 5, "tolerance": 0.001, "unconstrained": 1.7}
-    >>> bound = dual_bound(catalog, search, np.eye(2)[:, None], 1, floors, np.zeros(2), **options)
+    >>> bound = dual_bound(catalog, search, np.eye(2)[:, None], 1, floors, np.zeros(2), unconstrained=1.7)
     >>> bool(1.5 <= bound.relevance < 1.55)
     True
     """
@@ -144,6 +148,6 @@ def dual_bound(
     wanted = np.concatenate([[0.0], floors[promised]])
     lists = PricedLists(code[catalog.group_of], search_by_code, users, k, wanted, sizes)
     lists.fetch(subsidies)
-    subsidies = lower_dual(lists, subsidies, rounds, tolerance, unconstrained)
+    subsidies = lower_dual(lists, subsidies, rounds, _TOLERANCE, unconstrained)
     best = lists.pool.best(subsidies)
     return DualBound(best.value, np.where(best.inside, best.priced, 0.0).sum(axis=1), -subsidies[code])

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.dual_bound import ROUNDS
 from fairsync.errors import FairSyncError
 from fairsync.search import Hits
-from fairsync.service.promises.costs import ROUNDS, estimate_costs
+from fairsync.service.promises.costs import estimate_costs
 from fairsync.service.promises.reservoir import SAMPLE, AnswerReservoir
 
 if TYPE_CHECKING:

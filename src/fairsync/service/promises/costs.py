@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from fairsync.priced_lists import Floats, Search
     from fairsync.search import Hits
 
-# Rounds of descent and search, and the gain, as a share of the cost, that is worth another round.
-ROUNDS, TOLERANCE = 5, 0.005
 # With more promised groups than this the solver, which holds a square matrix of them, takes too long.
 MOST_GROUPS = 2_000
 # Standard errors on either side of an estimate: a confidence interval of about 95 %.
@@ -159,17 +157,7 @@ def _needed(
     groups = catalog.group_of[answered.rows]
     floors = asked * np.bincount(groups.ravel(), minlength=catalog.n_groups)
     plain, k = best.relevance.sum(axis=1), answered.rows.shape[1]
-    bound = dual_bound(
-        catalog,
-        search,
-        answered.users,
-        k,
-        floors,
-        prices,
-        rounds=ROUNDS,
-        tolerance=TOLERANCE,
-        unconstrained=float(plain.sum()),
-    )
+    bound = dual_bound(catalog, search, answered.users, k, floors, prices, float(plain.sum()))
     needed = plain - bound.lists - (asked * bound.prices)[groups].sum(axis=1)
     # Never below zero: without subsidies, no relevance is given up.
     return (needed if needed.sum() > 0 else np.zeros(len(plain))), bound.prices

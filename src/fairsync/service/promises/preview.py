@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.dual_bound import dual_bound
+from fairsync.dual_bound import ROUNDS, dual_bound
 from fairsync.floors import group_caps
-from fairsync.service.promises.costs import MOST_GROUPS, ROUNDS, TOLERANCE
+from fairsync.service.promises.costs import MOST_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -97,18 +97,9 @@ class RecentRequests:
         if floors.sum() > n * k:
             return None
         plain = float(index.search(vectors, None, k).relevance.sum())
-        bound = dual_bound(
-            catalog,
-            index.search,
-            vectors,
-            k,
-            floors,
-            prices,
-            # Without a round, the prices in force prove a bound too, only a weaker one.
-            rounds=ROUNDS if len(rates) <= MOST_GROUPS else 0,
-            tolerance=TOLERANCE,
-            unconstrained=plain,
-        )
+        # Without a round, the prices in force prove a bound too, only a weaker one.
+        rounds = ROUNDS if len(rates) <= MOST_GROUPS else 0
+        bound = dual_bound(catalog, index.search, vectors, k, floors, prices, plain, rounds)
         cost = max(plain - bound.relevance, 0.0)
         return Estimate(cost / n, cost / abs(plain) if plain else 0.0)
 
