@@ -28,10 +28,10 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 class World:
     """A scheduler and a front end on a ledger that outlives them, and exposures by the clock of the test."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: datetime = START) -> None:
         self.rng = np.random.default_rng(0)
         self.catalog = Catalog(self.rng.normal(size=(60, 8)), ["red"] * 40 + ["blue"] * 20)
-        self.ledger, self.now = MemoryLedger(2), START
+        self.ledger, self.now = MemoryLedger(2), now
         self.given: dict[datetime, Counter[Any]] = {}
         self.promises = {"a": Promise("blue", 20, Window.hour("UTC")), "b": Promise("blue", 400, Window.day("UTC"))}
         self.start()
@@ -99,9 +99,7 @@ def test_an_outage_is_noted_in_the_windows_that_it_spoilt() -> None:
 @pytest.mark.parametrize("hours", [0.5, 5, 30, 24 * 400])
 def test_a_restart_with_a_clock_set_back(hours: float, caplog: pytest.LogCaptureFixture) -> None:
     """The first run was by a clock that was ahead; its counts stay in its windows, and new ones in theirs."""
-    world = World()
-    world.now += hours * HOUR
-    world.start()
+    world = World(START + hours * HOUR)
     world.run(4.5)
     world.now -= hours * HOUR
     with caplog.at_level(logging.WARNING):
