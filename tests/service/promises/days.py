@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
@@ -108,7 +109,7 @@ class Audit:
 
 def audit(past: Sequence[PastWindow], came: Times, caps: Mapping[Label, int], k: int = K) -> Audit:
     """Compare windows with what the requests that came could carry, all together, by linear programs."""
-    got = [one.model_copy(update={"floor": min(one.floor, one.exposures)}) for one in past]
+    got = [replace(one, floor=min(one.floor, one.exposures)) for one in past]
     could: dict[bool, list[PastWindow]] = {True: [], False: []}
     for place, one in enumerate(past):
         if not one.kept:

@@ -12,15 +12,15 @@ from fairsync.catalog import Catalog
 from fairsync.schedule import Promise, Window
 from fairsync.service.promises.cost_monitor import FEWEST, AnswerReservoir
 from fairsync.service.server.prometheus import Metrics
-from service.shop import LossyShards, Shop, at
+from service.dashboard.simulated_shop import FailingShards, SimulatedShop, utc
 
 DAY = Window.day("UTC")
 LABELS = ["Toys", "LoopState", "Garden", "Kitchen"]
 PROMISES = [Promise("Toys", 1900, DAY), Promise("LoopState", 1500, DAY)]
 
 
-def make_shop() -> Shop:
-    return Shop(LABELS, PROMISES, at("2026-03-03T00:00"))
+def make_shop() -> SimulatedShop:
+    return SimulatedShop(LABELS, PROMISES, utc("2026-03-03T00:00"))
 
 
 def test_every_request_of_a_tick_is_as_likely_in_the_sample() -> None:
@@ -57,8 +57,8 @@ def test_says_why_it_knows_nothing_then_an_estimate_and_never_more() -> None:
     assert "Too few requests" in least.reason
     assert {group.cost_share for group in promise_service.overview().groups} == {None}
     promise_service.cost_monitor.every = math.inf
-    shop.turn(14)
-    shop.measure()
+    shop.advance(14)
+    shop.estimate_cost()
     overview = promise_service.overview()
     least = overview.least
     assert least.reason == ""
@@ -79,7 +79,7 @@ def test_says_why_it_knows_nothing_then_an_estimate_and_never_more() -> None:
 
 def test_groups_without_promise_need_nothing_in_the_tick() -> None:
     shop = make_shop()
-    shop.turn(14)
+    shop.advance(14)
     floors = {group.group: group.floor for group in shop.promise_service.overview().groups}
     assert floors["Garden"] == floors["Kitchen"] == 0
     assert 0 < floors["Toys"] <= 1900
@@ -102,17 +102,17 @@ def test_looks_by_itself_while_requests_are_answered_and_ends_when_told() -> Non
 
 
 def test_a_part_out_of_reach_stops_the_estimate_and_not_the_service() -> None:
-    shop = Shop(LABELS, PROMISES, at("2026-03-03T00:00"), index=lambda catalog: LossyShards(catalog, 3))
-    shop.turn(12)
-    shop.measure()
+    shop = SimulatedShop(LABELS, PROMISES, utc("2026-03-03T00:00"), index=lambda catalog: FailingShards(catalog, 3))
+    shop.advance(12)
+    shop.estimate_cost()
     known = shop.promise_service.overview().least
     index = shop.promise_service.front.index
-    assert isinstance(index, LossyShards)
+    assert isinstance(index, FailingShards)
     index.lost = frozenset({1})
     size = len(shop.promise_service.cost_monitor.sample)
     shop.serve(50)
     assert len(shop.promise_service.cost_monitor.sample) == size, "what lacked a part cannot be compared"
-    shop.measure()
+    shop.estimate_cost()
     least = shop.promise_service.overview().least
     assert "out of reach" in least.reason
     assert least.ratio == known.ratio, "what was known stays, with its time"
@@ -124,9 +124,9 @@ def test_other_items_begin_another_sample() -> None:
     shop.serve(100)
     promise_service = shop.promise_service
     promise_service.upsert_items(np.eye(16)[:1], ["Toys"], [10_000])
-    shop.measure()
+    shop.estimate_cost()
     assert promise_service.cost_monitor.last is None, "nothing was answered from these items yet"
     shop.serve(80)
     assert len(promise_service.cost_monitor.sample) == 80
-    shop.measure()
+    shop.estimate_cost()
     assert promise_service.cost_monitor.last is not None

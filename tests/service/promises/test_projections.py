@@ -1,27 +1,25 @@
 """How promises are going to end: forecasts against what then came."""
 
-from datetime import timedelta
-
 import pytest
 
 from fairsync.schedule import Promise, Window
 from fairsync.service.schema import PromiseRecord, WindowRecord
-from service.shop import Shop, at
+from service.dashboard.simulated_shop import SimulatedShop, utc
 
 DAY = Window.day("UTC")
 FLOORS = {"Toys": 1500, "LoopState": 400, "Garden": 600, "Kitchen": 2400, "Music": 1200, "Art": 300}
-START = at("2026-03-03T00:00")
+START = utc("2026-03-03T00:00")
 
 
 def test_days_end_within_the_band_and_near_the_forecast() -> None:
-    shop = Shop(list(FLOORS), [Promise(label, floor, DAY) for label, floor in FLOORS.items()], START)
+    shop = SimulatedShop(list(FLOORS), [Promise(label, floor, DAY) for label, floor in FLOORS.items()], START)
     inside, errors = [], []
     for _ in range(3):
-        shop.turn(16)
-        shop.measure()
+        shop.advance(16)
+        shop.estimate_cost()
         paces = [shop.promise_service.pace(view.id) for view in shop.promise_service.promises()]
         views = {view.group: view.projected for view in shop.promise_service.promises()}
-        shop.turn(8)
+        shop.advance(8)
         ends = {one.group: one.exposures for one in shop.promise_service.past(len(FLOORS))}
         for pace in paces:
             assert pace.low <= pace.projected <= pace.high
@@ -33,9 +31,9 @@ def test_days_end_within_the_band_and_near_the_forecast() -> None:
 
 
 def test_what_cannot_be_kept_is_not_expected_to_reach_its_floor() -> None:
-    shop = Shop(list(FLOORS), [Promise(label, 3 * floor, DAY) for label, floor in FLOORS.items()], START)
-    shop.turn(10, busy=0.5)
-    shop.measure()
+    shop = SimulatedShop(list(FLOORS), [Promise(label, 3 * floor, DAY) for label, floor in FLOORS.items()], START)
+    shop.advance(10, traffic=0.5)
+    shop.estimate_cost()
     lost = [view for view in shop.promise_service.promises() if view.state == "impossible"]
     assert lost
     for view in lost:
@@ -43,14 +41,14 @@ def test_what_cannot_be_kept_is_not_expected_to_reach_its_floor() -> None:
 
 
 def test_a_campaign_before_during_and_after() -> None:
-    shop = Shop(list(FLOORS), [], START)
-    window = WindowRecord(every="campaign", start=START + timedelta(days=1), end=START + timedelta(days=2))
+    shop = SimulatedShop(list(FLOORS), [], START)
+    window = WindowRecord(every="campaign", start="2026-03-04", end="2026-03-04")
     made = shop.promise_service.set_promise(PromiseRecord(group="Toys", floor=500, window=window))
     assert (made.state, made.projected, made.exposures) == ("on track", 500, 0)
-    shop.turn(24 + 12)
+    shop.advance(24 + 12)
     during = shop.view("Toys")
     assert during.exposures > 0
-    shop.turn(24)
+    shop.advance(24)
     after, past = shop.view("Toys"), shop.promise_service.past()[0]
     assert (after.exposures, after.projected, after.end) == (past.exposures, past.exposures, window.end)
     assert after.state == "kept"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
@@ -219,7 +220,7 @@ def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others()
     assert (made.start, made.state, made.exposures) == (START + timedelta(days=1), "on track", 0)
     with pytest.raises(InvalidInputError, match="already"):
         world.promise_service.set_promise(late)
-    more = late.model_copy(update={"floor": 3200})
+    more = replace(late, floor=3200)
     assert "from 2026-03-03 00:00 on" in world.promise_service.preview(more, made.id).message
     changed = world.promise_service.set_promise(more, made.id)
     assert changed.start == START + timedelta(days=1), "also when it is changed before it has begun"
@@ -249,7 +250,7 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
         (3000, tomorrow, tomorrow + timedelta(days=1)),
         (600, START, tomorrow),
     }
-    lower = world.promise_service.set_promise(higher.model_copy(update={"floor": 2900}), name)
+    lower = world.promise_service.set_promise(replace(higher, floor=2900), name)
     assert lower.start == tomorrow, "it has not begun"
     world.pass_hours(28)
     past = [(one.group, one.floor, one.kept) for one in world.promise_service.past()]
@@ -259,7 +260,7 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
     assert [one.id for one in world.promise_service.promises() if one.group == "green"] == [name], (
         "what it replaced is over"
     )
-    lowest = world.promise_service.set_promise(higher.model_copy(update={"floor": 5}), name)
+    lowest = world.promise_service.set_promise(replace(higher, floor=5), name)
     assert lowest.start == START + timedelta(days=2), "what is lowered is lowered at once"
 
 
@@ -282,10 +283,10 @@ def test_promises_are_checked_before_they_are_made() -> None:
     assert made.exposures == world.impressions["green"], "the day has had them already"
     with pytest.raises(InvalidInputError, match="already"):
         world.promise_service.set_promise(good)
-    changed = world.promise_service.set_promise(good.model_copy(update={"floor": 300}), made.id)
+    changed = world.promise_service.set_promise(replace(good, floor=300), made.id)
     assert (changed.floor, changed.exposures) == (300, made.exposures)
     with pytest.raises(UnknownGroupError, match="pink"):
-        world.promise_service.preview(good.model_copy(update={"group": "pink"}))
+        world.promise_service.preview(replace(good, group="pink"))
     with pytest.raises(UnknownPromiseError):
         world.promise_service.delete_promise("none")
     with pytest.raises(UnknownPromiseError):
@@ -293,13 +294,15 @@ def test_promises_are_checked_before_they_are_made() -> None:
     with pytest.raises(UnknownPromiseError):
         world.promise_service.pace("none")
     with pytest.raises(InvalidInputError, match="start and an end"):
-        world.promise_service.preview(good.model_copy(update={"window": WindowRecord(every="campaign")}))
+        world.promise_service.preview(replace(good, window=WindowRecord(every="campaign")))
     naive, aware = datetime(2026, 3, 2), datetime(2026, 3, 4, tzinfo=UTC)
+    window = WindowRecord(every="campaign", start=naive.isoformat(), end=aware.isoformat())
     with pytest.raises(ValueError, match="without its offset"):
-        WindowRecord(every="campaign", start=naive, end=aware)
-    campaign = WindowRecord(every="campaign", start=aware, end=aware + timedelta(days=500))
+        world.promise_service.preview(replace(good, window=window))
+    end = aware + timedelta(days=500)
+    campaign = WindowRecord(every="campaign", start=aware.isoformat(), end=end.isoformat())
     with pytest.raises(InvalidInputError, match="400 days"):
-        world.promise_service.preview(good.model_copy(update={"window": campaign}))
+        world.promise_service.preview(replace(good, window=campaign))
     world.promise_service.delete_promise(name)
     assert [one.group for one in world.promise_service.promises()] == ["green"]
     world.pass_hours(21)
