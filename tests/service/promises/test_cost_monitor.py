@@ -108,7 +108,7 @@ def test_a_part_out_of_reach_stops_the_estimate_and_not_the_service() -> None:
     known = shop.promise_service.overview().least
     index = shop.promise_service.front.index
     assert isinstance(index, FailingShards)
-    index.lost = frozenset({1})
+    index.failed = frozenset({1})
     size = len(shop.promise_service.cost_monitor.sample)
     shop.serve(50)
     assert len(shop.promise_service.cost_monitor.sample) == size, "what lacked a part cannot be compared"

@@ -50,7 +50,7 @@ def test_a_campaign_before_during_and_after() -> None:
     assert during.exposures > 0
     shop.advance(24)
     after, past = shop.view("Toys"), shop.promise_service.past()[0]
-    assert (after.exposures, after.projected, after.end) == (past.exposures, past.exposures, window.end)
+    assert (after.exposures, after.projected, after.end) == (past.exposures, past.exposures, past.end)
     assert after.state == "kept"
-    assert shop.promise_service.pace(after.id).end == window.end
+    assert shop.promise_service.pace(after.id).end == past.end
     assert shop.promise_service.overview().alerts == []

@@ -41,7 +41,7 @@ class Metrics:
         )
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self.waiting = Gauge(
-            "fairsync_waiting_requests", "Requests that wait or are being searched.", registry=self.registry
+            "fairsync_waiting_requests", "Requests in the queue or the search.", registry=self.registry
         )
         self.registry.register(_PromiseCollector(service))
 
