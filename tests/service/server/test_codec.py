@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
@@ -24,6 +24,9 @@ from fairsync.service.server.codec import decode, embeddings_of, encode_candidat
 from fairsync.service.server.problems import Problem, problem_of
 from fairsync.service.settings import HttpSettings
 from service.running import running, small_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pack = msgspec.msgpack.encode
 MANY = int(os.environ.get("FAIRSYNC_FUZZ", "1"))
@@ -51,10 +54,11 @@ BODIES = st.dictionaries(
 
 def read(body: bytes, kind: str) -> None:
     """Read a body in every way there is: it may be refused, with a status of the caller's fault, and nothing else."""
-    for reader in (
+    readers: list[Callable[[], object]] = [
         lambda: users_of(decode(body, kind, RetrieveRequest), LIMITS),
         lambda: embeddings_of(decode(body, kind, UpsertItems), 100),
-    ):
+    ]
+    for reader in readers:
         refused = None
         try:
             reader()

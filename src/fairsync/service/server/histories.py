@@ -1,4 +1,4 @@
-"""Histories of item ids into vectors, by a model."""
+"""User vectors from histories of item ids, by a model."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from fairsync.service.settings import Settings
 
 
-# No model looks further back, and all rows are as long as the longest.
+# Latest items of a history that are used: no model looks further back, and all rows are padded to the longest.
 _LATEST = 1_000
 
 
 class Histories:
-    """Turns what users had before into their vectors.
+    """Computes user vectors from histories.
 
-    Items that the model does not know are left out: catalogs change faster than models are trained.
+    Items that the model does not know are ignored, because catalogs change faster than models are trained.
 
     Parameters
     ----------
     model
-        Made of the items of the catalog.
+        A model that was trained with the items of the catalog.
     dim
-        Of the catalog's embeddings.
+        Dimension of the catalog's embeddings.
     """
 
     def __init__(self, model: Model, dim: int) -> None:
@@ -46,7 +46,7 @@ class Histories:
         self._row_of = {str(item): row for row, item in enumerate(model.item_ids.tolist())}
 
     def vectors(self, histories: Sequence[Sequence[Label]]) -> NDArray[np.float32]:
-        """Return (n, d), or (n, interests, d) if the model has several."""
+        """Return the vectors of users: (n, d), or (n, interests, d) if the model has several interests."""
         known = [
             [row for item in one if (row := self._row_of.get(str(item))) is not None][-_LATEST:] for one in histories
         ]
@@ -57,7 +57,7 @@ class Histories:
 
 
 def load_histories(settings: Settings, dim: int) -> Histories | None:
-    """Read the model that the settings name, if they do; torch is loaded only where the model needs it."""
+    """Load the model that the settings name, if any. Loads torch only if the model needs it."""
     if settings.model.path is None:
         return None
     from fairsync.models import load_model

@@ -67,30 +67,15 @@ def retrieve_operations(
 
     return [
         Operation(
-            "POST",
-            "/v1/retrieve",
-            retrieve,
-            "Retrieve the candidates of one or many users",
-            role="retrieve",
-            body=RetrieveRequest,
-            media_types=(JSON, MSGPACK),
-            answer=RetrieveAnswers,
-            problems=(422,),
-            extra={200: {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}},
-            admit=admit,
+            "POST", "/v1/retrieve", retrieve, "Retrieve the candidates of one or many users", role="retrieve",
+            body=RetrieveRequest, media_types=(JSON, MSGPACK), answer=RetrieveAnswers, problems=(422,),
+            extra={200: {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}}, admit=admit,
         ),
         Operation(
-            "PUT",
-            "/v1/items",
-            upsert_items,
-            "Add items, or replace those whose ids are known",
-            role="admin",
-            body=UpsertItems,
-            media_types=(JSON, MSGPACK),
-            answer=CatalogSize,
-            problems=(409, 422),
+            "PUT", "/v1/items", upsert_items, "Add items, or replace those whose ids are known", role="admin",
+            body=UpsertItems, media_types=(JSON, MSGPACK), answer=CatalogSize, problems=(409, 422),
         ),
-    ]
+    ]  # fmt: skip
 
 
 async def _unless_disconnected(answer: asyncio.Future[Candidates], receive: Receive) -> Candidates:

@@ -61,20 +61,14 @@ def status_operations(service: PromiseService, metrics: Metrics) -> list[Operati
         Operation("GET", "/v1/overview", overview, "The state of everything", role="report", answer=Overview),
         Operation("GET", "/v1/groups", groups, "All groups and their counts", role="report", answer=list[GroupView]),
         Operation(
-            "GET",
-            "/v1/past",
-            past,
-            "Windows that are over",
-            role="report",
-            query=PastQuery,
-            answer=list[PastWindow],
+            "GET", "/v1/past", past, "Windows that are over", role="report", query=PastQuery, answer=list[PastWindow],
             problems=(422,),
         ),
         Operation("GET", "/v1/report", report, "The promises in a few numbers", role="report", answer=ReportView),
         Operation("GET", "/metrics", read_metrics, "Metrics for Prometheus", role="report", extra=text),
         Operation("GET", "/health", health, "Liveness", answer=HealthStatus),
         Operation("GET", "/ready", ready, "Readiness", answer=HealthStatus, extra={503: not_ready}),
-    ]
+    ]  # fmt: skip
 
 
 def make_report(now: Overview, past: list[PastWindow]) -> ReportView:

@@ -1,0 +1,46 @@
+"""The schema of the API: one set of structs for JSON, MessagePack, validation and the OpenAPI document.
+
+Server, client and promise service share these structs. Decoding validates; constructing one in Python does not.
+"""
+
+from fairsync.service.schema.promises import (
+    Pace,
+    PacePoint,
+    PastWindow,
+    Preview,
+    PromiseRecord,
+    PromiseView,
+    WindowRecord,
+)
+from fairsync.service.schema.record import JSON, MSGPACK, Label, Moment, Record, RequestId, encode_json
+from fairsync.service.schema.retrieval import (
+    CatalogSize,
+    ImpressionReport,
+    ImpressionReports,
+    ImpressionResult,
+    ItemIds,
+    NumberArray,
+    RetrieveAnswer,
+    RetrieveAnswers,
+    RetrieveColumns,
+    RetrieveRequest,
+    UpsertItems,
+)
+from fairsync.service.schema.status import (
+    Alert,
+    GroupView,
+    HealthStatus,
+    LeastCost,
+    Overview,
+    ProblemRecord,
+    ReportView,
+    ShardView,
+)
+
+__all__ = [
+    "JSON", "MSGPACK", "Alert", "CatalogSize", "GroupView", "HealthStatus", "ImpressionReport", "ImpressionReports",
+    "ImpressionResult", "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint",
+    "PastWindow", "Preview", "ProblemRecord", "PromiseRecord", "PromiseView", "Record", "ReportView", "RequestId",
+    "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",
+    "WindowRecord", "encode_json",
+]  # fmt: skip
