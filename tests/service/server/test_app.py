@@ -289,9 +289,7 @@ def test_nothing_can_be_put_into_headers_or_logs(http: httpx.Client, caplog: pyt
             b"connection: close\r\n\r\n"
         )
         answer = line.recv(2000)
-        while line.recv(2000):  # until it is closed, after which it is written down
-            pass
-        time.sleep(0.1)
+        until(lambda: any(record.name == "fairsync.service" for record in caplog.records))
     assert b" 404 " in answer
     assert b"set-cookie" not in answer.lower().partition(b"\r\n\r\n")[0]
     lines = [JsonFormatter().format(record) for record in caplog.records if record.name == "fairsync.service"]
