@@ -159,11 +159,11 @@ class Scheduler:
         return self.periods.exposures(one for one in self.state.promises.values() if one.window.at(start) is not None)
 
     def traffic(self) -> TrafficForecast:
-        """Return the forecast of requests that can carry promises."""
+        """Return the forecast of requests whose exposures count in time."""
         return self.planner.traffic(self.state.forecast)
 
     def check(self, promise: Promise, others: Mapping[str, Promise]) -> Feasibility:
-        """Return whether the expected traffic can carry a promise beside others."""
+        """Return whether the expected traffic can deliver a promise beside others."""
         exposures = {**self.exposures(), promise: self._exposures_of(promise)}
         return self.planner.check(promise, others.values(), exposures, self.state.forecast, self.now())
 
