@@ -102,7 +102,7 @@ class FairRetriever(NoCopies, Closable):
         self._lock, self._closed = threading.Lock(), False
         self._given = (policy, index)
         # A crash would lose a state that is saved in memory: `close` alone saves it there.
-        seconds = math.inf if isinstance(self.ledger, MemoryLedger) else save_seconds
+        seconds = math.inf if isinstance(self.ledger, MemoryLedger) and save_seconds >= 0 else save_seconds
         self._saver = PriceSaver(self.ledger, self.policy, seconds)
         self._state = self._saver.load(self.terms, LoopState.open(self.terms, self.policy, self.ledger.totals()))
 
