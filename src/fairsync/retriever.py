@@ -305,7 +305,7 @@ class FairRetriever(NoCopies, Closable):
             saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size,
             policy=saved.policy, index=saved.index, ledger=record, save_seconds=save_seconds,
         )  # fmt: skip
-        # Not as an argument: a floor that was met may belong to a group whose items were removed since.
+        # Not as an argument: floors that an outage has put out of reach would be refused.
         made.terms = terms
         made._state = replace(made._state, price_state=saved.prices.price_state)
         return made
