@@ -1,7 +1,10 @@
 """The retriever: search, guard, ledger and policy in one process."""
 
+import math
+import os
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
+from fairsync.closing import Closable, NoCopies
+from fairsync.errors import FairSyncError
 from fairsync.floors import Floors, changed_terms, make_terms
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_users
@@ -20,11 +25,12 @@ from fairsync.ledger import Entry, Ledger, MemoryLedger
 from fairsync.loop import LoopState
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.report import Report, make_report
+from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
 
 
-class FairRetriever:
+class FairRetriever(NoCopies, Closable):
     """Retrieves candidates so that every group gets at least its floor of exposures over the horizon.
 
     It is thread-safe.
@@ -49,7 +55,10 @@ class FairRetriever:
         ``"exact"``, ``"ivf"`` or ``"hnsw"`` (approximate, for large catalogs), ``"one-hot"`` (the paper's), or an index
         object.
     ledger
-        The ledger that records exposures. By default they are kept in memory.
+        The ledger that records exposures, and what the policy has learnt. A retriever over the same ledger continues
+        where the last one ended. By default it is in memory. It stays open: it belongs to the caller.
+    save_seconds
+        Seconds between two saves of the policy's state in a ledger that outlives the process. `close` saves it always.
 
     Examples
     --------
@@ -70,6 +79,8 @@ class FairRetriever:
     batch_size=10, floors of 1 group, 100 of 100 requests)
     """
 
+    use_instead = "both would count on one promise; use retriever.save(folder) and FairRetriever.load(folder)"
+
     def __init__(
         self,
         catalog: Catalog,
@@ -81,14 +92,19 @@ class FairRetriever:
         batch_size: int = 16,
         index: str | Index = "exact",
         ledger: Ledger | None = None,
+        save_seconds: float = 5.0,
     ) -> None:
         self.catalog = catalog
         self.terms = make_terms(catalog, k, floors, horizon, batch_size)
         self.policy = make_policy(policy)
         self.index = make_index(index, catalog)
         self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
-        self._lock = threading.Lock()
-        self._state = LoopState.open(self.terms, self.policy, self.ledger.totals())
+        self._lock, self._closed = threading.Lock(), False
+        self._given = (policy, index)
+        # A crash would lose a state that is saved in memory: `close` alone saves it there.
+        seconds = math.inf if isinstance(self.ledger, MemoryLedger) and save_seconds >= 0 else save_seconds
+        self._saver = PriceSaver(self.ledger, self.policy, seconds)
+        self._state = self._saver.load(self.terms, LoopState.open(self.terms, self.policy, self.ledger.totals()))
 
     def retrieve(self, users: npt.ArrayLike) -> Candidates:
         """Return the candidates of requests in order of arrival.
@@ -100,6 +116,7 @@ class FairRetriever:
             ``batch_size`` requests, within a call as across calls. A call that fails counts nothing.
         """
         with self._lock:
+            self._check_open()
             catalog, vectors = self.catalog, check_users(users, self.catalog)
             terms, policy, n = self.terms, self.policy, len(vectors)
             rows, relevance = np.empty((n, terms.k), dtype=np.int64), np.empty((n, terms.k))
@@ -119,6 +136,7 @@ class FairRetriever:
                 start += batch.requests
             self.ledger.record(entries)
             self._state = state
+            self._saver.save_if_due(terms, state)
         return Candidates.of(catalog, rows, relevance, searched)
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
@@ -136,7 +154,9 @@ class FairRetriever:
             This retriever.
         """
         with self._lock:
+            self._check_open()
             self._state = calibrate(self._state, self.terms, self.policy, self.catalog, self.index, past_users)
+            self._saver.save_if_due(self.terms, self._state)
         return self
 
     def upsert(
@@ -195,6 +215,8 @@ class FairRetriever:
             under = catalog.under(self.catalog.labels)
             made = replace_index(self.index, index, under)
             self._swap(under, made, floors, self.policy.start)
+            if index is not None:
+                self._given = (self._given[0], index if isinstance(index, str) else made)
 
     def promise(self, floors: Floors, horizon: int | None = None) -> None:
         """Change the floors of the horizon under way and of all later ones.
@@ -222,6 +244,79 @@ class FairRetriever:
         prices = state.prices_in_force(terms, self.policy)
         return make_report(labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight)
 
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Save catalog, promise, counts, and what the policy has learnt to a folder, atomically; see :meth:`load`.
+
+        Use it to move a retriever to another process or machine. To survive its process, a durable ledger is enough.
+
+        Parameters
+        ----------
+        folder
+            The folder to create, or a folder with a saved retriever, which is replaced.
+        """
+        from fairsync.saved_retriever import SavedRetriever  # here, because it needs polars
+
+        with self._lock:
+            prices, past = SavedPrices.of(self.terms, self._state), tuple(self.ledger.past())
+            saved = SavedRetriever(self.catalog, *self._given, prices, past)
+        saved.write(folder)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        policy: str | Policy | None = None,
+        index: str | Callable[[Catalog], Index] | None = None,
+        ledger: Ledger | None = None,
+        save_seconds: float = 5.0,
+    ) -> "FairRetriever":
+        """Load a retriever from a folder. It answers and reports exactly as the saved one would have.
+
+        (An approximate index is built again: after changes of items it may find other items than the saved one.)
+
+        Parameters
+        ----------
+        folder
+            The folder that `save` has written.
+        policy, index
+            A policy, and the name of an index or a function of the catalog, in place of the saved ones. They are needed
+            if those were objects and no names.
+        ledger, save_seconds
+            As for :class:`FairRetriever`. The counts are copied to the ledger, unless it holds the same ones.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> retriever = FairRetriever(Catalog(np.eye(4), ["a", "a", "b", "b"]), k=2, floors=5, horizon=10)
+        >>> _ = retriever.retrieve(np.ones((6, 4)))
+        >>> folder = tempfile.mkdtemp()
+        >>> retriever.save(folder)
+        >>> FairRetriever.load(folder).report() == retriever.report()
+        True
+        """
+        from fairsync.saved_retriever import SavedRetriever  # here, because it needs polars
+
+        saved = SavedRetriever.read(folder, policy, index)
+        record: Ledger = MemoryLedger(saved.catalog.n_groups) if ledger is None else ledger
+        saved.copy_counts(record)
+        terms = saved.prices.terms
+        made = cls(
+            saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size,
+            policy=saved.policy, index=saved.index, ledger=record, save_seconds=save_seconds,
+        )  # fmt: skip
+        # Not as an argument: floors that an outage has put out of reach would be refused.
+        made.terms = terms
+        made._state = replace(made._state, price_state=saved.prices.price_state)
+        return made
+
+    def close(self) -> None:
+        """Save what the policy has learnt in the ledger, which stays open, and refuse further requests."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._saver.save(self.terms, self._state)
+
     def __repr__(self) -> str:
         terms, promised = self.terms, int(np.count_nonzero(self.terms.floors))
         requests = self._state.progress.totals.requests
@@ -230,6 +325,10 @@ class FairRetriever:
             f"index={type(self.index).__name__}, batch_size={terms.batch_size}, "
             f"floors of {promised:,} group{'s' if promised != 1 else ''}, {requests:,} of {terms.horizon:,} requests)"
         )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FairSyncError("The retriever is closed: make another one over the same ledger, which continues.")
 
     def _change(self, change: Callable[[Catalog], CatalogChange], floors: Floors | None) -> None:
         with self._lock:
@@ -245,6 +344,7 @@ class FairRetriever:
         horizon: int | None = None,
     ) -> None:
         """Replace the items or the promise. A promise that cannot be kept is refused before anything is changed."""
+        self._check_open()
         terms = changed_terms(self.terms, self.catalog.labels, catalog, floors, horizon)
         state = self._state.under(terms, self.policy, self.terms, start)
         if catalog.n_groups > self.catalog.n_groups:

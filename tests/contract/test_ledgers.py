@@ -1,5 +1,7 @@
 """The contract of all ledgers."""
 
+import copy
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,8 +33,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
     else:
         made = LEDGERS[str(request.param)](tmp_path, 3)
     yield made
-    if isinstance(made, SqliteLedger | RedisLedger):
-        made.close()
+    made.close()
 
 
 def entry(*counts: int, requests: int = 1, opens_horizon: bool = False) -> Entry:
@@ -113,6 +114,32 @@ def test_answers_are_saved_by_request_id(ledger: Ledger) -> None:
     assert ledger.totals().exposures.tolist() == [1, 0, 0], "nothing of it is recorded"
     assert (ledger.answer("a"), ledger.answer("c")) == (b"first", None)
     assert ledger.record([entry(0, 1, 0)], key="two", answers={"c": b"new"}), "nor its key"
+
+
+def test_closing_twice_changes_nothing(ledger: Ledger) -> None:
+    ledger.record([entry(1, 2, 0)])
+    ledger.close()
+    ledger.close()
+
+
+def test_it_is_a_context_manager(tmp_path: Path) -> None:
+    for make in (lambda: MemoryLedger(3), lambda: SqliteLedger(tmp_path / "exposures.db", 3)):
+        with make() as ledger:
+            ledger.record([entry(1, 2, 0)])
+            assert ledger.totals().exposures.tolist() == [1, 2, 0]
+
+
+def test_a_copy_works_or_says_what_to_use(tmp_path: Path) -> None:
+    memory = MemoryLedger(3)
+    memory.record([entry(1, 2, 0)])
+    for copied in (copy.deepcopy(memory), pickle.loads(pickle.dumps(memory))):
+        copied.record([entry(1, 0, 0)])
+        assert copied.totals().exposures.tolist() == [2, 2, 0]
+    assert memory.totals().exposures.tolist() == [1, 2, 0]
+    with SqliteLedger(tmp_path / "exposures.db", 3) as file:
+        for copying in (copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"open the file again after close\(\), or write a copy with back_up"):
+                copying(file)
 
 
 def test_impressions_and_the_start_of_a_horizon(ledger: Ledger) -> None:

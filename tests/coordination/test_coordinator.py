@@ -1,5 +1,7 @@
 """Several front ends share one promise: floors hold for any order of leases and settlements."""
 
+import copy
+import pickle
 import threading
 import time
 from collections import Counter
@@ -240,6 +242,61 @@ def test_a_coordinator_that_keeps_crashing_makes_progress() -> None:
     assert not any(begun_with[0].values())
     assert any(begun_with[1].values())
     assert begun_with[1] != begun_with[2]
+
+
+def test_a_closed_coordinator_refuses_calls_and_its_leases_are_settled_with_the_next() -> None:
+    world = make_world(3, items=60, horizon=200, tightness=0.6)
+    ledger = MemoryLedger(world.catalog.n_groups)
+    with Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=200, ledger=ledger) as first:
+        lease = first.lease(4)
+    vectors = check_users(world.users[:4], world.catalog)
+    served = serve(lease.batch, world.catalog, ExactIndex(world.catalog), vectors)
+    for call in (
+        lambda: first.lease(1),
+        lambda: first.settle(lease.number, served.entry, served.sample),
+        lambda: first.record_impressions(np.zeros(4, dtype=np.int64), "key"),
+        lambda: first.promise(0),
+        lambda: first.set_targets(0, 10),
+    ):
+        with pytest.raises(FairSyncError, match="The coordinator is closed: make another one over the same ledger"):
+            call()
+    first.release(lease.number)
+    second = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=200, ledger=ledger)
+    second.settle(lease.number, served.entry, served.sample)
+    assert ledger.totals().exposures.sum() == 4 * world.k
+
+
+def test_closing_wakes_a_front_end_that_waits_for_a_lease() -> None:
+    catalog = Catalog(np.eye(4), ["a", "a", "b", "b"])
+    coordinator = Coordinator(catalog, k=2, floors=4, horizon=4)
+    while coordinator.try_lease(1) is not None:  # until the rest has to wait for these
+        pass
+    raised = list[BaseException]()
+
+    def wait() -> None:
+        try:
+            coordinator.lease(1)
+        except FairSyncError as error:
+            raised.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    coordinator.close()
+    waiting.join(10)  # long before the lease expires
+    assert "closed" in str(raised[0])
+
+
+def test_copies_are_refused_and_say_what_to_use() -> None:
+    catalog = Catalog(np.eye(4), ["a", "a", "b", "b"])
+    coordinator = Coordinator(catalog, k=2)
+    for one, remedy in (
+        (coordinator, "make another one over the same ledger"),
+        (FrontEnd(catalog, coordinator), r"make one in each process with FrontEnd\(catalog, coordinator\)"),
+        (FairRetriever(catalog, k=2), r"use retriever.save\(folder\) and FairRetriever.load\(folder\)"),
+    ):
+        for copying in (pickle.dumps, copy.copy, copy.deepcopy):
+            with pytest.raises(TypeError, match=f"A {type(one).__name__} cannot be pickled or copied: .*{remedy}"):
+                copying(one)
 
 
 def test_items_and_groups_come_and_go() -> None:

@@ -11,10 +11,11 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.errors import InvalidInputError
+from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_users
 from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.ledger.base import MAX_ANSWERS
+from fairsync.search import ExactIndex, Hits
 from worlds import make_world
 
 
@@ -180,3 +181,50 @@ def test_users_that_were_checked_are_not_checked_again() -> None:
     vectors = check_users(world.users[:10], world.catalog)
     expected = fronts[0].retrieve(world.users[:10]).ids
     assert fronts[1].retrieve(vectors, checked=True).ids.tolist() == expected.tolist()
+
+
+class GatedIndex(ExactIndex):
+    """An index whose searches wait until the test lets them go on."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(catalog)
+        self.searching, self.go_on = threading.Event(), threading.Event()
+
+    def search(self, *arguments: Any, **options: Any) -> Hits:
+        self.searching.set()
+        assert self.go_on.wait(30)
+        return super().search(*arguments, **options)
+
+
+def test_closing_waits_for_calls_under_way_and_leaves_no_lease() -> None:
+    catalog = Catalog(np.eye(4), ["a", "a", "b", "b"])
+    coordinator = Coordinator(catalog, k=2, floors=4, horizon=4)
+    index = GatedIndex(catalog)
+    front, closed = FrontEnd(catalog, coordinator, index=index), threading.Event()
+
+    def close() -> None:
+        front.close()
+        closed.set()
+
+    serving = threading.Thread(target=front.retrieve, args=[np.ones((4, 4))])
+    serving.start()
+    assert index.searching.wait(30)
+    closing = threading.Thread(target=close)
+    closing.start()
+    assert not closed.is_set()
+    index.go_on.set()
+    closing.join(30)
+    assert closed.is_set()
+    assert coordinator.totals().requests == 4, "the call was settled before the front end was closed"
+    serving.join(30)
+    with pytest.raises(FairSyncError, match="The front end is closed: make another one"):
+        front.retrieve(np.ones((1, 4)))
+
+
+def test_a_call_that_fails_does_not_hinder_closing() -> None:
+    world = make_world(1, items=60, horizon=100)
+    coordinator = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=100)
+    with FrontEnd(world.catalog, coordinator) as front, pytest.raises(InvalidInputError):
+        front.retrieve(np.full((1, 5), np.nan))
+    FrontEnd(world.catalog, coordinator).retrieve(world.users)
+    assert coordinator.report().esp == 1, "the coordinator stays open"

@@ -96,12 +96,18 @@ def prices(url: str) -> dict[object, float]:
         return {one.group: one.price for one in client.groups()}
 
 
+def requests_counted(url: str) -> int:
+    with Client(url) as client:
+        return client.overview().requests
+
+
 def kill_repeatedly(
     service: ServiceProcess, clients: RetryingClients, rng: np.random.Generator, kills: int
 ) -> PromiseEditor:
     """Kill a running service and start it again, several times; sometimes during its start."""
     editor, learnt = PromiseEditor(service.url), prices(service.url)["wine"]
     assert learnt < 0
+    requests = requests_counted(service.url)
     for kill in range(kills):
         if kill % 5 == 4:
             service.start(wait=False)
@@ -112,6 +118,9 @@ def kill_repeatedly(
             editor.check()
             found = prices(service.url)["wine"]
             assert found < 0, "prices were lost"
+            counted = requests_counted(service.url)
+            assert counted >= requests > 0, "the campaign is one period, which continues"
+            requests = counted
             changing = threading.Thread(target=editor.work)
             changing.start()
             before = len(clients.received)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-import math
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairsync.calibration import calibrate
+from fairsync.closing import Closable, NoCopies
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.floors import changed_terms, resolve_floors
 from fairsync.inputs import check_positive
 from fairsync.ledger import Entry
-from fairsync.loop import PriceState
-from fairsync.policies.serialization import dump_state, load_state
 from fairsync.report import Report, make_report
+from fairsync.saved_prices import PriceSaver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,8 +33,6 @@ if TYPE_CHECKING:
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.search import Index
 
-_log = logging.getLogger(__name__)
-
 
 def check_seconds(lease_seconds: float, save_seconds: float) -> None:
     """Raise :class:`InvalidInputError` for durations that are out of range."""
@@ -46,7 +42,7 @@ def check_seconds(lease_seconds: float, save_seconds: float) -> None:
         )
 
 
-class CoordinatorBase:
+class CoordinatorBase(NoCopies, Closable):
     """Grants leases and records their counts. All methods are thread-safe.
 
     Parameters
@@ -71,6 +67,7 @@ class CoordinatorBase:
     """
 
     replica: str = ""
+    use_instead = "it holds leases; make another one over the same ledger after close()"
 
     def __init__(
         self,
@@ -83,11 +80,9 @@ class CoordinatorBase:
     ) -> None:
         self.ledger, self.policy = ledger, policy
         self.lease_seconds, self.save_seconds = lease_seconds, save_seconds
-        self._state, self._saved_as, self._changed = state, saved_as, threading.Condition()
-        dump_state(policy, state.price_state.state)  # raises now, not at the first save, if the state cannot be saved
-        self._load_policy_state()
-        # Save the first state immediately, so that a process that keeps crashing still makes progress.
-        self._saved_version, self._saved_at = state.price_state.version, -math.inf
+        self._state, self._changed, self._closed = state, threading.Condition(), False
+        self._saver = PriceSaver(ledger, policy, save_seconds, saved_as)
+        state.price_state = self._saver.load(state.terms, state.loop).price_state
 
     @property
     def groups(self) -> Groups:
@@ -126,11 +121,13 @@ class CoordinatorBase:
         """Lease up to n requests; None if that would block for longer than ``timeout`` seconds."""
         n, deadline, tries = check_positive(n, "n"), time.monotonic() + timeout, 0
         with self._changed:
+            self._check_open()
             while (lease := self._state.lease(n)) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None
                 self._changed.wait(min(self._state.retry_delay(tries), left))
+                self._check_open()
                 tries += 1
             return lease
 
@@ -145,10 +142,10 @@ class CoordinatorBase:
             Some of the requests have been answered before. Nothing was recorded: settle without them.
         """
         with self._changed:
+            self._check_open()
             if self._state.settle(number, entry, sample, answers or {}):
                 self._changed.notify_all()
-                if time.monotonic() >= self._saved_at + self.save_seconds:
-                    self.save()
+                self._saver.save_if_due(self.terms, self._state.loop)
 
     def release(self, number: int) -> None:
         """Return a lease that was not answered. Its requests can be leased again."""
@@ -164,6 +161,7 @@ class CoordinatorBase:
         """Record exposures that were reported as really shown; return False if this idempotency key is known."""
         counts = np.asarray(impressions, dtype=np.int64)
         with self._changed:
+            self._check_open()
             return self._state.record(Entry(np.zeros_like(counts), 0, 0.0, 0.0, impressions=counts), key)
 
     def set_targets(
@@ -226,6 +224,7 @@ class CoordinatorBase:
             self._state.refresh()
             calibrated = calibrate(self._state.loop, self.terms, self.policy, catalog, index, past_users)
             self._state.price_state = calibrated.price_state
+            self._saver.save_if_due(self.terms, self._state.loop)
         return self
 
     def report(self, hindsight: Hindsight | None = None) -> Report:
@@ -237,17 +236,23 @@ class CoordinatorBase:
         return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight)
 
     def save(self) -> None:
-        """Save the policy's state in the ledger now. It is also saved every ``save_seconds``."""
+        """Save the policy's state and the price batch under way in the ledger now.
+
+        It is also saved every ``save_seconds``, and by `close`.
+        """
         with self._changed:
-            price_state = self._state.price_state
-            if price_state.version == self._saved_version:
-                return
-            self._saved_at = time.monotonic()
-            try:
-                self.ledger.save(self._saved_as, dump_state(self.policy, price_state.state))
-                self._saved_version = price_state.version
-            except FairSyncError as error:  # the counts are recorded, and the floors hold without it
-                _log.warning("the policy's state was not saved: %s", error)
+            self._saver.save(self.terms, self._state.loop)
+
+    def close(self) -> None:
+        """Save the policy's state, and refuse further calls. Leases that are out can be settled with the next one.
+
+        The ledger stays open: it belongs to the caller. Close front ends first, so that they settle their leases.
+        """
+        with self._changed:
+            if not self._closed:
+                self._closed = True
+                self._changed.notify_all()
+                self.save()
 
     def totals(self) -> Totals:
         """Return the totals of the horizon, from all settled leases known here."""
@@ -262,20 +267,13 @@ class CoordinatorBase:
         """Repeat an attempt until it succeeds, waiting in between for leases to be settled or to expire."""
         tries = 0
         with self._changed:
+            self._check_open()
             self._state.refresh()
             while not attempt():
                 self._changed.wait(self._state.retry_delay(tries))
                 tries += 1
             self._changed.notify_all()
 
-    def _load_policy_state(self) -> None:
-        """Continue with the policy's state that was saved last, if there is one that fits."""
-        saved = self.ledger.load(self._saved_as)
-        if saved is None:
-            return
-        try:
-            state: Any = self.policy.resume(load_state(self.policy, saved), self.terms)
-        except Exception as error:  # whatever is wrong with it, the floors hold without it
-            _log.warning("starting without the policy's saved state: %s", error)
-        else:
-            self._state.price_state = PriceState.of(self.policy, state)
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FairSyncError("The coordinator is closed: make another one over the same ledger, which continues.")

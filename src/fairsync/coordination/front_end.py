@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,15 @@ import numpy as np
 from fairsync.batch import ServedBatch, serve
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
-from fairsync.errors import InvalidInputError, RepeatedRequestError
+from fairsync.closing import Closable, NoCopies
+from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_users
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.lease import Lease
 
 
-class FrontEnd:
+class FrontEnd(NoCopies, Closable):
     """One of several retrievers that share a coordinator.
 
     Changes of items are made in each front end, in any order; until then a front end answers from the items it has. A
@@ -45,12 +47,15 @@ class FrontEnd:
         The name of an index, or an index object, as for :class:`fairsync.FairRetriever`.
     """
 
+    use_instead = "it holds leases and an index; make one in each process with FrontEnd(catalog, coordinator)"
+
     def __init__(self, catalog: Catalog, coordinator: CoordinatorProtocol, *, index: str | Index = "exact") -> None:
         self.coordinator = coordinator
         self._check_groups(catalog)
         # One tuple, so that a request never sees the catalog of one version and the index of another.
         self._items = (catalog, make_index(index, catalog))
         self._changing = threading.Lock()
+        self._calls, self._closed, self._idle = 0, False, threading.Condition()
 
     @property
     def catalog(self) -> Catalog:
@@ -88,6 +93,35 @@ class FrontEnd:
         checked
             Whether :func:`fairsync.inputs.check_users` has returned these users, so that they are not checked again.
         """
+        with self._under_way():
+            return self._retrieve(users, k, request_ids, checked=checked)
+
+    def close(self) -> None:
+        """Refuse further requests, and wait for those under way, so that no lease is left to expire.
+
+        The coordinator and an index object stay open: they belong to the caller.
+        """
+        with self._idle:
+            self._closed = True
+            self._idle.wait_for(lambda: not self._calls)
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """Count a call for as long as it may hold a lease; refuse it if the front end is closed."""
+        with self._idle:
+            if self._closed:
+                raise FairSyncError("The front end is closed: make another one with FrontEnd(catalog, coordinator).")
+            self._calls += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._calls -= 1
+                self._idle.notify_all()
+
+    def _retrieve(
+        self, users: ArrayLike, k: int | None, request_ids: Sequence[str | None] | None, *, checked: bool
+    ) -> Candidates:
         catalog, index = self._items
         vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
         k = self.coordinator.k if k is None else check_k(k, catalog)

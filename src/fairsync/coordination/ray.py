@@ -106,7 +106,7 @@ class CoordinatorHost:
 
     def close(self) -> None:
         """Save the policy's state, and close the ledger."""
-        self._coordinator.save()
+        self._coordinator.close()
         self._ledger.close()
 
     def _save_promise(self) -> None:

@@ -185,3 +185,7 @@ class Ledger(Protocol):
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None."""
         ...
+
+    def close(self) -> None:
+        """Release files and connections. What was recorded stays, for the next one that is opened."""
+        ...

@@ -4,12 +4,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairsync.closing import Closable
 from fairsync.errors import RepeatedRequestError
 from fairsync.ledger.base import MAX_ANSWERS, MAX_KEYS, Entry, Totals
 
 
-class MemoryLedger:
+class MemoryLedger(Closable):
     """A ledger that keeps the record in memory.
+
+    It can be given to one retriever or coordinator after another, and it can be pickled and copied.
 
     Examples
     --------
@@ -84,6 +87,9 @@ class MemoryLedger:
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None."""
         return self._saved.get(name)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to release. The record lives as long as this object, and may be used again."""
 
 
 def _drop_oldest(latest: dict[str, Any], limit: int) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.closing import Closable, NoCopies
 from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.ledger.base import MAX_ANSWERS, MAX_KEYS, Entry, Totals
 from fairsync.ledger.sqlite_backup import back_up
@@ -21,7 +22,7 @@ DELETE_EVERY = 1000
 _COLUMNS = "number, requests, relevance, cost, forced, began, exposures, shown"
 
 
-class SqliteLedger:
+class SqliteLedger(NoCopies, Closable):
     """A ledger in an SQLite file. When `record` returns, the entries are on the disk.
 
     The file has one writer at a time: a second process that opens it is refused while the first runs. A file of an
@@ -47,6 +48,8 @@ class SqliteLedger:
     [1, 1]
     >>> folder.cleanup()
     """
+
+    use_instead = "its file has one writer; open the file again after close(), or write a copy with back_up(path)"
 
     def __init__(self, path: str | Path, n_groups: int) -> None:
         self.path = Path(path)
@@ -132,12 +135,6 @@ class SqliteLedger:
         """Close the file and release its lock."""
         with self._lock:
             self._files.close()
-
-    def __enter__(self) -> "SqliteLedger":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _open(self) -> None:
         read_format(self._db, self.path)  # before anything is written: the file may be no ledger

@@ -8,7 +8,7 @@ access to a ledger is no way to execute code.
 import io
 import json
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -31,30 +31,45 @@ def dump_state(policy: Policy, state: Any) -> bytes:
     >>> load_state(policy, dump_state(policy, state)).prices
     array([0., 0.])
     """
+    return dump_value(state, _state_classes(policy))
+
+
+def load_state(policy: Policy, data: bytes) -> Any:
+    """Return the state of a policy from the bytes of `dump_state`."""
+    return load_value(data, _state_classes(policy))
+
+
+def dump_value(value: Any, classes: Iterable[type]) -> bytes:
+    """Return a value as bytes. It is made of numbers, strings, None, arrays, tuples and objects of these classes."""
     arrays: list[np.ndarray[Any, Any]] = []
-    shape = json.dumps({"format": _FORMAT, "state": _take_apart(state, _state_classes(policy), arrays)})
+    shape = json.dumps({"format": _FORMAT, "state": _take_apart(value, _by_name(classes), arrays)})
     buffer = io.BytesIO()
     named = {f"a{number}": array for number, array in enumerate(arrays)}
     np.savez(buffer, shape=np.frombuffer(shape.encode(), dtype=np.uint8), **named)  # type: ignore[arg-type]
     return buffer.getvalue()
 
 
-def load_state(policy: Policy, data: bytes) -> Any:
-    """Return the state of a policy from the bytes of `dump_state`."""
+def load_value(data: bytes, classes: Iterable[type]) -> Any:
+    """Return a value from the bytes of `dump_value`. Only objects of these classes are constructed."""
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             document = json.loads(archive["shape"].tobytes())
             if document["format"] != _FORMAT:
                 raise InvalidInputError(f"the policy's state is of format {document['format']}, not {_FORMAT}.")
-            return _put_together(document["state"], _state_classes(policy), archive)
+            return _put_together(document["state"], _by_name(classes), archive)
     except InvalidInputError:
         raise
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise InvalidInputError(f"the policy's state cannot be read: {error}") from error
 
 
-def _state_classes(policy: Policy) -> dict[str, type]:
-    return {cls.__name__: cls for cls in getattr(policy, "state_classes", ())}
+def _state_classes(policy: Policy) -> Iterable[type]:
+    classes: Iterable[type] = getattr(policy, "state_classes", ())
+    return classes
+
+
+def _by_name(classes: Iterable[type]) -> dict[str, type]:
+    return {cls.__name__: cls for cls in classes}
 
 
 def _take_apart(value: Any, classes: Mapping[str, type], arrays: list[np.ndarray[Any, Any]]) -> Any:

@@ -30,8 +30,6 @@ from fairsync.service.server.json_logging import log, start_logging
 from fairsync.service.sharing import join
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fairsync.catalog import Catalog
     from fairsync.coordination.base import CoordinatorBase
     from fairsync.ledger import Ledger
@@ -152,9 +150,7 @@ def serve(settings: Settings) -> None:
     server = uvicorn.Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(_run(server, app, service, sockets, http.drain_seconds))
-    close: Callable[[], None] | None = getattr(service.coordinator.ledger, "close", None)  # in memory there is none
-    if close is not None:
-        close()
+    service.coordinator.ledger.close()
     if server.force_exit:
         log.warning("stopped at once; counts are saved, the state since the last save is not")
     else:

@@ -86,6 +86,69 @@ def test_periods_end_where_windows_do() -> None:
     assert len(world.past(HOUR)) == 3
 
 
+@pytest.mark.parametrize("minutes", [0, 7, 29])
+def test_a_restart_within_a_period_continues_it(minutes: int) -> None:
+    """Requests, exposures and prices are those before, whether or not the scheduler was closed."""
+    world = World()
+    world.run(2.5)
+    before, prices = world.coordinator.totals(), world.coordinator.prices().tolist()
+    assert before.requests == 10
+    assert any(prices)
+    world.coordinator.save()
+    world.now += timedelta(minutes=minutes)
+    for _ in range(3):
+        world.start()
+        totals = world.coordinator.totals()
+        assert (totals.requests, totals.began) == (before.requests, before.began)
+        assert totals.exposures.tolist() == before.exposures.tolist()
+        assert world.coordinator.prices().tolist() == prices
+        assert world.scheduler.plan.span.end == START + 3 * HOUR
+        assert world.scheduler.exposures()[world.promises["a"]] == world.blue(START + 2 * HOUR, 1)
+    world.now = START + 2.5 * HOUR
+    world.run(1)
+    world.check_counts()
+    assert len(world.ledger.past()) == 4, "the first is empty, and each hour is one period"
+
+
+def test_a_restart_after_the_end_of_a_period_begins_another() -> None:
+    world = World()
+    world.run(2.5)
+    world.now += HOUR
+    world.start()
+    assert world.coordinator.totals().requests == 0
+    assert world.scheduler.periods.started(world.coordinator.totals()) == START + 3.5 * HOUR
+    world.run(1)
+    world.check_counts()
+
+
+def test_a_restart_before_the_first_request_of_a_period() -> None:
+    """The ledger does not know the period yet: the hour before must not continue."""
+    world = World()
+    world.run(3)  # ends with a plan for the next hour
+    world.now += HOUR / 4
+    world.start()
+    assert world.coordinator.totals().requests == 0
+    world.now += HOUR / 4
+    world.run(1.5)
+    world.check_counts()
+
+
+def test_a_crash_between_the_beginning_of_a_period_and_its_first_save() -> None:
+    """The window that has ended is listed all the same."""
+    world = World()
+    world.run(2.5)
+    saved = world.ledger.load("service")
+    assert saved is not None
+    world.now += HOUR / 2
+    world.scheduler.refresh()
+    world.run(0.5)
+    world.ledger.save("service", saved)  # as if the process had died before the save
+    world.start()
+    assert START + 2 * HOUR in world.past(HOUR)
+    world.run(1)
+    world.check_counts()
+
+
 def test_an_outage_is_noted_in_the_windows_that_it_spoilt() -> None:
     world = World()
     world.run(2)

@@ -123,14 +123,8 @@ class RedisCoordinator(CoordinatorBase):
 
     def close(self) -> None:
         """Keep what was learnt, and let go of the lead and the server. Leases that are out expire."""
-        self.save()
+        super().close()
         self.ledger.close()
-
-    def __enter__(self) -> RedisCoordinator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _join(state: SharedState, groups: Groups, terms: Terms, if_differs: str) -> None:

@@ -194,7 +194,7 @@ class Scheduler:
         self._recount()
 
     def _resume(self) -> None:
-        """Begin a period after a start, with the counts of the ledger."""
+        """Continue the period of the ledger after a start, or begin another one if that one is over."""
         totals = [*self.coordinator.ledger.past(), self.coordinator.totals()]
         requests, labels = sum(one.requests for one in totals), tuple(self.coordinator.labels)
         self.state = replace(self.state, labels=labels, requests=requests)
@@ -206,7 +206,24 @@ class Scheduler:
                 (plan.span.start - now).total_seconds(),
             )
             self.state = replace(self.state, plan=None)  # its warnings lie in the future
-        self._begin_period(now)
+        if not self._is_under_way(now):
+            self._begin_period(now)
+            return
+        self._recount()
+        self._make_plan(now)
+        self.save()
+
+    def _is_under_way(self, now: datetime) -> bool:
+        """Return whether the last period of the ledger can continue after a start.
+
+        It can if each window is the same now as when the period began: then no exposure gets into another window. A new
+        period would count from zero, and make the policy solve its prices for a whole period.
+        """
+        plan, began = self.state.plan, self.periods.started(self.periods.present)
+        if plan is None or began is None or self._is_over(now):
+            return False
+        windows = [promise.window for promise in self.state.promises.values()]
+        return began <= now + timedelta(seconds=TOLERANCE) and all(one.at(began) == one.at(now) for one in windows)
 
     def _is_over(self, now: datetime) -> bool:
         """Return whether the period is over, or was begun by a replica whose clock is far ahead of this one's."""

@@ -1,0 +1,175 @@
+"""Saved prices: what a policy has learnt, kept in the ledger beside the counts, so that it survives the process.
+
+Saved are the policy's state, the price batch under way, and the terms and the counts at that moment. A process that
+opens the ledger next continues
+
+- exactly, if terms and counts are those of the save, as after `close`: the price batch under way continues too;
+- from the same state and prices with a new price batch, if requests were counted since the save, as after a crash;
+- from the same prices, with the policy's `resume`, if the terms are others.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.ledger import Totals
+from fairsync.loop import PriceState
+from fairsync.policies import Sample, Terms
+from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
+
+if TYPE_CHECKING:
+    from fairsync.ledger import Ledger
+    from fairsync.loop import LoopState
+    from fairsync.policies import Policy
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SavedPrices:
+    """The prices of a loop at one moment.
+
+    Attributes
+    ----------
+    terms : Terms
+        The promise.
+    totals : Totals
+        The counts of the horizon.
+    price_state : PriceState
+        The policy's state, its prices and the price batch under way.
+    """
+
+    terms: Terms
+    totals: Totals
+    price_state: PriceState
+
+    @classmethod
+    def of(cls, terms: Terms, loop: LoopState) -> SavedPrices:
+        """Return the prices of a loop under these terms."""
+        return cls(terms, loop.progress.totals, loop.price_state)
+
+    def dump(self, policy: Policy) -> bytes:
+        """Return the prices as bytes; see :mod:`fairsync.policies.serialization`."""
+        # The state is dumped on its own, so that a policy may use any class names.
+        state = np.frombuffer(dump_state(policy, self.price_state.state), dtype=np.uint8)
+        return dump_value(replace(self, price_state=replace(self.price_state, state=state)), _CLASSES)
+
+    @classmethod
+    def load(cls, policy: Policy, data: bytes) -> SavedPrices:
+        """Return the prices from the bytes of `dump`."""
+        saved = load_value(data, _CLASSES)
+        if not isinstance(saved, cls):
+            raise InvalidInputError("the policy's state cannot be read: it holds no prices.")
+        state = load_state(policy, saved.price_state.state.tobytes())
+        return replace(saved, price_state=replace(saved.price_state, state=state))
+
+    def continued(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
+        """Return the prices with which a loop continues under these terms, after these counts."""
+        if self.terms.k != terms.k:
+            raise InvalidInputError(f"it was learnt with k = {self.terms.k}, and now k is {terms.k}.")
+        if not _is_same(self.terms, terms):
+            return PriceState.of(policy, policy.resume(self.price_state.state, terms), self.price_state.version)
+        if _is_after(self.totals, totals):
+            return PriceState.of(policy, self.price_state.state, self.price_state.version)
+        return self.price_state
+
+
+_CLASSES = (SavedPrices, Terms, Totals, PriceState, Sample)
+
+
+class PriceSaver:
+    """Saves prices in a ledger, and loads them. It is not thread-safe.
+
+    Parameters
+    ----------
+    ledger
+        The ledger.
+    policy
+        The policy that makes the prices.
+    save_seconds
+        Seconds between two saves, at least; infinity: only calls of `save` make one. The first save is made as soon as
+        prices have changed, so that a process that keeps crashing still makes progress.
+    name
+        Name under which the ledger saves them.
+    """
+
+    def __init__(self, ledger: Ledger, policy: Policy, save_seconds: float, name: str | None = None) -> None:
+        if not save_seconds >= 0:
+            raise InvalidInputError(f"save_seconds must be at least 0, got {save_seconds}.")
+        self._ledger, self._policy, self._save_seconds = ledger, policy, save_seconds
+        self._name = f"policy {policy.name}" if name is None else name
+        self._saved: PriceState | None = None
+        self._due_at = math.inf if save_seconds == math.inf else -math.inf
+
+    def load(self, terms: Terms, loop: LoopState) -> LoopState:
+        """Return the loop with the saved prices, if there are any that fit."""
+        if self._save_seconds < math.inf:  # raise now, not at the first save, if the state cannot be saved
+            dump_state(self._policy, loop.price_state.state)
+        data = self._ledger.load(self._name)
+        if data is not None:
+            try:
+                loop = replace(loop, price_state=self._continued(data, terms, loop.progress.totals))
+            except Exception as error:  # whatever is wrong with it, the floors hold without it
+                _log.warning("starting without the policy's saved state: %s", error)
+        self._saved = loop.price_state
+        return loop
+
+    def save_if_due(self, terms: Terms, loop: LoopState) -> None:
+        """Save the prices if they have changed, and the last save is long enough ago."""
+        if self._saved is not None and loop.price_state.version == self._saved.version:
+            return
+        if time.monotonic() >= self._due_at:
+            self.save(terms, loop)
+
+    def save(self, terms: Terms, loop: LoopState) -> None:
+        """Save the prices now, with the price batch under way. An error is logged: the floors hold without them."""
+        if loop.price_state is self._saved:
+            return
+        self._due_at = time.monotonic() + self._save_seconds
+        try:
+            self._ledger.save(self._name, SavedPrices.of(terms, loop).dump(self._policy))
+            self._saved = loop.price_state
+        except FairSyncError as error:
+            _log.warning("the policy's state was not saved: %s", error)
+
+    def _continued(self, data: bytes, terms: Terms, totals: Totals) -> PriceState:
+        try:
+            saved = SavedPrices.load(self._policy, data)
+        except InvalidInputError:  # earlier versions saved the state alone
+            state: Any = self._policy.resume(load_state(self._policy, data), terms)
+            found = PriceState.of(self._policy, state)
+        else:
+            found = saved.continued(self._policy, terms, totals)
+        if len(found.prices) != len(terms.floors):
+            raise InvalidInputError(f"it has {len(found.prices)} groups, and the catalog has {len(terms.floors)}.")
+        return found
+
+
+def _is_same(before: Terms, now: Terms) -> bool:
+    """Return whether a policy's state holds under other terms as it is.
+
+    If horizons end by the clock, targets change with every plan, and the policy follows them without `resume`.
+    """
+    if len(before.floors) != len(now.floors) or (before.batch_size, before.auto_restart) != (
+        now.batch_size,
+        now.auto_restart,
+    ):
+        return False
+    if not now.auto_restart:
+        return True
+    equal = (before.floors == now.floors).all() and (before.caps == now.caps).all()
+    return bool(equal) and before.horizon == now.horizon
+
+
+def _is_after(before: Totals, now: Totals) -> bool:
+    """Return whether requests were counted between the two."""
+    if (before.requests, before.began) != (now.requests, now.began):
+        return True
+    return not np.array_equal(before.exposures, now.exposures)

@@ -1,0 +1,178 @@
+"""A retriever that is saved to a folder and loaded answers and reports as the saved one goes on to do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.policies import POLICIES, FairSync
+from fairsync.retriever import FairRetriever
+from fairsync.search import IvfIndex
+from worlds import World, make_world
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def small_world(seed: int = 3) -> World:
+    return make_world(seed, items=60, horizon=50, tightness=0.6)
+
+
+def make_retriever(world: World, **options: Any) -> FairRetriever:
+    return FairRetriever(world.catalog, k=world.k, floors=world.floors, horizon=50, **options)
+
+
+def check_same(one: FairRetriever, other: FairRetriever, users: Any) -> None:
+    """Check that two retrievers answer and report the same, bit for bit, over more than a horizon."""
+    assert one.report() == other.report()
+    for start in range(0, len(users), 7):
+        found, expected = (each.retrieve(users[start : start + 7]) for each in (one, other))
+        assert found.ids.tolist() == expected.ids.tolist()
+        assert found.relevance.tolist() == expected.relevance.tolist()
+    assert one.report() == other.report()
+
+
+@pytest.mark.parametrize("index", ["exact", "one-hot", "ivf"])
+@pytest.mark.parametrize("policy", sorted(POLICIES))
+def test_a_loaded_retriever_continues_like_the_saved_one(policy: str, index: str, tmp_path: Path) -> None:
+    """In the middle of a price batch of the second horizon."""
+    world = small_world()
+    retriever = make_retriever(world, policy=policy, index=index)
+    retriever.retrieve(np.concatenate([world.users, world.users[:21]]))
+    retriever.save(tmp_path / "saved")
+    check_same(FairRetriever.load(tmp_path / "saved"), retriever, np.concatenate([world.users] * 2))
+
+
+def test_changes_of_items_and_promise_are_saved(tmp_path: Path) -> None:
+    """Also a group whose items are gone, with its exposures."""
+    rng = np.random.default_rng(0)
+    catalog = Catalog(rng.normal(size=(40, 6)), ["a"] * 20 + ["b"] * 20, ids=[f"i{i}" for i in range(40)])
+    retriever = FairRetriever(catalog, k=4, floors={"a": 20, "b": 5}, horizon=100)
+    retriever.retrieve(rng.normal(size=(50, 6)))
+    assert retriever.report().exposures["b"] >= 5
+    retriever.remove([f"i{i}" for i in range(20, 40)], floors={"a": 20})
+    retriever.upsert(rng.normal(size=(8, 6)), ["c"] * 8, [f"n{i}" for i in range(8)], floors={"a": 25, "c": 30})
+    retriever.retrieve(rng.normal(size=(10, 6)))
+    retriever.save(tmp_path / "saved")
+    check_same(FairRetriever.load(tmp_path / "saved"), retriever, rng.normal(size=(30, 6)))
+
+
+def test_it_is_saved_again_in_its_place(tmp_path: Path) -> None:
+    world = small_world()
+    retriever = make_retriever(world)
+    for _ in range(3):
+        retriever.retrieve(world.users[:20])
+        expected = retriever.report()
+        retriever.save(tmp_path / "saved")
+        retriever = FairRetriever.load(tmp_path / "saved")
+        assert retriever.report() == expected
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_a_save_that_fails_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = small_world()
+    retriever = make_retriever(world)
+    retriever.save(tmp_path / "saved")
+    before = retriever.report()
+    retriever.retrieve(world.users[:20])
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("fairsync.saved_retriever.save_catalog", fail)
+    with pytest.raises(OSError, match="no space"):
+        retriever.save(tmp_path / "saved")
+    assert FairRetriever.load(tmp_path / "saved").report() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["saved"]
+
+
+def test_counts_are_copied_to_a_ledger(tmp_path: Path) -> None:
+    world = small_world()
+    retriever = make_retriever(world)
+    retriever.retrieve(np.concatenate([world.users, world.users[:21]]))
+    retriever.save(tmp_path / "saved")
+    with SqliteLedger(tmp_path / "exposures.db", 4) as ledger:
+        FairRetriever.load(tmp_path / "saved", ledger=ledger).close()
+        again = FairRetriever.load(tmp_path / "saved", ledger=ledger)
+        assert len(ledger.past()) == 1, "they are there once"
+        check_same(again, retriever, world.users[:10])
+        with pytest.raises(InvalidInputError, match=r"other counts than the folder.*new ledger"):
+            FairRetriever.load(tmp_path / "saved", ledger=ledger)
+    with pytest.raises(InvalidInputError, match="other counts"):
+        FairRetriever.load(tmp_path / "saved", ledger=retriever.ledger)
+
+
+def test_a_policy_object_is_given_again(tmp_path: Path) -> None:
+    world, policy = small_world(), FairSync(learning_rate=0.3)
+    retriever = make_retriever(world, policy=policy)
+    retriever.retrieve(world.users[:21])
+    retriever.save(tmp_path / "saved")
+    with pytest.raises(
+        InvalidInputError, match=r"policy object \(FairSync\): give one .*load\(folder, policy=\.\.\.\)"
+    ):
+        FairRetriever.load(tmp_path / "saved")
+    check_same(FairRetriever.load(tmp_path / "saved", policy=FairSync(learning_rate=0.3)), retriever, world.users)
+    with pytest.raises(InvalidInputError, match="not in the policy's state_classes"):
+        FairRetriever.load(tmp_path / "saved", policy="guaranteed")
+
+
+def test_an_index_object_is_given_again(tmp_path: Path) -> None:
+    world = small_world()
+    retriever = make_retriever(world, index=IvfIndex(world.catalog))
+    retriever.retrieve(world.users[:21])
+    retriever.save(tmp_path / "saved")
+    with pytest.raises(InvalidInputError, match=r"index object \(IvfIndex\): give a function"):
+        FairRetriever.load(tmp_path / "saved")
+    check_same(FairRetriever.load(tmp_path / "saved", index=IvfIndex), retriever, world.users)
+    assert "ExactIndex" in repr(FairRetriever.load(tmp_path / "saved", index="exact"))
+
+
+def test_the_index_of_a_replaced_catalog_is_saved(tmp_path: Path) -> None:
+    world = small_world()
+    retriever = make_retriever(world, index=IvfIndex(world.catalog))
+    retriever.replace(world.catalog, index="one-hot")
+    retriever.save(tmp_path / "saved")
+    assert "OneHotIndex" in repr(FairRetriever.load(tmp_path / "saved"))
+    retriever.replace(world.catalog, index=IvfIndex)
+    retriever.save(tmp_path / "saved")
+    with pytest.raises(InvalidInputError, match="IvfIndex"):
+        FairRetriever.load(tmp_path / "saved")
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    retriever = make_retriever(small_world())
+    with pytest.raises(InvalidInputError, match=r"holds no retriever .*retriever\.save\(folder\)"):
+        FairRetriever.load(tmp_path / "nowhere")
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(InvalidInputError, match="is not a saved retriever: choose another folder"):
+        retriever.save(tmp_path)
+    with pytest.raises(InvalidInputError, match="choose another folder"):
+        retriever.save(tmp_path / "mine.txt")
+    retriever.save(tmp_path / "saved")
+    (tmp_path / "saved" / "prices.npz").write_bytes(b"damaged")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        FairRetriever.load(tmp_path / "saved")
+    (tmp_path / "saved" / "retriever.json").write_text('{"format": 99}')
+    with pytest.raises(InvalidInputError, match="format 99, not 1: update FairSync"):
+        FairRetriever.load(tmp_path / "saved")
+
+
+def test_a_closed_retriever_can_be_saved_and_not_used(tmp_path: Path) -> None:
+    world = small_world()
+    with make_retriever(world, ledger=MemoryLedger(4)) as retriever:
+        retriever.retrieve(world.users[:21])
+    for use in (
+        lambda: retriever.retrieve(world.users),
+        lambda: retriever.calibrate(world.users),
+        lambda: retriever.promise(0),
+        lambda: retriever.remove([0]),
+    ):
+        with pytest.raises(FairSyncError, match="The retriever is closed: make another one over the same ledger"):
+            use()
+    retriever.save(tmp_path / "saved")
+    assert FairRetriever.load(tmp_path / "saved").report() == retriever.report()
