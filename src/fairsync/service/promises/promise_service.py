@@ -92,8 +92,9 @@ class PromiseService:
         self.count: Literal["retrieved", "impressions"] = "retrieved" if count == "retrieved" else "impressions"
         self._clock = clock or MonotonicClock()
         initial = SavedState(tuple(coordinator.labels), {_new_id(): promise for promise in promises}, forecast)
+        read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
-            coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic
+            coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock
         )
         self.cost_monitor = CostMonitor(self._conditions)
         self.readiness = Readiness(coordinator.ledger)
