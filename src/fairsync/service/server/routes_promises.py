@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from fairsync.service.promises.conversion import promise_from_record
+from fairsync.service.promises.preview import TooManyPreviewsError
 from fairsync.service.schema import (
     CatalogSize,
     ImpressionReports,
@@ -17,10 +18,14 @@ from fairsync.service.schema import (
     PromiseRecord,
     PromiseView,
 )
+from fairsync.service.server.cancellable_thread import run_cancellable
+from fairsync.service.server.disconnect import unless_disconnected
 from fairsync.service.server.operations import Operation
-from fairsync.service.server.problems import invalid
+from fairsync.service.server.problems import busy, invalid
 
 if TYPE_CHECKING:
+    from starlette.types import Receive
+
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import HttpSettings
@@ -63,8 +68,15 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
     def make_promise(_: RequestContext, promise: PromiseRecord) -> PromiseView:
         return service.set_promise(promise_from_record(promise, service.groups))
 
-    def preview(_: RequestContext, promise: PromiseRecord, query: PreviewQuery) -> Preview:
-        return service.preview(promise_from_record(promise, service.groups), query.replacing)
+    async def preview(_: RequestContext, record: PromiseRecord, query: PreviewQuery, receive: Receive) -> Preview:
+        promise = promise_from_record(record, service.groups)
+        computing = run_cancellable(lambda is_cancelled: service.preview(promise, query.replacing, is_cancelled))
+        try:
+            return await unless_disconnected(computing, receive)
+        except TooManyPreviewsError as error:
+            raise busy("overloaded", f"{error}") from None
+        finally:
+            computing.cancel()
 
     def pace(context: RequestContext) -> Pace:
         return service.pace(context.path_params["promise_id"])
@@ -95,7 +107,7 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         ),
         Operation(
             "POST", "/v1/promises/preview", preview, "Preview the consequences of a promise", role="report",
-            body=PromiseRecord, query=PreviewQuery, answer=Preview, problems=(404, 422),
+            body=PromiseRecord, query=PreviewQuery, answer=Preview, problems=(404, 422), watches=True,
         ),
         Operation(
             "GET", f"{_PROMISE}/pace", pace, "The pace of a promise in its current window", role="report",

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
-from starlette.requests import ClientDisconnect
 
 from fairsync.inputs import check_users
 from fairsync.service.schema import JSON, MSGPACK, CatalogSize, RetrieveAnswers, RetrieveRequest, UpsertItems
 from fairsync.service.server.codec import embeddings_of, encode_candidates, media_type_of, users_of
+from fairsync.service.server.disconnect import unless_disconnected
 from fairsync.service.server.gcra import requests_of
 from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.problems import invalid
@@ -18,15 +18,11 @@ from fairsync.service.server.problems import invalid
 if TYPE_CHECKING:
     from starlette.types import Receive
 
-    from fairsync.candidates import Candidates
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.server.histories import Histories
     from fairsync.service.server.micro_batching import MicroBatcher
     from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import HttpSettings
-
-# Most answers are there sooner, and watching a connection costs a task.
-_WATCH_AFTER_SECONDS = 0.25
 
 
 def retrieve_operations(
@@ -57,7 +53,7 @@ def retrieve_operations(
             users = check_users(vectors, service.catalog)
         request_ids = asked.request_ids or [None] * n
         answer = batcher.submit(users, request_ids, asked.k, caller.name)
-        found = await _unless_disconnected(answer, receive)
+        found = await unless_disconnected(answer, receive)
         media_type = media_type_of(context.headers[b"content-type"])
         return Encoded(encode_candidates(found, request_ids, media_type), media_type)
 
@@ -78,30 +74,3 @@ def retrieve_operations(
             body=UpsertItems, media_types=(JSON, MSGPACK), answer=CatalogSize, problems=(409, 422),
         ),
     ]  # fmt: skip
-
-
-async def _unless_disconnected(answer: asyncio.Future[Candidates], receive: Receive) -> Candidates:
-    """Await an answer; cancel it when the client disconnects."""
-    watcher: asyncio.Task[None] | None = None
-
-    def watch() -> None:
-        nonlocal watcher
-        watcher = asyncio.ensure_future(_disconnect(receive))
-        watcher.add_done_callback(lambda _: answer.cancel())
-
-    timer = answer.get_loop().call_later(_WATCH_AFTER_SECONDS, watch)
-    try:
-        return await answer
-    except asyncio.CancelledError:
-        if watcher is not None and watcher.done():
-            raise ClientDisconnect from None
-        raise
-    finally:
-        timer.cancel()
-        if watcher is not None:
-            watcher.cancel()
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
