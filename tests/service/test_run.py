@@ -221,3 +221,32 @@ def test_plans_are_prepared_for_the_slump_that_is_set(tmp_path: Path) -> None:
     assert promise_service.scheduler.planner.worst_case_traffic == 0.1
     promise_service.close()
     promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]
+
+
+def test_a_call_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
+    """A thread cannot be ended from outside, so the process ends around it."""
+    port, entered = free_port(), tmp_path / "entered"
+    config, log = configured(tmp_path, "shutdown_seconds = 2\n" + PROMISES, port=port), tmp_path / "log"
+    hang = (
+        "import pathlib, threading; from fairsync.service.promises.promise_service import PromiseService as P;"
+        f"P.past = lambda self, limit: (pathlib.Path({str(entered)!r}).touch(), threading.Event().wait()); {RUN}"
+    )
+    with log.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-c", hang, str(config)], stderr=file)
+    try:
+        with Client(f"http://127.0.0.1:{port}", timeout=60, attempts=40) as client:
+            assert client.ready()
+        answers: list[int] = []
+        url = f"http://127.0.0.1:{port}/v1/past"
+        caller = threading.Thread(target=lambda: answers.append(httpx.get(url, timeout=60).status_code))
+        caller.start()
+        while not entered.exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 1
+        caller.join()
+    finally:
+        process.kill()
+        process.wait()
+    assert answers == [503]
+    assert "abandoned" in log.read_text()

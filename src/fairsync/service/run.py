@@ -6,9 +6,11 @@ import asyncio
 import gc
 import logging
 import math
+import os
 import signal
 import socket
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -30,6 +32,8 @@ from fairsync.service.server.json_logging import log, start_logging
 from fairsync.service.sharing import join
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fairsync.catalog import Catalog
     from fairsync.coordination.base import CoordinatorBase
     from fairsync.ledger import Ledger
@@ -45,6 +49,8 @@ _SWITCH_SECONDS = 0.0005
 _GC_THRESHOLD = (10_000, 20, 100)
 # Longer than proxies keep idle connections, so that the proxy closes them first.
 _KEEP_ALIVE_SECONDS = 75
+# Share of the time to shut down that calls in flight have. The rest is for saving.
+_SHARE_OF_CALLS = 0.8
 
 
 def make_promise_service(settings: Settings) -> PromiseService:
@@ -142,14 +148,14 @@ def serve(settings: Settings) -> None:
         proxy_headers=False,  # nothing depends on the address of the client
         limit_concurrency=http.max_connections,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=math.ceil(http.shutdown_seconds),
+        timeout_graceful_shutdown=max(math.floor(_SHARE_OF_CALLS * http.shutdown_seconds), 1),
     )
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLD)
     server = uvicorn.Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_run(server, app, service, sockets, http.drain_seconds))
+        runner.run(_run(server, app, service, sockets, http))
     service.coordinator.ledger.close()
     if server.force_exit:
         log.warning("stopped at once; counts are saved, the state since the last save is not")
@@ -162,9 +168,9 @@ async def _run(
     app: RequestContextMiddleware,
     service: PromiseService,
     sockets: list[socket.socket],
-    drain_seconds: float,
+    http: HttpSettings,
 ) -> None:
-    """Run the server; on a signal, report not ready for the drain period, then have it shut down."""
+    """Run the server; on a signal, report not ready for the drain period, then have it shut down in time."""
     stop = asyncio.Event()
 
     def on_signal(number: signal.Signals) -> None:
@@ -175,9 +181,10 @@ async def _run(
         await stop.wait()
         service.readiness.drain()
         app.draining = True
-        deadline = time.monotonic() + drain_seconds
+        deadline = time.monotonic() + http.drain_seconds
         while time.monotonic() < deadline and not server.force_exit:
             await asyncio.sleep(0.05)
+        exit_after(max(http.shutdown_seconds, 2.0))
         server.should_exit = True
 
     serving = asyncio.create_task(server.serve(sockets))
@@ -192,6 +199,34 @@ async def _run(
     draining = asyncio.create_task(drain())
     await serving
     draining.cancel()
+
+
+def exit_after(seconds: float, leave: Callable[[int], object] = os._exit) -> threading.Timer:
+    """End the process after a time if it still runs: a thread that hangs would keep it alive for ever.
+
+    Every count is in the ledger before its request is answered. What is lost is the state since the last save.
+
+    Parameters
+    ----------
+    seconds
+        Seconds to wait.
+    leave
+        Ends the process with an exit code, without waiting for threads.
+
+    Returns
+    -------
+    threading.Timer
+        May be cancelled.
+    """
+
+    def end() -> None:
+        log.error("work in progress was abandoned: it did not end within http.shutdown_seconds")
+        leave(1)
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    return timer
 
 
 def bind(http: HttpSettings) -> list[socket.socket]:

@@ -129,7 +129,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """Seconds between the signal to stop and the end of service. /ready fails meanwhile, so that load balancers
     send calls elsewhere."""
     shutdown_seconds: Seconds = 20.0
-    """Seconds that calls in flight have to finish when the service stops."""
+    """Seconds within which the service ends when it stops, at least 2. Calls in flight have four fifths of it, and
+    saving the rest; what is not done then is abandoned."""
     log: Literal["all", "problems"] = "all"
     """Log every call, or failed calls only."""
 

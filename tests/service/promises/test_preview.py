@@ -1,12 +1,18 @@
 """The least cost of promises on recent requests, against the best plan in hindsight."""
 
+import threading
+from typing import Any
+
 import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.hindsight import hindsight
+from fairsync.schedule import Promise, Window
 from fairsync.search import ExactIndex
-from fairsync.service.promises.preview import RecentRequests
+from fairsync.service.promises import planning
+from fairsync.service.promises.preview import PreviewCancelledError, RecentRequests, TooManyPreviewsError
+from service.running import small_service
 
 
 @pytest.fixture
@@ -47,3 +53,52 @@ def test_it_is_unknown_with_few_requests_or_too_much_promised(catalog: Catalog) 
     assert filled(users).estimate(catalog, index, 4, {"small": 4.0, "big": 1.0}, np.zeros(3)) is None
     found = filled(users).estimate(catalog, index, 4, {"rare": 3.0}, np.zeros(3))
     assert found is not None, "a group of two items fills two places at most"
+
+
+def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, go = threading.Semaphore(0), threading.Event()
+    plain = planning.check_promise
+
+    def held(*arguments: Any) -> Any:
+        entered.release()
+        assert go.wait(60)
+        return plain(*arguments)
+
+    monkeypatch.setattr(planning, "check_promise", held)
+    service, promise = small_service(), Promise("wine", 5, Window.day("UTC"))
+    threads = [threading.Thread(target=service.preview, args=(promise,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+        assert entered.acquire(timeout=60)
+    try:
+        is_free = service.scheduler.lock.acquire(timeout=60)
+        assert is_free
+        service.scheduler.lock.release()
+        with pytest.raises(TooManyPreviewsError, match="2 previews"):
+            service.preview(promise)
+    finally:
+        go.set()
+        for thread in threads:
+            thread.join()
+    assert service.preview(promise).feasible
+
+
+def test_a_preview_that_is_cancelled_ends_and_leaves_its_place() -> None:
+    service, promise = small_service(), Promise("wine", 5, Window.day("UTC"))
+    for _ in range(3):
+        with pytest.raises(PreviewCancelledError):
+            service.preview(promise, is_cancelled=lambda: True)
+    assert service.preview(promise).feasible
+
+
+def test_an_estimate_ends_between_two_searches(catalog: Catalog) -> None:
+    searches = []
+
+    def checkpoint() -> None:
+        searches.append(1)
+        if len(searches) == 2:
+            raise PreviewCancelledError
+
+    recent = filled(np.random.default_rng(1).normal(size=(256, 6)) + 0.5)
+    with pytest.raises(PreviewCancelledError):
+        recent.estimate(catalog, ExactIndex(catalog), 4, {"small": 2.0}, np.zeros(3), checkpoint)

@@ -17,7 +17,7 @@ def http_scope(method: str = "GET", path: str = "/", headers: Sequence[tuple[byt
     """Return the scope of a request that has a context."""
     return {
         "type": "http", "method": method, "path": path, "root_path": "", "query_string": b"",
-        "headers": list(headers), "state": {"context": RequestContext(b"test")},
+        "headers": list(headers), "state": {"context": RequestContext(b"test", dict(headers))},
     }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from fairsync.service.server.prometheus import Metrics
 from fairsync.service.server.request_context import context_of
 from service.running import small_service
 from service.server.asgi import call, http_scope
+from service.server.logged import logged
 
 if TYPE_CHECKING:
     import pytest
@@ -32,17 +33,23 @@ class App:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
-    found = [(one.levelname, getattr(one, "facts", {})) for one in caplog.records if one.name == "fairsync.service"]
+    found = logged(caplog.records)
     caplog.clear()
     return found
+
+
+def send(middleware: AccessLogMiddleware, path: str = "/") -> None:
+    """Send a request and have its line written."""
+    call(middleware, http_scope(path=path))
+    middleware.flush()
 
 
 def test_only_problems_are_logged_if_that_is_set(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics(small_service())
     with caplog.at_level("INFO"):
         for status in (200, 404):
-            call(AccessLogMiddleware(App(status), metrics, [], only_problems=True), http_scope())
-            call(AccessLogMiddleware(App(status), metrics, []), http_scope())
+            send(AccessLogMiddleware(App(status), metrics, [], only_problems=True))
+            send(AccessLogMiddleware(App(status), metrics, []))
     assert [facts["status"] for _, facts in lines(caplog)] == [200, 404, 404]
 
 
@@ -52,7 +59,7 @@ def test_lines_about_overload_are_thinned(caplog: pytest.LogCaptureFixture) -> N
     middleware = AccessLogMiddleware(app, Metrics(small_service()), [], clock=lambda: now)
     with caplog.at_level("INFO"):
         for _ in range(10):
-            call(middleware, http_scope())
+            send(middleware)
             now += 0.25
     assert [facts["turned_away"] for _, facts in lines(caplog)] == [1, 5, 9]
 
@@ -62,7 +69,7 @@ def test_unexpected_failures_are_errors_with_a_trace(caplog: pytest.LogCaptureFi
     failures = {ZeroDivisionError("x"): 500, OSError("broken off"): 200, busy("overloaded", "Too much."): 503}
     with caplog.at_level("INFO"):
         for failure, status in failures.items():
-            call(AccessLogMiddleware(App(status, failure=failure), metrics, []), http_scope())
+            send(AccessLogMiddleware(App(status, failure=failure), metrics, []))
     assert [(level, facts["status"]) for level, facts in lines(caplog)] == [
         ("ERROR", 500),
         ("ERROR", 200),
@@ -81,6 +88,6 @@ def test_metrics_are_counted_by_path_template() -> None:
 
 def test_a_line_stays_one_line(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
-        call(AccessLogMiddleware(App(404), Metrics(small_service()), []), http_scope(path="/v1/\r\nset-cookie: a=b"))
+        send(AccessLogMiddleware(App(404), Metrics(small_service()), []), "/v1/\r\nset-cookie: a=b")
     (record,) = [one for one in caplog.records if one.name == "fairsync.service"]
     assert "\n" not in JsonFormatter().format(record)

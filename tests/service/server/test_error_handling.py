@@ -18,8 +18,9 @@ from service.server.held_search import BODY
 @pytest.mark.parametrize(
     ("error", "status", "word"),
     [
-        (BackendUnavailableError("2 of 4 shards are away"), 503, "shards"),
-        (FairSyncError("the ledger is full"), 503, "ledger"),
+        (BackendUnavailableError("the shard at secret-host:6379 is away"), 503, "shard"),
+        (FairSyncError("the ledger /secret/exposures.db is full"), 503, "ledger"),
+        (MemoryError("secret"), 503, "memory"),
         (OSError("no space left on /secret/path"), 503, "failed"),
         (ZeroDivisionError("secret"), 500, "mistake"),
     ],

@@ -12,6 +12,7 @@ import numpy as np
 
 from service.running import running, small_service
 from service.server.held_search import Held, post, until
+from service.server.logged import logged
 
 if TYPE_CHECKING:
     import pytest
@@ -31,7 +32,7 @@ def test_a_client_that_disconnects_is_not_searched_for(caplog: pytest.LogCapture
                 + body
             )
             until(lambda: "fairsync_waiting_requests 6.0" in httpx.get(f"{service.url}/metrics").text)
-        until(lambda: 499 in [getattr(record, "facts", {}).get("status") for record in caplog.records])
+        until(lambda: 499 in [facts.get("status") for _, facts in logged(caplog.records)])
         second = post(service, answers)
         held.go.set()
         first.join()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fairsync.floors import group_caps
 from fairsync.schedule import check_promise, make_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
@@ -79,8 +80,64 @@ class Planner:
         now: datetime,
     ) -> Feasibility:
         """Return whether the expected traffic can deliver a promise beside others."""
-        shares, k = self._rule.shares(self._coordinator.labels), self._coordinator.k
-        return check_promise(promise, others, exposures, self.traffic(forecast), now, k, self.caps(), shares)
+        return self.prepare_check(promise, others, exposures, forecast, now).run()
+
+    def prepare_check(
+        self,
+        promise: Promise,
+        others: Iterable[Promise],
+        exposures: Mapping[Promise, int],
+        forecast: Forecast,
+        now: datetime,
+    ) -> FeasibilityCheck:
+        """Return the check of a promise, which takes time and depends on nothing that changes."""
+        shares = self._rule.shares(self._coordinator.labels)
+        return FeasibilityCheck(
+            promise, tuple(others), exposures, self.traffic(forecast), now, self._coordinator.k, self.caps(), shares
+        )
+
+
+@dataclass(frozen=True)
+class FeasibilityCheck:
+    """A check of a promise, with a snapshot of all that it depends on; see :func:`fairsync.schedule.check_promise`."""
+
+    promise: Promise
+    others: tuple[Promise, ...]
+    exposures: Mapping[Promise, int]
+    traffic: TrafficForecast
+    now: datetime
+    k: int
+    caps: Mapping[Label, int]
+    shares: Mapping[Label, float]
+
+    def run(self, checkpoint: Callable[[], object] = lambda: None) -> Feasibility:
+        """Return whether the expected traffic can deliver the promise.
+
+        Parameters
+        ----------
+        checkpoint
+            Called every now and then; raises to end the check.
+        """
+        traffic = _CheckpointedTraffic(self.traffic, checkpoint)
+        return check_promise(
+            self.promise, self.others, self.exposures, traffic, self.now, self.k, self.caps, self.shares
+        )
+
+
+@dataclass(frozen=True)
+class _CheckpointedTraffic:
+    """A forecast that calls a function whenever it is asked, which checks do for each window and deadline."""
+
+    traffic: TrafficForecast
+    checkpoint: Callable[[], object]
+
+    def expected(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
+        self.checkpoint()
+        return self.traffic.expected(start, end, now)
+
+    def lower_bound(self, start: datetime, end: datetime, now: datetime | None = None) -> float:
+        self.checkpoint()
+        return self.traffic.lower_bound(start, end, now)
 
 
 def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:

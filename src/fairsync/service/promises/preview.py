@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.dual_bound import ROUNDS, dual_bound
+from fairsync.errors import FairSyncError
 from fairsync.floors import group_caps
 from fairsync.service.promises.costs import MOST_GROUPS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -24,8 +25,43 @@ if TYPE_CHECKING:
     from fairsync.schedule import Promise, TrafficForecast
     from fairsync.search import Index
 
+# Previews that are computed at once.
+_MOST_PREVIEWS = 2
 # Enough to find a price of each group, few enough to be searched within a second.
 _REQUESTS = 256
+
+
+class TooManyPreviewsError(FairSyncError):
+    """As many previews are being computed as may be."""
+
+
+class PreviewCancelledError(FairSyncError):
+    """The caller of a preview has gone."""
+
+
+class PreviewLimit:
+    """Bounds the previews that are computed at once.
+
+    Examples
+    --------
+    >>> limit = PreviewLimit(1)
+    >>> with limit, limit:
+    ...     pass
+    Traceback (most recent call last):
+    fairsync.service.promises.preview.TooManyPreviewsError: 1 previews are being computed already.
+    """
+
+    def __init__(self, most: int = _MOST_PREVIEWS) -> None:
+        self._most, self._slots = most, threading.BoundedSemaphore(most)
+
+    def __enter__(self) -> None:
+        """Begin a preview, or refuse it."""
+        if not self._slots.acquire(blocking=False):
+            raise TooManyPreviewsError(f"{self._most} previews are being computed already.")
+
+    def __exit__(self, *_: object) -> None:
+        """End a preview."""
+        self._slots.release()
 
 
 @dataclass(frozen=True)
@@ -63,7 +99,13 @@ class RecentRequests:
             self._users.extend(users[-16:])
 
     def estimate(
-        self, catalog: Catalog, index: Index, k: int, rates: Mapping[Label, float], prices: NDArray[np.float64]
+        self,
+        catalog: Catalog,
+        index: Index,
+        k: int,
+        rates: Mapping[Label, float],
+        prices: NDArray[np.float64],
+        checkpoint: Callable[[], object] = lambda: None,
     ) -> Estimate | None:
         """Return the least cost of giving each group this many exposures per request.
 
@@ -78,6 +120,8 @@ class RecentRequests:
             Exposures per request by label.
         prices
             (G,) the prices in force, where the search for the least cost starts.
+        checkpoint
+            Called before each search; raises to end the estimate.
 
         Returns
         -------
@@ -96,10 +140,15 @@ class RecentRequests:
         floors = np.minimum(floors, n * group_caps(catalog, k))
         if floors.sum() > n * k:
             return None
-        plain = float(index.search(vectors, None, k).relevance.sum())
+
+        def search(*arguments: Any, **options: Any) -> Any:
+            checkpoint()
+            return index.search(*arguments, **options)
+
+        plain = float(search(vectors, None, k).relevance.sum())
         # Without a round, the prices in force prove a bound too, only a weaker one.
         rounds = ROUNDS if len(rates) <= MOST_GROUPS else 0
-        bound = dual_bound(catalog, index.search, vectors, k, floors, prices, plain, rounds)
+        bound = dual_bound(catalog, search, vectors, k, floors, prices, plain, rounds)
         cost = max(plain - bound.relevance, 0.0)
         return Estimate(cost / n, cost / abs(plain) if plain else 0.0)
 

@@ -18,7 +18,7 @@ from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
 from fairsync.service.promises.impressions import groups_shown
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.periods import missing_at_start
-from fairsync.service.promises.preview import RecentRequests, exposure_rates
+from fairsync.service.promises.preview import PreviewCancelledError, PreviewLimit, RecentRequests, exposure_rates
 from fairsync.service.promises.promise_changes import all_but, check_known, check_unique, split_at, with_start_of
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.promises.saved_state import SavedState
@@ -97,7 +97,7 @@ class PromiseService:
             coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock
         )
         self.cost_monitor = CostMonitor(self._conditions)
-        self.readiness = Readiness(coordinator.ledger)
+        self.readiness, self._preview_limit = Readiness(coordinator.ledger), PreviewLimit()
         self.degraded, self._recent, self._replanned_at = 0.0, RecentRequests(), self.scheduler.now()
         self._reporter = StatusReporter(self.scheduler, self.cost_monitor, self.count)
 
@@ -174,8 +174,12 @@ class PromiseService:
                 self._reporter.record_paces()
         self.cost_monitor.refresh()
 
-    def preview(self, promise: Promise, replacing: str | None = None) -> Preview:
+    def preview(
+        self, promise: Promise, replacing: str | None = None, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> Preview:
         """Return what a promise would lead to, without making it.
+
+        It is computed on a snapshot, and few at a time, so that planning and requests go on meanwhile.
 
         Parameters
         ----------
@@ -183,15 +187,28 @@ class PromiseService:
             The promise.
         replacing
             Id of the promise that it would replace.
+        is_cancelled
+            Asked every now and then; whether nobody waits for the answer any longer.
         """
+
+        def checkpoint() -> None:
+            if is_cancelled():
+                raise PreviewCancelledError("the caller has gone.")
+
+        with self._preview_limit:
+            return self._preview(promise, replacing, checkpoint)
+
+    def _preview(self, promise: Promise, replacing: str | None, checkpoint: Callable[[], None]) -> Preview:
         with self.scheduler.lock:
             promises = self.scheduler.state.promises
             others = all_but(replacing, promises)
             promise = promise if replacing is None else with_start_of(promise, promises[replacing])
-            verdict = self.scheduler.check(promise, others)
+            check = self.scheduler.prepare_check(promise, others)
             rates = exposure_rates([*others.values(), promise], self.scheduler.state.forecast, self.scheduler.now())
             prices, catalog, index = self.coordinator.prices(), self.catalog, self.front.index
-        estimate = self._recent.estimate(catalog, index, self.k, rates, prices) if verdict.accepted else None
+        verdict, estimate = check.run(checkpoint), None
+        if verdict.accepted:
+            estimate = self._recent.estimate(catalog, index, self.k, rates, prices, checkpoint)
         return Preview(
             feasible=verdict.accepted,
             largest=verdict.largest,

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.base import CoordinatorBase
     from fairsync.schedule import Feasibility, Plan, Promise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
+    from fairsync.service.promises.planning import FeasibilityCheck
 
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
@@ -175,8 +176,12 @@ class Scheduler:
 
     def check(self, promise: Promise, others: Mapping[str, Promise]) -> Feasibility:
         """Return whether the expected traffic can deliver a promise beside others."""
+        return self.prepare_check(promise, others).run()
+
+    def prepare_check(self, promise: Promise, others: Mapping[str, Promise]) -> FeasibilityCheck:
+        """Return the check of a promise beside others. Running it needs no lock."""
         exposures = {**self.exposures(), promise: self._exposures_of(promise)}
-        return self.planner.check(promise, others.values(), exposures, self.state.forecast, self.now())
+        return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, self.now())
 
     def save(self) -> None:
         """Save the state in the ledger, if this replica leads."""

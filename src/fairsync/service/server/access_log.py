@@ -1,11 +1,12 @@
-"""The access log: one line and one metric per request."""
+"""The access log: one line and one metric per request; lines are written in batches."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from fairsync.service.server.json_logging import log, log_call
+from fairsync.service.server.json_logging import log, log_calls
 from fairsync.service.server.problems import Problem
 from fairsync.service.server.request_context import context_of
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _LONGEST_PATH = 200
 # Lines about overload are thinned to one per this many seconds.
 _THINNED_SECONDS = 1.0
+# Lines are written this many seconds later, many at once: the next search need not wait for them.
+_WRITE_AFTER_SECONDS = 0.025
 
 
 class AccessLogMiddleware:
@@ -51,11 +54,13 @@ class AccessLogMiddleware:
         self.app, self._metrics, self._paths, self._clock = app, metrics, paths, clock
         self._only_problems = only_problems
         self._turned_away, self._thinned_since = 0, float("-inf")
+        self._lines: list[dict[str, object]] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            self.flush()
             return
         started = self._clock()
         await self.app(scope, receive, send)
@@ -68,12 +73,13 @@ class AccessLogMiddleware:
 
     def _log(self, scope: Scope, context: RequestContext, started: float, seconds: float) -> None:
         facts: dict[str, object] = {
+            "time": time.time(),
             "request_id": context.request_id.decode(),
             "method": scope["method"],
             "path": scope["path"][:_LONGEST_PATH],
             "status": context.status,
             "ms": round(1000 * seconds, 2),
-            "token": context.caller,
+            "token": context.caller.name,
         }
         failure = context.failure
         if context.turned_away:
@@ -85,6 +91,16 @@ class AccessLogMiddleware:
         unexpected = context.status >= 500 and not isinstance(failure, Problem)
         broken_off = context.status < 400
         if failure is not None and (unexpected or broken_off):
+            self.flush()
+            del facts["time"]
             log.error("call failed", exc_info=failure, extra={"facts": facts})
-        else:
-            log_call(facts)
+            return
+        self._lines.append(facts)
+        if len(self._lines) == 1:
+            asyncio.get_running_loop().call_later(_WRITE_AFTER_SECONDS, self.flush)
+
+    def flush(self) -> None:
+        """Write the lines of the requests that were answered since the last time."""
+        lines, self._lines = self._lines, []
+        if lines:
+            log_calls(lines)

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.concurrency import run_in_threadpool
-from starlette.middleware import Middleware
-from starlette.middleware.authentication import AuthenticationMiddleware
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
@@ -17,7 +15,7 @@ from fairsync.errors import BackendUnavailableError
 from fairsync.service.dashboard import routes as dashboard_routes
 from fairsync.service.schema import JSON
 from fairsync.service.server.access_log import AccessLogMiddleware
-from fairsync.service.server.authentication import Tokens
+from fairsync.service.server.authentication import AuthenticationMiddleware, Tokens
 from fairsync.service.server.body_limit import BodyLimitMiddleware
 from fairsync.service.server.error_handling import ErrorMiddleware
 from fairsync.service.server.histories import load_histories
@@ -25,10 +23,11 @@ from fairsync.service.server.json_logging import log
 from fairsync.service.server.local_host import LocalHostMiddleware
 from fairsync.service.server.micro_batching import MicroBatcher
 from fairsync.service.server.openapi import add_limits, make_document
-from fairsync.service.server.operations import routes_of
+from fairsync.service.server.operations import PathRouter, routes_of
 from fairsync.service.server.problems import Problem
 from fairsync.service.server.prometheus import Metrics
 from fairsync.service.server.rate_limit import RateLimitMiddleware
+from fairsync.service.server.request_body import BodyReader
 from fairsync.service.server.request_context import RequestContextMiddleware
 from fairsync.service.server.routes_promises import promise_operations
 from fairsync.service.server.routes_retrieve import retrieve_operations
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from starlette.requests import Request
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.settings import Settings
@@ -62,6 +61,7 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
     http, tokens, metrics = settings.http, Tokens(settings.tokens), Metrics(service)
     batcher = MicroBatcher(service.retrieve, http.max_batch, http.max_waiting, http.max_wait_seconds, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
+    bodies = BodyReader(http.max_body_bytes, http.max_users)
     histories = load_histories(settings, service.catalog.dim)
     operations = [
         *retrieve_operations(service, batcher, http, histories),
@@ -80,22 +80,23 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         refreshing = asyncio.create_task(_refresh_forever(service, refresh_seconds))
         yield
         refreshing.cancel()
+        bodies.close()
         await batcher.close()
         await run_in_threadpool(service.close)
 
-    routes = [*routes_of(operations), Route("/openapi.json", openapi), *dashboard_routes()]
+    resources = routes_of(operations, bodies)
+    routes = [*resources, Route("/openapi.json", openapi), *dashboard_routes()]
     paths = {operation.path for operation in operations if "{" not in operation.path}
-    middleware = [
-        Middleware(AccessLogMiddleware, metrics, paths, only_problems=http.log == "problems"),
-        Middleware(ErrorMiddleware),
-        Middleware(TimeoutMiddleware, http.request_seconds),
-        *([] if tokens.required else [Middleware(LocalHostMiddleware)]),
-        Middleware(AuthenticationMiddleware, tokens),
-        Middleware(RateLimitMiddleware),
-        Middleware(BodyLimitMiddleware, http.max_body_bytes),
-    ]
-    router = Router(routes, redirect_slashes=False, default=_not_found, lifespan=lifespan, middleware=middleware)
-    return RequestContextMiddleware(router)
+    app: ASGIApp = PathRouter(Router(routes, redirect_slashes=False, default=_not_found, lifespan=lifespan), resources)
+    app = BodyLimitMiddleware(app, http.max_body_bytes)
+    app = RateLimitMiddleware(app)
+    app = AuthenticationMiddleware(app, tokens)
+    if not tokens.required:
+        app = LocalHostMiddleware(app)
+    app = TimeoutMiddleware(app, http.request_seconds)
+    app = ErrorMiddleware(app)
+    app = AccessLogMiddleware(app, metrics, paths, only_problems=http.log == "problems")
+    return RequestContextMiddleware(app)
 
 
 async def _not_found(_: Scope, __: Receive, ___: Send) -> None:

@@ -40,11 +40,11 @@ class BodyLimitMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        for name, value in scope["headers"]:
-            # Converting a number of thousands of digits would take long.
-            if name == b"content-length" and (len(value) > 18 or (value.isdigit() and int(value) > self._max_bytes)):
-                raise self._too_large()
         context, received, complete = context_of(scope), 0, False
+        length = context.headers.get(b"content-length", b"0")
+        # Converting a number of thousands of digits would take long.
+        if len(length) > 18 or (length.isdigit() and int(length) > self._max_bytes):
+            raise self._too_large()
 
         async def limited_receive() -> Message:
             nonlocal received, complete

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from fairsync.service.settings import HttpSettings
 
 T = TypeVar("T")
+# Messages quote at most this many characters of a body.
+_LONGEST_REASON = 200
 
 
 @lru_cache
@@ -36,37 +38,53 @@ def _decoder(kind: Hashable, media_type: str) -> Any:
     return msgspec.json.Decoder(kind) if media_type == JSON else msgspec.msgpack.Decoder(kind)
 
 
-def decode(body: bytes, content_type: str, kind: type[T], accepted: Sequence[str] = (JSON, MSGPACK)) -> T:
-    """Return the struct of a body, validated.
+def decode(body: bytes, media_type: str, kind: type[T]) -> T:
+    """Return the struct of a body, validated. Stops at the first error.
 
     Parameters
     ----------
-    body, content_type
-        The body and its Content-Type header.
+    body, media_type
+        The body and its type, JSON or MSGPACK.
     kind
         The struct.
-    accepted
-        Media types that the route accepts; others are answered with 415.
 
     Examples
     --------
     >>> from fairsync.service.schema import ItemIds
-    >>> decode(b'{"ids": [3]}', "application/json; charset=utf-8", ItemIds)
+    >>> decode(b'{"ids": [3]}', JSON, ItemIds)
     ItemIds(ids=[3])
-    >>> decode(b'{"ids": [3.5]}', "application/json", ItemIds)
+    >>> decode(b'{"ids": [3.5]}', JSON, ItemIds)
     Traceback (most recent call last):
     fairsync.service.server.problems.Problem: ids[0]: Expected `int | str`, got `float`.
     """
-    media_type = media_type_of(content_type)
-    if media_type not in accepted:
-        hint = f"Send {' or '.join(accepted)}."
-        raise Problem(415, "media_type", f"Bodies of type {media_type!r} are not accepted here.", hint)
     try:
         value: T = _decoder(cast("Hashable", kind), media_type).decode(body)
     except msgspec.ValidationError as error:
         raise invalid(describe(error)) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Problem(400, "malformed", f"The body is not {media_type}: {error}", "Check its encoding.") from None
+        reason = str(error)[:_LONGEST_REASON]
+        raise Problem(400, "malformed", f"The body is not {media_type}: {reason}", "Check its encoding.") from None
+    return value
+
+
+def compact(value: T, max_users: int) -> T:
+    """Return a struct with its vectors as bytes, which take less memory than lists and are decoded at once.
+
+    Refuses vectors that are empty or of different lengths, and more users than a call may have.
+
+    Examples
+    --------
+    >>> compact(RetrieveRequest(vectors=[[1.0, 2.0]]), 10).vectors.shape
+    [1, 2]
+    """
+    if isinstance(value, RetrieveRequest):
+        for many in (value.vectors, value.histories, value.request_ids):
+            if isinstance(many, list):
+                _check_users(len(many), max_users)
+        if isinstance(value.vectors, list):
+            return msgspec.structs.replace(value, vectors=_to_bytes(value.vectors, "vectors"))
+    if isinstance(value, UpsertItems) and isinstance(value.embeddings, list):
+        return msgspec.structs.replace(value, embeddings=_to_bytes(value.embeddings, "embeddings"))
     return value
 
 
@@ -79,13 +97,20 @@ def describe(error: msgspec.ValidationError) -> str:
     'window.floor: Expected `int`, got `str`.'
     """
     reason, _, place = str(error).partition(" - at `$")
-    place = place.removesuffix("`").removeprefix(".")
+    reason, place = reason[:_LONGEST_REASON], place.removesuffix("`").removeprefix(".")[:_LONGEST_REASON]
     return f"{place}: {reason}." if place else f"{reason}."
 
 
-def media_type_of(content_type: str) -> str:
-    """Return the media type of a Content-Type header, without parameters."""
-    return content_type.partition(";")[0].strip().lower()
+@lru_cache(maxsize=64)
+def media_type_of(content_type: bytes) -> str:
+    """Return the media type of a Content-Type header, without parameters.
+
+    Examples
+    --------
+    >>> media_type_of(b"Application/JSON; charset=utf-8")
+    'application/json'
+    """
+    return content_type.decode("latin-1").partition(";")[0].strip().lower()
 
 
 def users_of(request: RetrieveRequest, limits: HttpSettings) -> NDArray[Any] | None:
@@ -99,8 +124,7 @@ def users_of(request: RetrieveRequest, limits: HttpSettings) -> NDArray[Any] | N
     if vectors is not None and vectors.ndim == 3 and vectors.shape[1] > limits.max_interests:
         raise invalid(f"A user has {limits.max_interests} vectors at most, got {vectors.shape[1]}.", "Send fewer.")
     n = len(request.histories or ()) if vectors is None else len(vectors)
-    if not 1 <= n <= limits.max_users:
-        raise invalid(f"A call holds 1 to {limits.max_users} users, got {n}.", "Send them in several calls.")
+    _check_users(n, limits.max_users)
     if request.request_ids is not None and len(request.request_ids) != n:
         raise invalid(f"'request_ids' must be {n} strings, one per user.")
     if request.k is not None and request.k > limits.max_k:
@@ -158,10 +182,25 @@ def _column(column: NDArray[Any]) -> Any:
     return column.tolist() if column.dtype.kind in "UO" else NumberArray.of(column)
 
 
+def _check_users(n: int, most: int) -> None:
+    if not 1 <= n <= most:
+        raise invalid(f"A call holds 1 to {most} users, got {n}.", "Send them in several calls.")
+
+
+def _to_bytes(numbers: list[Any], name: str) -> NumberArray:
+    array = _to_numpy(numbers, name)
+    if not array.size:
+        raise invalid(f"'{name}' must not be empty.")
+    return NumberArray.of(array)
+
+
 def _to_numpy(numbers: list[Any] | NumberArray, name: str) -> NDArray[Any]:
+    """Return an array. Rows of different lengths are refused first: numpy is only given what it can hold."""
     if isinstance(numbers, NumberArray):
         return numbers.to_numpy()
     try:
+        if len(numbers) > 1 and len(set(map(len, numbers))) > 1:
+            raise ValueError
         return np.asarray(numbers, dtype=np.float64)
     except ValueError:
         raise invalid(f"'{name}' must be lists of numbers, all of the same length.") from None

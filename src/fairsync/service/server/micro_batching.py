@@ -50,7 +50,7 @@ _POLL_SECONDS = 0.001
 _EMPTY_POLLS = 1
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True, eq=False)
 class PendingCall:
     """A call in the queue.
 

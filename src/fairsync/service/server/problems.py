@@ -67,7 +67,9 @@ def busy(error: str, message: str, seconds: int = 1, headers: Mapping[str, str] 
 
 
 def problem_of(error: Exception) -> Problem:
-    """Return the problem that answers an exception. Unexpected exceptions reveal nothing of their text.
+    """Return the problem that answers an exception.
+
+    The text of failures of the service goes to the log only: it may hold paths and hosts.
 
     Examples
     --------
@@ -85,7 +87,9 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, InvalidInputError):
         return invalid(str(error))
     if isinstance(error, BackendUnavailableError):
-        return busy("unavailable", str(error))
+        return busy("unavailable", "The ledger or a shard is unavailable.")
+    if isinstance(error, MemoryError):
+        return busy("overloaded", "There is not enough memory for this call at the moment.")
     if isinstance(error, FairSyncError | OSError):  # such as a ledger on a disk that is full
-        return busy("unavailable", str(error) if isinstance(error, FairSyncError) else "A disk or server failed.", 5)
+        return busy("unavailable", "The ledger or a disk failed.", 5)
     return Problem(500, "mistake", "The service made a mistake.", "Report it with the x-request-id of this answer.")

@@ -1,4 +1,4 @@
-"""The context of one request, shared by the middleware: its id, status, caller and failure."""
+"""The context of one request, shared by middleware and handlers: its id, headers, caller, status and failure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import asyncio
 import itertools
 import re
 import secrets
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fairsync.service.server.caller import PUBLIC, Caller
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -26,12 +28,18 @@ class RequestContext:
     ----------
     request_id : bytes
         Value of x-request-id, taken from the request or generated.
+    headers : dict
+        Headers of the request by their names in lower case. Of repeated ones, the last.
+    caller : Caller
+        The holder of the token.
     status : int
         Status of the response; 0 before it has started.
     route : str
         Path template of the matched route; empty if none matched.
-    caller : str
-        Name of the token; empty without one.
+    path_params, query_string : dict, bytes
+        Parameters of the path and of the query.
+    body_bytes : int
+        Size of the request body, as far as it was read.
     awaits_body : bool
         Whether the application is waiting for a part of the request body.
     failure : Exception or None
@@ -41,9 +49,13 @@ class RequestContext:
     """
 
     request_id: bytes
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    caller: Caller = PUBLIC
     status: int = 0
     route: str = ""
-    caller: str = ""
+    path_params: dict[str, Any] = field(default_factory=dict)
+    query_string: bytes = b""
+    body_bytes: int = 0
     awaits_body: bool = False
     failure: Exception | None = None
     turned_away: bool = False
@@ -84,7 +96,10 @@ class RequestContextMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        context = RequestContext(_request_id(scope))
+        headers = dict(scope["headers"])
+        given = headers.get(b"x-request-id")
+        request_id = given if given is not None and _REQUEST_ID.fullmatch(given) else _new_id()
+        context = RequestContext(request_id, headers)
         scope.setdefault("state", {})["context"] = context
         holds = False
 
@@ -92,7 +107,7 @@ class RequestContextMiddleware:
             nonlocal holds
             if message["type"] == "http.response.start":
                 context.status = message["status"]
-                message["headers"].append((b"x-request-id", context.request_id))
+                message["headers"].append((b"x-request-id", request_id))
                 if self.draining:
                     message["headers"].append((b"connection", b"close"))
                 else:
@@ -107,8 +122,5 @@ class RequestContextMiddleware:
             await send({"type": "http.response.body"})
 
 
-def _request_id(scope: Scope) -> bytes:
-    for name, value in scope["headers"]:
-        if name == b"x-request-id" and _REQUEST_ID.fullmatch(value):
-            return bytes(value)
+def _new_id() -> bytes:
     return b"%016x" % ((_FIRST + next(_NUMBERS)) % 2**64)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from fairsync.service.promises.conversion import promise_from_record
+from fairsync.service.promises.preview import TooManyPreviewsError
 from fairsync.service.schema import (
     CatalogSize,
     ImpressionReports,
@@ -17,13 +18,16 @@ from fairsync.service.schema import (
     PromiseRecord,
     PromiseView,
 )
+from fairsync.service.server.cancellable_thread import run_cancellable
+from fairsync.service.server.disconnect import unless_disconnected
 from fairsync.service.server.operations import Operation
-from fairsync.service.server.problems import invalid
+from fairsync.service.server.problems import busy, invalid
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from starlette.types import Receive
 
     from fairsync.service.promises.promise_service import PromiseService
+    from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import HttpSettings
 
 _PROMISE = "/v1/promises/{promise_id}"
@@ -49,7 +53,7 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         if n > limits.max_items:
             raise invalid(f"A call holds {limits.max_items} {what} at most.", "Send them in several calls.")
 
-    def impressions(_: Request, body: ImpressionReports) -> ImpressionResult:
+    def impressions(_: RequestContext, body: ImpressionReports) -> ImpressionResult:
         check_size(len(body.reports), "reports")
         results = [service.record_impressions(one.request_id, one.items, one.report_id) for one in body.reports]
         return ImpressionResult(
@@ -58,25 +62,32 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
             unknown=sum(one.unknown for one in results),
         )
 
-    def list_promises(_: Request) -> list[PromiseView]:
+    def list_promises(_: RequestContext) -> list[PromiseView]:
         return service.promises()
 
-    def make_promise(_: Request, promise: PromiseRecord) -> PromiseView:
+    def make_promise(_: RequestContext, promise: PromiseRecord) -> PromiseView:
         return service.set_promise(promise_from_record(promise, service.groups))
 
-    def preview(_: Request, promise: PromiseRecord, query: PreviewQuery) -> Preview:
-        return service.preview(promise_from_record(promise, service.groups), query.replacing)
+    async def preview(_: RequestContext, record: PromiseRecord, query: PreviewQuery, receive: Receive) -> Preview:
+        promise = promise_from_record(record, service.groups)
+        computing = run_cancellable(lambda is_cancelled: service.preview(promise, query.replacing, is_cancelled))
+        try:
+            return await unless_disconnected(computing, receive)
+        except TooManyPreviewsError as error:
+            raise busy("overloaded", f"{error}") from None
+        finally:
+            computing.cancel()
 
-    def pace(request: Request) -> Pace:
-        return service.pace(request.path_params["promise_id"])
+    def pace(context: RequestContext) -> Pace:
+        return service.pace(context.path_params["promise_id"])
 
-    def change_promise(request: Request, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise_from_record(promise, service.groups), request.path_params["promise_id"])
+    def change_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
+        return service.set_promise(promise_from_record(promise, service.groups), context.path_params["promise_id"])
 
-    def delete_promise(request: Request) -> None:
-        service.delete_promise(request.path_params["promise_id"])
+    def delete_promise(context: RequestContext) -> None:
+        service.delete_promise(context.path_params["promise_id"])
 
-    def remove_items(_: Request, body: ItemIds) -> CatalogSize:
+    def remove_items(_: RequestContext, body: ItemIds) -> CatalogSize:
         check_size(len(body.ids), "items")
         service.remove_items(body.ids)
         return CatalogSize(items=len(service.catalog))
@@ -96,7 +107,7 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         ),
         Operation(
             "POST", "/v1/promises/preview", preview, "Preview the consequences of a promise", role="report",
-            body=PromiseRecord, query=PreviewQuery, answer=Preview, problems=(404, 422),
+            body=PromiseRecord, query=PreviewQuery, answer=Preview, problems=(404, 422), watches=True,
         ),
         Operation(
             "GET", f"{_PROMISE}/pace", pace, "The pace of a promise in its current window", role="report",

@@ -6,26 +6,23 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 
 from fairsync.inputs import check_users
 from fairsync.service.schema import JSON, MSGPACK, CatalogSize, RetrieveAnswers, RetrieveRequest, UpsertItems
 from fairsync.service.server.codec import embeddings_of, encode_candidates, media_type_of, users_of
-from fairsync.service.server.operations import Operation
+from fairsync.service.server.disconnect import unless_disconnected
+from fairsync.service.server.gcra import requests_of
+from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.problems import invalid
 
 if TYPE_CHECKING:
     from starlette.types import Receive
 
-    from fairsync.candidates import Candidates
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.server.histories import Histories
     from fairsync.service.server.micro_batching import MicroBatcher
+    from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import HttpSettings
-
-# Most answers are there sooner, and watching a connection costs a task.
-_WATCH_AFTER_SECONDS = 0.25
 
 
 def retrieve_operations(
@@ -33,10 +30,10 @@ def retrieve_operations(
 ) -> list[Operation]:
     """Return the operations."""
 
-    def admit(request: Request) -> None:
-        batcher.admit(caller=request.user.name)
+    def admit(context: RequestContext) -> None:
+        batcher.admit(caller=context.caller.name)
 
-    async def retrieve(request: Request, asked: RetrieveRequest) -> Response:
+    async def retrieve(context: RequestContext, asked: RetrieveRequest, receive: Receive) -> Encoded:
         vectors = users_of(asked, limits)
         n = len(asked.histories or ()) if vectors is None else len(vectors)
         wanted = n * (asked.k or service.k)
@@ -45,9 +42,9 @@ def retrieve_operations(
                 f"A call may ask for {limits.max_candidates:,} candidates, got {wanted:,}.",
                 "Send the users in several calls.",
             )
-        caller = request.user
-        if caller.rate_limiter is not None:
-            caller.rate_limiter.charge(n - 1)
+        caller = context.caller
+        if caller.rate_limiter is not None:  # its size was charged when it was read
+            caller.rate_limiter.charge(max(n - requests_of(context.body_bytes), 0))
         if vectors is None:
             if histories is None:
                 raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
@@ -56,11 +53,11 @@ def retrieve_operations(
             users = check_users(vectors, service.catalog)
         request_ids = asked.request_ids or [None] * n
         answer = batcher.submit(users, request_ids, asked.k, caller.name)
-        found = await _unless_disconnected(answer, request.receive)
-        media_type = media_type_of(request.headers["content-type"])
-        return Response(encode_candidates(found, request_ids, media_type), media_type=media_type)
+        found = await unless_disconnected(answer, receive)
+        media_type = media_type_of(context.headers[b"content-type"])
+        return Encoded(encode_candidates(found, request_ids, media_type), media_type)
 
-    def upsert_items(_: Request, items: UpsertItems) -> CatalogSize:
+    def upsert_items(_: RequestContext, items: UpsertItems) -> CatalogSize:
         with np.errstate(over="ignore"):  # too large for the catalog's type is infinite, which the catalog refuses
             service.upsert_items(embeddings_of(items, limits.max_items), items.groups, items.ids)
         return CatalogSize(items=len(service.catalog))
@@ -70,36 +67,10 @@ def retrieve_operations(
             "POST", "/v1/retrieve", retrieve, "Retrieve the candidates of one or many users", role="retrieve",
             body=RetrieveRequest, media_types=(JSON, MSGPACK), answer=RetrieveAnswers, problems=(422,),
             extra={200: {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}}, admit=admit,
+            watches=True,
         ),
         Operation(
             "PUT", "/v1/items", upsert_items, "Add items, or replace those whose ids are known", role="admin",
             body=UpsertItems, media_types=(JSON, MSGPACK), answer=CatalogSize, problems=(409, 422),
         ),
     ]  # fmt: skip
-
-
-async def _unless_disconnected(answer: asyncio.Future[Candidates], receive: Receive) -> Candidates:
-    """Await an answer; cancel it when the client disconnects."""
-    watcher: asyncio.Task[None] | None = None
-
-    def watch() -> None:
-        nonlocal watcher
-        watcher = asyncio.ensure_future(_disconnect(receive))
-        watcher.add_done_callback(lambda _: answer.cancel())
-
-    timer = answer.get_loop().call_later(_WATCH_AFTER_SECONDS, watch)
-    try:
-        return await answer
-    except asyncio.CancelledError:
-        if watcher is not None and watcher.done():
-            raise ClientDisconnect from None
-        raise
-    finally:
-        timer.cancel()
-        if watcher is not None:
-            watcher.cancel()
-
-
-async def _disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

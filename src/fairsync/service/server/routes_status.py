@@ -14,10 +14,9 @@ from fairsync.service.server.operations import Operation
 from fairsync.service.server.prometheus import MEDIA_TYPE
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
-
     from fairsync.service.promises.promise_service import PromiseService
     from fairsync.service.server.prometheus import Metrics
+    from fairsync.service.server.request_context import RequestContext
 
 _MOST_PAST = 1_000
 
@@ -31,25 +30,25 @@ class PastQuery(Struct, frozen=True):
 def status_operations(service: PromiseService, metrics: Metrics) -> list[Operation]:
     """Return the operations."""
 
-    def overview(_: Request) -> Overview:
+    def overview(_: RequestContext) -> Overview:
         return service.overview()
 
-    def groups(_: Request) -> list[GroupView]:
+    def groups(_: RequestContext) -> list[GroupView]:
         return service.overview().groups
 
-    def past(_: Request, query: PastQuery) -> list[PastWindow]:
+    def past(_: RequestContext, query: PastQuery) -> list[PastWindow]:
         return service.past(query.limit)
 
-    def report(_: Request) -> ReportView:
+    def report(_: RequestContext) -> ReportView:
         return make_report(service.overview(), service.past(_MOST_PAST))
 
-    def read_metrics(_: Request) -> Response:
+    def read_metrics(_: RequestContext) -> Response:
         return Response(metrics.text(), media_type=MEDIA_TYPE)
 
-    async def health(_: Request) -> HealthStatus:
+    async def health(_: RequestContext) -> HealthStatus:
         return HealthStatus(ok=True, message="alive")
 
-    async def ready(_: Request) -> Response:
+    async def ready(_: RequestContext) -> Response:
         ok, why = service.ready()
         body = msgspec.json.encode(HealthStatus(ok=ok, message=why))
         return Response(body, 200 if ok else 503, None if ok else {"retry-after": "1"}, JSON)

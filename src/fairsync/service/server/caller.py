@@ -1,0 +1,48 @@
+"""The caller of a request: the holder of a token, its roles and its rate limit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from fairsync.service.server.gcra import RateLimiter
+from fairsync.service.server.problems import Problem
+from fairsync.service.settings import Role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Caller:
+    """The holder of a token.
+
+    Attributes
+    ----------
+    name : str
+        Name of the token, for the log; empty in a service without tokens.
+    roles : frozenset of str
+        What it may do. ``admin`` includes all other roles.
+    rate_limiter : RateLimiter or None
+        Limit of its requests; None means no limit.
+
+    Examples
+    --------
+    >>> Caller("shop", ["retrieve"]).require("admin")
+    Traceback (most recent call last):
+    fairsync.service.server.problems.Problem: The token 'shop' has not the role 'admin'.
+    """
+
+    def __init__(self, name: str, roles: Sequence[Role], per_second: float | None = None) -> None:
+        self.name = name
+        self.roles: frozenset[Role] = frozenset(get_args(Role) if "admin" in roles else roles)
+        self.rate_limiter = None if per_second is None else RateLimiter(per_second)
+
+    def require(self, role: Role) -> None:
+        """Refuse a call that needs a role that the caller lacks (403)."""
+        if role not in self.roles:
+            raise Problem(
+                403, "forbidden", f"The token {self.name!r} has not the role {role!r}.", "Ask for a token that has it."
+            )
+
+
+PUBLIC = Caller("", [])
+"""The caller of public paths, which has no role."""
