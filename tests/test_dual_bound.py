@@ -54,3 +54,15 @@ def test_a_few_rounds_come_near_the_best_plan() -> None:
 def test_lists_of_the_whole_catalog_leave_nothing_to_decide() -> None:
     case = make(4, requests=5, items=3, groups=2, k=3, tight=0.5)
     assert bound_of(case, np.zeros(2), 3).relevance == pytest.approx(case.scores.sum())
+
+
+@pytest.mark.parametrize("exponent", [-500, -100, 100])
+@pytest.mark.parametrize("start", [0.0, 1.0, 1e12])
+def test_scores_of_any_size_are_bounded_from_whatever_prices_it_started(exponent: int, start: float) -> None:
+    drawn = make(3, requests=6, items=50, groups=4, k=3, tight=0.9)
+    users, items = drawn.users.astype(np.float64), drawn.items.astype(np.float64)
+    scaled = Case(items, np.ldexp(users, exponent), drawn.groups, drawn.k, drawn.floors)  # type: ignore[arg-type]
+    best = drawn.solve()
+    for prices in (np.full(4, -start), np.ldexp(np.full(4, -start), exponent)):
+        bound = bound_of(scaled, prices, 4)
+        assert np.ldexp(bound.relevance, -exponent) >= best.relevance - 1e-6

@@ -1,12 +1,14 @@
 """Floors: resolved by label, refused if they cannot be met, at the start or later."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from fairsync.catalog import Catalog
+from fairsync.catalog import Catalog, Groups
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
 from fairsync.floors import can_be_met, changed_terms, check_reachable, make_terms, resolve_floors
 from fairsync.ledger import Totals
@@ -93,3 +95,10 @@ def test_a_horizon_under_way_must_be_able_to_meet_its_floors() -> None:
         check_reachable(terms, over, keeps_floors=True, is_over=False)
     with pytest.raises(InvalidInputError, match="another catalog"):
         check_reachable(terms, Totals.zero(3), keeps_floors=True)
+
+
+@pytest.mark.parametrize("floors", [2**53 - 1, dict.fromkeys(range(1100), 2**53 - 1)])
+def test_floors_whose_sum_cannot_be_counted_are_refused(floors: Any) -> None:
+    groups = Groups(list(range(1100)), np.ones(1100, dtype=np.int64))
+    with pytest.raises(InvalidInputError, match=r"add up to 9.91e.18: more exposures than can be counted"):
+        resolve_floors(floors, groups)

@@ -55,6 +55,8 @@ def lower_dual(
         spread = lists.pool.spread(subsidies)
         moved = descend(lists.pool, subsidies, reach=bold * spread, near=4.0 * subsidies.size)
         far = float(np.abs(moved - subsidies).max())
+        if moved.max() > lists.farthest:
+            break
         renewed = lists.refresh(moved)
         reached = lists.pool.best(moved).value
         enough = abs(value - reached) < tolerance * (unconstrained - min(value, reached))
@@ -148,6 +150,11 @@ def dual_bound(
     wanted = np.concatenate([[0.0], floors[promised]])
     lists = PricedLists(code[catalog.group_of], search_by_code, users, k, wanted, sizes)
     lists.fetch(subsidies)
-    subsidies = lower_dual(lists, subsidies, rounds, _TOLERANCE, unconstrained)
+    lists, subsidies = lists.in_unit(subsidies)
+    exponent = lists.exponent
+    subsidies = lower_dual(lists, subsidies, rounds, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
     best = lists.pool.best(subsidies)
-    return DualBound(best.value, np.where(best.inside, best.priced, 0.0).sum(axis=1), -subsidies[code])
+    values = np.where(best.inside, best.priced, 0.0).sum(axis=1)
+    return DualBound(
+        float(np.ldexp(best.value, exponent)), np.ldexp(values, exponent), np.ldexp(-subsidies[code], exponent)
+    )

@@ -13,7 +13,10 @@ class InvalidInputError(FairSyncError, ValueError):
 
 
 class BackendUnavailableError(FairSyncError):
-    """A server does not answer, or not in time. The failed call has changed nothing, and can be repeated."""
+    """A server did not answer in time. The outcome of the call is unknown: repeat it only if it is idempotent.
+
+    Retrievals with request ids, settlements and reports of impressions are: they are counted once.
+    """
 
 
 class RepeatedRequestError(FairSyncError):

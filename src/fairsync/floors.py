@@ -62,17 +62,18 @@ def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
     >>> resolve_floors(7, catalog).tolist(), resolve_floors({"toys": 5}, catalog).tolist()
     ([7, 7], [0, 5])
     """
+    resolved = np.zeros(len(groups.labels), dtype=np.int64)
     if not isinstance(floors, Mapping):
-        return np.full(len(groups.labels), _count(floors, "floors"), dtype=np.int64)
+        resolved[:] = _count(floors, "floors")
+        return _check_total(resolved)
     known = set(groups.labels)
     plain = {_plain(label): floor for label, floor in floors.items()}
     unknown = [label for label in plain if label not in known or isinstance(label, bool)]
     if unknown:
         raise UnknownGroupError(unknown, groups.labels)
-    resolved = np.zeros(len(groups.labels), dtype=np.int64)
     for label, floor in plain.items():
         resolved[groups.code_of(label)] = _count(floor, f"the floor of group {label!r}")
-    return resolved
+    return _check_total(resolved)
 
 
 def group_caps(groups: Grouped, k: int) -> npt.NDArray[np.int64]:
@@ -170,3 +171,11 @@ def _count(value: object, what: str) -> int:
     if int(value) >= 2**53:
         raise InvalidInputError(f"{what} is {value}: more exposures than can be counted.")
     return int(value)
+
+
+def _check_total(floors: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return floors whose sum fits in 64 bits, or raise."""
+    total = float(floors.sum(dtype=np.float64))
+    if total >= 2**62:
+        raise InvalidInputError(f"the floors add up to {total:.3g}: more exposures than can be counted.")
+    return floors

@@ -1,4 +1,4 @@
-r"""The guard: what turns well-chosen prices into a promise.
+r"""The guard: enforces the floors, request by request.
 
 Prices make the floors likely. Two rules, applied to single requests, make them certain and waste nothing.
 

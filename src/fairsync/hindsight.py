@@ -125,7 +125,8 @@ def hindsight(
     floors
         Least exposures over all T requests: one number for every group, or a number by label.
     index
-        Searches the catalog. The bounds are proofs if the search is exact.
+        Searches the catalog. The bounds are proofs if the search is exact, up to rounding errors relative to the
+        largest relevance.
     progress
         Show a progress bar.
 
@@ -177,13 +178,14 @@ def solve(
     requests, groups = len(lists.users), lists.floors.size
     subsidies = np.zeros(groups)
     lists.fetch(subsidies)
+    lists, subsidies = lists.in_unit(subsidies)
     if lists.k == lists.rows.shape[1]:  # all items for every request: nothing to decide
         plain, everything = float(lists.scores.sum()), np.ones(lists.scores.shape, dtype=np.bool_)
-        return _result(catalog, lists.floors, subsidies, (plain, plain, plain), lists.chosen(everything))
+        return _result(catalog, lists, subsidies, (plain, plain, plain), lists.chosen(everything))
     best = lists.pool.best(subsidies)
     plain = float(lists.scores[best.inside].sum())
     if (lists.pool.exposures(best.inside) >= lists.floors).all():
-        return _result(catalog, lists.floors, subsidies, (plain, plain, plain), lists.chosen(best.inside))
+        return _result(catalog, lists, subsidies, (plain, plain, plain), lists.chosen(best.inside))
 
     if lists.rows.size > effort.free:
         if requests > effort.sample:
@@ -199,7 +201,8 @@ def solve(
         relevance = float(lists.scores[settled.plan].sum())
         if settled.short == 0 and relevance > lower:
             lower, rows = relevance, lists.chosen(settled.plan)
-        value = lists.value(settled.subsidies)
+        sound = settled.subsidies.max() <= lists.farthest
+        value = lists.value(settled.subsidies) if sound else np.inf
         better = value < upper
         if better:
             upper, subsidies = value, settled.subsidies
@@ -211,7 +214,7 @@ def solve(
             free, bold = min(2 * free, 200_000), 4 * bold if better else 1.0
     if rows is None:
         rows, lower = _deal(catalog, lists)
-    return _result(catalog, lists.floors, subsidies, (max(upper, lower), lower, plain), rows)
+    return _result(catalog, lists, subsidies, (max(upper, lower), lower, plain), rows)
 
 
 def _deal(catalog: Catalog, lists: PricedLists) -> tuple[NDArray[np.int64], float]:
@@ -241,18 +244,23 @@ def _deal(catalog: Catalog, lists: PricedLists) -> tuple[NDArray[np.int64], floa
 
 def _result(
     catalog: Catalog,
-    floors: Floats,
+    lists: PricedLists,
     subsidies: Floats,
     bounds: tuple[float, float, float],
     rows: NDArray[np.int64],
 ) -> Hindsight:
-    """Name groups by their labels."""
+    """Name groups by their labels, and measure in the unit of the catalog."""
+    floors, exponent = lists.floors, lists.exponent
     exposures = np.bincount(catalog.group_of[rows].ravel(), minlength=floors.size)
     labels = catalog.labels
     if floors.sum() == rows.size:  # the floors fill every place, so that only differences of subsidies matter
         subsidies = subsidies - subsidies.min()
+    subsidies = np.ldexp(subsidies, exponent)
+    relevance, feasible, unconstrained = (float(np.ldexp(bound, exponent)) for bound in bounds)
     return Hindsight(
-        *bounds,
+        relevance,
+        feasible,
+        unconstrained,
         prices={label: -float(subsidy) or 0.0 for label, subsidy in zip(labels, subsidies, strict=True)},
         floors={label: int(floor) for label, floor in zip(labels, floors, strict=True)},
         exposures={label: int(count) for label, count in zip(labels, exposures, strict=True)},

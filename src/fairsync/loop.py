@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.batch import Batch
+from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, check_reachable
 from fairsync.ledger import Totals
@@ -126,22 +127,22 @@ class PriceState:
         Samples are dropped: they were taken for the state before.
         """
         prices = policy.prices(state)
-        counts = np.concatenate([self.counts, np.zeros(len(prices) - len(self.counts), dtype=np.int64)])
+        counts = grow(self.counts, len(prices))
         return replace(self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=())
 
     def batch(self, terms: Terms, policy: Policy, requests: int, missing: NDArray[np.int64], left: int) -> Batch:
         """Return a batch of these requests at the current prices."""
         return Batch(
-            requests,
-            self.prices,
-            self.version,
-            missing,
-            left,
-            policy.lookahead(self.state, terms.k),
-            policy.watches(self.state),
-            policy.keeps_floors,
-            terms,
-            terms.k,
+            requests=requests,
+            prices=self.prices,
+            version=self.version,
+            missing=missing,
+            left=left,
+            lookahead=policy.lookahead(self.state, terms.k),
+            watched=policy.watches(self.state),
+            keeps_floors=policy.keeps_floors,
+            terms=terms,
+            k=terms.k,
         )
 
     def record(self, policy: Policy, entry: Entry, sample: Sample | None) -> PriceState:
@@ -216,9 +217,8 @@ class LoopState:
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
 
-        Where the clock ends the horizon, all requests are served, also those beyond its expected number. Their order
-        cannot be repeated, so that prices may as well change after the batch that fills the price batch: cutting a
-        search in two at that point would cost more than it is worth.
+        If the clock ends the horizon, every request is served, also beyond the expected number. The price batch may
+        then overrun by one search, because splitting a search costs more than a later price change.
 
         Parameters
         ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,13 @@ Search = Callable[[npt.NDArray[np.floating[Any]], Floats | None, int], Hits]
 """(users, prices of all groups, k): as `Index.search`."""
 Progress = Callable[[str, int, int], None]
 """(what, done, total): called while work goes on."""
+
+# Scores between these need no other unit: the solver's tolerances suit them.
+_ORDINARY = (2.0**-20, 2.0**20)
+# Beyond this, subsidies could grow out of the range of prices.
+_LARGEST = 1e120
+# Subsidies above this multiple of the largest score leave too few digits for the scores.
+_FAR = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,8 @@ class PricedLists:
         How much is fetched.
     progress
         Called after every chunk.
+    exponent
+        Scores and subsidies are measured in units of ``2**exponent``; see :meth:`in_unit`.
     """
 
     def __init__(
@@ -64,7 +73,9 @@ class PricedLists:
         floors: Floats,
         sizes: ListSizes,
         progress: Progress = lambda what, done, total: None,
+        exponent: int = 0,
     ) -> None:
+        self.exponent = exponent
         self.group_of, self.search, self.progress, self.sizes = group_of, search, progress, sizes
         self.users, self.k, self.floors = users, k, floors
         self._reserve(sizes.width(k, len(group_of)))
@@ -83,11 +94,42 @@ class PricedLists:
         """The lists as a problem for the solver."""
         return Pool(self.scores, self.groups, self.k, self.floors)
 
+    @property
+    def farthest(self) -> float:
+        """The largest subsidy under which a value of the dual is a bound, and not rounding errors."""
+        return _FAR * float(np.abs(self.scores).max(initial=0.0))
+
+    def in_unit(self, subsidies: Floats) -> tuple[PricedLists, Floats]:
+        """Return lists and subsidies in a unit in which scores are near 1; scores of ordinary size stay as they are.
+
+        The tolerances of the solver are absolute. The unit is a power of two, so that scaling rounds nothing.
+        """
+        largest = float(np.abs(self.scores).max(initial=0.0))
+        if largest > _LARGEST:
+            raise InvalidInputError(
+                f"relevance is up to {largest:.3g}, too large to be priced: scale the embeddings or the users down, so"
+                f" that it is below {_LARGEST:g}."
+            )
+        exponent = 0 if largest == 0 or _ORDINARY[0] <= largest <= _ORDINARY[1] else int(np.frexp(largest)[1])
+        lists = self
+        if exponent:
+            lists = PricedLists(
+                self.group_of, _scaled(self.search, exponent), self.users, self.k, self.floors, self.sizes,
+                self.progress, exponent,
+            )  # fmt: skip
+            subsidies = np.ldexp(subsidies, -exponent)
+            lists.fetch(subsidies)
+        if subsidies.max() > lists.farthest:
+            subsidies = np.minimum(subsidies, lists.farthest)
+            lists.fetch(subsidies)
+        return lists, subsidies
+
     def sample(self, size: int) -> PricedLists:
         """Return a copy with `size` of the requests, evenly spread, and floors reduced in proportion."""
         which = np.linspace(0, len(self.users) - 1, size).astype(np.intp)
         floors = self.floors * (size / len(self.users))
         part = PricedLists(self.group_of, self.search, self.users[which], self.k, floors, self.sizes, self.progress)
+        part.exponent = self.exponent
         part.rows, part.scores, part.groups = self.rows[which], self.scores[which], self.groups[which]
         part._worst, part._under, part._history = self._worst[which], self._under[which], [*self._history]
         return part
@@ -137,3 +179,13 @@ class PricedLists:
         shape = (len(self.users), self.k)
         order = np.argsort(-self.scores[plan].reshape(shape), axis=1, kind="stable")
         return np.take_along_axis(self.rows[plan].reshape(shape), order, axis=1)
+
+
+def _scaled(search: Search, exponent: int) -> Search:
+    """Return a search whose prices and relevance are in units of ``2**exponent``."""
+
+    def search_scaled(users: npt.NDArray[np.floating[Any]], prices: Floats | None, k: int) -> Hits:
+        hits = search(users, None if prices is None else np.ldexp(prices, exponent), k)
+        return replace(hits, relevance=np.ldexp(hits.relevance, -exponent))
+
+    return search_scaled

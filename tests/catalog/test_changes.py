@@ -3,6 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,8 @@ from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import remove_items, upsert_items
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
 from fairsync.policies import POLICIES
 from fairsync.retriever import FairRetriever
@@ -190,3 +193,41 @@ def test_changes_may_come_while_others_retrieve() -> None:
     assert report.exposures == {label: total[label] for label in range(5)}
     assert report.requests == 800
     assert report.esp == 1
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"), [([], "no ids"), (np.array([], dtype=str), "no ids"), (5, "ids must be"), (None, "ids must be")]
+)
+def test_nothing_to_remove_is_refused(ids: Any, says: str) -> None:
+    retriever = FairRetriever(Catalog(np.eye(2), ["a", "b"]), k=1)
+    with pytest.raises(InvalidInputError, match=says):
+        retriever.remove(ids)
+
+
+def test_ids_to_remove_may_come_from_anywhere() -> None:
+    catalog = Catalog(np.eye(3), ["a", "b", "b"])
+    assert remove_items(catalog, (i for i in (0, 2))).catalog.ids.tolist() == [1]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("embeddings", [[[1.0], [1.0, 2.0]], "abc", [["x", "y"]], None, [[None, {}]]])
+def test_embeddings_that_are_none_are_refused(embeddings: Any) -> None:
+    with pytest.raises(InvalidInputError, match="embeddings must be"):
+        upsert_items(Catalog(np.eye(2), ["a", "b"]), embeddings, ["a"], [0])
+
+
+def test_labels_of_another_kind_are_refused() -> None:
+    retriever = FairRetriever(Catalog(np.eye(2), ["1", "2"]), k=1, floors={"1": 2}, horizon=4)
+    coordinator = Coordinator(retriever.catalog, k=1)
+    front = FrontEnd(retriever.catalog, coordinator)
+    other = Catalog(np.eye(2), [1, 2])
+    for change in (
+        lambda: retriever.replace(other),
+        lambda: front.replace(other),
+        lambda: retriever.upsert(np.eye(2), [1, 2], [0, 1]),
+        lambda: front.upsert(np.eye(2), [1, 2], [0, 1]),
+    ):
+        with pytest.raises(InvalidInputError, match="the catalog's groups are words, and these are numbers"):
+            change()
+    assert retriever.catalog.labels == front.catalog.labels == ["1", "2"]
+    retriever.replace(Catalog(np.eye(2), ["1", "3"]))  # another label is a new group
+    assert retriever.catalog.labels == ["1", "2", "3"]

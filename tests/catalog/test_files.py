@@ -229,3 +229,16 @@ def test_parquet_that_is_no_catalog_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"PAR1 nothing")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         open_catalog(path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("row", [0, 89])
+def test_a_value_that_was_damaged_is_found_before_the_first_search(tmp_path: Path, value: float, row: int) -> None:
+    save_catalog(make_catalog(), tmp_path / "saved")
+    values = np.lib.format.open_memmap(tmp_path / "saved" / "embeddings.npy", mode="r+")
+    values[row, 3] = value
+    values.flush()
+    opened = open_catalog(tmp_path / "saved")
+    for index in ("exact", "ivf", "hnsw", "one-hot"):
+        with pytest.raises(InvalidInputError, match=f"{value} in row {row}, column 3"):
+            FairRetriever(opened, k=2, index=index)

@@ -1,7 +1,7 @@
 """The items that can be retrieved: an embedding, a group and an id for each."""
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog.groups import Groups, Label
+from fairsync.catalog.names import are_words, check_names, check_same_kind, plain_words, words_array
 from fairsync.errors import InvalidInputError
 
 # Above this a float64 inner product of two such vectors could overflow.
@@ -27,9 +28,9 @@ class Catalog:
     embeddings
         (n, d) array of float16, float32 or float64. A C-contiguous array is used in place: do not write to it later.
     groups
-        n group labels, one per item, all str or all int.
+        n group labels, one per item, all str or all int. Control characters are refused.
     ids
-        n distinct item ids, all str or all int. Defaults to the row numbers.
+        n distinct item ids, all str or all int, without control characters. Defaults to the row numbers.
 
     Attributes
     ----------
@@ -68,7 +69,7 @@ class Catalog:
             check_names(groups, n, "groups", "label"), return_inverse=True, return_counts=True
         )
         self.labels: list[Label] = names.tolist()
-        self._names: npt.NDArray[Any] = np.asarray(self.labels)
+        self._names: npt.NDArray[Any] = _names(self.labels)
         self.group_of: npt.NDArray[np.int32] = _frozen(codes.astype(np.int32))
         self.group_sizes: npt.NDArray[np.int64] = _frozen(sizes.astype(np.int64))
         self._ids: npt.NDArray[Any] | None = None
@@ -79,7 +80,10 @@ class Catalog:
 
     @property
     def ids(self) -> npt.NDArray[Any]:
-        """The n item ids, in row order (computed on the fly when they are the row numbers)."""
+        """The n item ids, in row order (computed on the fly when they are the row numbers).
+
+        Words are Python strings in an array of objects if a few long ones would make any other array large.
+        """
         return np.arange(len(self), dtype=np.int64) if self._ids is None else self._ids
 
     @property
@@ -117,7 +121,7 @@ class Catalog:
         catalog = cls.__new__(cls)
         catalog.embeddings = _frozen(np.ascontiguousarray(embeddings).view())
         catalog.labels = list(labels)
-        catalog._names = np.asarray(catalog.labels)
+        catalog._names = _names(catalog.labels)
         catalog.group_of = _frozen(group_of.astype(np.int32))
         catalog.group_sizes = _frozen(np.bincount(group_of, minlength=len(labels)).astype(np.int64))
         catalog._ids = _frozen(ids.copy())
@@ -127,12 +131,15 @@ class Catalog:
     def under(self, labels: Sequence[Label]) -> "Catalog":
         """Return the same items with group codes in the order of these labels; other labels follow behind them.
 
+        Words where these labels are numbers are refused, and numbers where they are words.
+
         Examples
         --------
         >>> catalog = Catalog(np.eye(2), ["new", "a"]).under(["c", "a"])
         >>> catalog.labels, catalog.group_of.tolist(), catalog.group_sizes.tolist()
         (['c', 'a', 'new'], [2, 1], [0, 1, 1])
         """
+        check_same_kind(self._names, _names(labels), "groups")
         known = set(labels)
         names = [*labels, *(label for label in self.labels if label not in known)]
         place = {label: code for code, label in enumerate(names)}
@@ -169,7 +176,7 @@ class Catalog:
     def ids_of(self, rows: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the ids of the items in these rows."""
         at = np.asarray(rows, dtype=np.int64)
-        return at.copy() if self._ids is None else self._ids[at]
+        return at.copy() if self._ids is None else plain_words(self._ids[at])
 
     def rows_of(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the row of each id, -1 for an unknown id. The shape is that of ``ids``.
@@ -181,13 +188,16 @@ class Catalog:
         """
         known = self.ids
         order = np.arange(len(known)) if self.rank is None else np.argsort(self.rank)
-        places = np.minimum(np.searchsorted(known, ids, sorter=order), len(known) - 1)
+        # In the type of the known ids, or numpy would copy all of them into that of the longest given one. An id that
+        # is cut off here is found unequal below.
+        keys = ids.astype(known.dtype) if are_words(known) and are_words(ids) else ids
+        places = np.minimum(np.searchsorted(known, keys, sorter=order), len(known) - 1)
         rows = order[places]
         return np.where(known[rows] == ids, rows, -1).astype(np.int64)
 
     def labels_of(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the labels of these group codes."""
-        return self._names[np.asarray(codes, dtype=np.int64)]
+        return plain_words(self._names[np.asarray(codes, dtype=np.int64)])
 
     def code_of(self, label: object) -> int:
         """Return the code of a group label, or raise `UnknownGroupError` with close labels."""
@@ -199,6 +209,11 @@ class Catalog:
     def __repr__(self) -> str:
         kind = self.embeddings.dtype.name
         return f"Catalog({len(self):,} items, {self.n_groups:,} groups, dim {self.dim}, {kind})"
+
+
+def _names(labels: Sequence[Label]) -> npt.NDArray[Any]:
+    words = [label for label in labels if isinstance(label, str)]
+    return words_array(words) if words else np.asarray(labels)
 
 
 def _frozen(array: _Array) -> _Array:
@@ -221,6 +236,12 @@ def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
         raise InvalidInputError(f"embeddings are empty (shape {array.shape}): a catalog needs at least one item.")
     # A new view has flags of its own: the caller's array stays writeable.
     array = _frozen(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).view())
+    check_values(array)
+    return array
+
+
+def check_values(array: npt.NDArray[np.floating[Any]]) -> None:
+    """Raise for an embedding with a value that is not finite, or too large, and say which."""
     limit = min(LARGEST_VALUE, float(np.finfo(array.dtype).max))
     step = max(1, _BLOCK_VALUES // array.shape[1])
     for start in range(0, len(array), step):
@@ -232,53 +253,6 @@ def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
                 f"embeddings hold {value} in row {start + row}, column {column}: "
                 + ("remove or repair that item." if not np.isfinite(value) else "scale them down.")
             )
-    return array
-
-
-def check_names(given: Any, n: int, what: str, one: str) -> npt.NDArray[Any]:
-    """Return labels or ids as an int64 or str array. Raise for values that cannot be compared or matched reliably."""
-    array = given if isinstance(given, np.ndarray) else None
-    if array is None and (isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable)):
-        raise InvalidInputError(f"{what} must be {n} {one}s in the order of the items, got {given!r:.80}.")
-    if array is None or array.dtype.kind == "O":
-        values = list(given) if array is None else array.tolist()
-        kinds = {_kind(type(value)): value for value in values}
-        for kind, value in kinds.items():
-            if kind not in ("int", "str"):
-                at = next(i for i, other in enumerate(values) if _kind(type(other)) == kind)
-                raise InvalidInputError(
-                    f"{what} must be str or int, got {value!r} ({kind}) in position {at}: give every item its {one}."
-                )
-        if len(kinds) > 1:
-            raise InvalidInputError(
-                f"{what} mix str ({kinds['str']!r}) and int ({kinds['int']!r}): convert them all to one type."
-            )
-        array = np.asarray(values, dtype=None if values else np.int64)
-    if array.ndim != 1 or len(array) != n:
-        raise InvalidInputError(f"{what} must be {n} {one}s, one per embedding, got shape {array.shape}.")
-    if array.dtype.kind == "T":
-        array = array.astype(str)
-    if array.dtype.kind == "U":
-        return array.copy() if array is given else array
-    if array.dtype.kind not in "iu" or int(array.max()) > np.iinfo(np.int64).max:
-        raise InvalidInputError(f"{what} must be str, or int that fits in 64 bits, got {array.dtype}: convert them.")
-    return array.astype(np.int64)
-
-
-def check_same_kind(given: npt.NDArray[Any], known: npt.NDArray[Any], what: str) -> None:
-    """Raise if names can never match: words where the catalog has numbers, or the other way round."""
-    kinds = [("words" if array.dtype.kind == "U" else "numbers") for array in (given, known)]
-    if kinds[0] != kinds[1]:
-        raise InvalidInputError(f"the catalog's {what} are {kinds[1]}, and these are {kinds[0]}: convert them.")
-
-
-def _kind(type_: type) -> str:
-    """Return the name of the kind of a label; a bool is an int to Python, but not a label."""
-    if issubclass(type_, bool | np.bool_):
-        return "bool"
-    if issubclass(type_, int | np.integer):
-        return "int"
-    return "str" if issubclass(type_, str) else type_.__name__
 
 
 def _rank(ids: npt.NDArray[Any]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64] | None:
@@ -290,7 +264,7 @@ def _rank(ids: npt.NDArray[Any]) -> npt.NDArray[np.int32] | npt.NDArray[np.int64
     if len(twice):
         first, second = (int(order[twice[0] + i]) for i in (0, 1))
         raise InvalidInputError(
-            f"ids must be distinct, but {ordered[twice[0]].item()!r} is in rows {first} and {second}"
+            f"ids must be distinct, but {ordered[twice[:1]].tolist()[0]!r} is in rows {first} and {second}"
             f" ({len(twice)} repeat(s) in all): drop one, or give them different ids."
         )
     rank = np.empty(len(ids), dtype=np.int64)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog import Catalog, check_names, check_same_kind
+from fairsync.catalog.names import join_names
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -63,26 +64,29 @@ def upsert_items(
     >>> change.catalog.ids.tolist(), change.catalog.group_of.tolist(), change.rows.tolist()
     (['x', 'y', 'z', 'w'], [0, 1, 1, 2], [0, -1, 2])
     """
-    given = Catalog(np.asarray(embeddings, dtype=catalog.embeddings.dtype), groups, ids)
+    try:
+        vectors = np.asarray(embeddings, dtype=catalog.embeddings.dtype)
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"embeddings must be one (n, d) array of numbers in equal rows: {error}") from None
+    given = Catalog(vectors, groups, ids)
     if given.dim != catalog.dim:
         raise InvalidInputError(
             f"the new embeddings have {given.dim} dimensions, those of the catalog {catalog.dim}: to change the model,"
             " replace all items at once."
         )
     check_same_kind(given.ids, catalog.ids, "ids")
-    check_same_kind(np.asarray(given.labels), np.asarray(catalog.labels), "groups")
+    after = given.under(catalog.labels)  # the same items, in the codes of the catalog
     places = catalog.rows_of(given.ids)
     added = np.flatnonzero(places < 0)
     target = places.copy()
     target[added] = len(catalog) + np.arange(len(added))
     whole = np.concatenate([catalog.embeddings, given.embeddings[added]])
     whole[target] = given.embeddings
-    after = given.under(catalog.labels)  # the same items, in the codes of the catalog
     codes = np.concatenate([catalog.group_of, after.group_of[added]])
     codes[target] = after.group_of
     rows = np.arange(len(catalog))
     rows[places[places >= 0]] = -1
-    names = _joined(catalog.ids, given.ids[added])
+    names = join_names([catalog.ids, given.ids[added]]) if len(added) else catalog.ids
     return CatalogChange(Catalog.from_codes(whole, codes, after.labels, names), rows)
 
 
@@ -95,15 +99,14 @@ def remove_items(catalog: Catalog, ids: Sequence[Label] | NDArray[Any]) -> Catal
     >>> change.catalog.ids.tolist(), change.catalog.group_sizes.tolist(), change.rows.tolist()
     (['y'], [1, 0], [-1, 0, -1])
     """
-    names = check_names(ids, len(ids), "ids", "id")
-    if len(names):
-        check_same_kind(names, catalog.ids, "ids")
+    names = check_names(ids, None, "ids", "id")
+    if not len(names):
+        raise InvalidInputError("there are no ids: name at least one item to remove.")
+    check_same_kind(names, catalog.ids, "ids")
     places = catalog.rows_of(names)
     if (places < 0).any():
-        lost = names[places < 0]
-        raise InvalidInputError(
-            f"there is no item {lost[0].item()!r} ({len(lost)} unknown in all): nothing was removed."
-        )
+        lost = names[places < 0].tolist()
+        raise InvalidInputError(f"there is no item {lost[0]!r} ({len(lost)} unknown in all): nothing was removed.")
     kept = np.ones(len(catalog), dtype=bool)
     kept[places] = False
     if not kept.any():
@@ -113,7 +116,3 @@ def remove_items(catalog: Catalog, ids: Sequence[Label] | NDArray[Any]) -> Catal
     return CatalogChange(
         Catalog.from_codes(catalog.embeddings[left], catalog.group_of[left], catalog.labels, catalog.ids[left]), rows
     )
-
-
-def _joined(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate([first, second]) if len(second) else first

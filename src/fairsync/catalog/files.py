@@ -15,6 +15,7 @@ import polars as pl
 
 from fairsync.atomic_write import atomic_folder
 from fairsync.catalog import Catalog
+from fairsync.catalog.names import are_words
 from fairsync.catalog.readers import FILES, VERSION, make_reader
 from fairsync.errors import InvalidInputError
 
@@ -128,7 +129,7 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str]) -> None:
     }
     with atomic_folder(target) as work:
         np.save(work / "embeddings.npy", catalog.embeddings, allow_pickle=False)
-        pl.DataFrame({"id": catalog.ids, "group": catalog.group_of}).write_parquet(work / "items.parquet")
+        pl.DataFrame({"id": _column(catalog.ids), "group": catalog.group_of}).write_parquet(work / "items.parquet")
         (work / "catalog.json").write_text(json.dumps(words) + "\n", encoding="utf-8")
 
 
@@ -255,10 +256,14 @@ def _sum(block: NDArray[Any]) -> int:
     return zlib.crc32(np.ascontiguousarray(block).view(np.uint8).data)
 
 
+def _column(ids: NDArray[Any]) -> pl.Series:
+    return pl.Series(ids.tolist(), dtype=pl.String) if are_words(ids) else pl.Series(ids)
+
+
 def _hash_names(names: Catalog, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
     sizes = json.dumps([*shape, dtype.name, names.labels])
     ids = names.ids
-    words = "\0".join(ids.tolist()).encode() if ids.dtype.kind == "U" else ids.astype("<i8").tobytes()
+    words = "\0".join(ids.tolist()).encode() if are_words(ids) else ids.astype("<i8").tobytes()
     return _hash(sizes.encode(), names.group_of.astype("<i4").tobytes(), words)
 
 

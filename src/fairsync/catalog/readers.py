@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import polars as pl
 
-from fairsync.catalog import Catalog
+from fairsync.catalog import Catalog, check_names
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ class FolderReader:
         """Return ids and groups, see `Reader`."""
         try:
             items = pl.read_parquet(self.path / "items.parquet")
-            ids = items["id"].to_numpy()
             codes = items["group"].to_numpy()
             if len(items) != self.shape[0] or codes.min() < 0 or codes.max() >= len(self.labels):
                 raise ValueError(f"{len(items)} items")
-            ids = ids.astype(str) if items["id"].dtype == pl.String else ids
+            ids = check_names(items["id"].to_list(), len(items), "ids", "id")
+            check_names(self.labels, None, "groups", "label")
             return Catalog.from_codes(_nothing(len(ids)), codes, self.labels, ids)
         except _DAMAGE as error:
             raise _damaged(self.path / "items.parquet", error) from error

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fairsync.loop import Progress
     from fairsync.policies import Terms
 
-# Numbers of lost leases that are remembered. Counts of a lease that was lost earlier are taken for a repetition.
+# Number of lost leases that are remembered. A late settlement of an older one is ignored as a duplicate.
 _MAX_LOST = 10_000
 
 

@@ -38,7 +38,7 @@ def target_rows(catalog: Catalog, targets: Ragged | Sequence[Iterable[Any]], req
     rows = np.fromiter((row_of.get(str(name), -1) for name in given), dtype=np.int64, count=len(given))
     lost = np.flatnonzero(rows < 0)
     if len(lost) == len(given):
-        example = f", such as {given[0]!r}; ids look like {catalog.ids[0].item()!r}" if given else ""
+        example = f", such as {given[0]!r}; ids look like {catalog.ids[:1].tolist()[0]!r}" if given else ""
         raise InvalidInputError(f"none of the {len(given)} targets is the id of an item{example}: give ids of items.")
     behind = {given[place]: len(catalog) + number for number, place in enumerate(lost)}
     rows[lost] = [behind[given[place]] for place in lost]

@@ -15,7 +15,7 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Terms:
-    """What was promised: the input of a policy that does not change while requests arrive.
+    """The promise as arrays: floors, caps, candidates per request, horizon and batch size.
 
     Attributes
     ----------

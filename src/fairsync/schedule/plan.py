@@ -116,8 +116,8 @@ def make_plan(
     r"""Return the floors of the current period, and the status of each promise.
 
     A promise that ends with the period needs all the exposures that it misses. A longer one needs its share by
-    expected traffic, :math:`D_p \, E_{period} / E_{p}`, and at least the exposures that the lower bound of the traffic
-    after the period could not deliver (:mod:`fairsync.schedule.requirements`). A group's floor is the largest of its
+    expected traffic, :math:`D_p \, E_{period} / E_{p}`, and at least the exposures that worst-case traffic after
+    the period could not deliver (:mod:`fairsync.schedule.requirements`). A group's floor is the largest of its
     promises'. Plan again with newer counts when traffic differs from the forecast, or when the horizon has passed.
 
     Parameters

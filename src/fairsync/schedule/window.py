@@ -213,13 +213,25 @@ class Window:
 
 
 def check_zone(zone: str) -> None:
-    """Raise an error unless ``zone`` is the name of a time zone."""
-    try:
-        ZoneInfo(zone)
-    except (TypeError, ValueError, KeyError, OSError):
-        close = get_close_matches(str(zone), available_timezones(), n=2, cutoff=0.6)
+    """Raise an error unless ``zone`` is the IANA name of a time zone, which means the same on every machine.
+
+    Examples
+    --------
+    >>> check_zone("localtime")
+    Traceback (most recent call last):
+    fairsync.errors.InvalidInputError: there is no time zone 'localtime'. Give an IANA name, ...
+    """
+    names = _zone_names()
+    if not isinstance(zone, str) or zone not in names:
+        close = get_close_matches(str(zone), names, n=2, cutoff=0.6)
         hint = f"Did you mean {' or '.join(close)}?" if close else "Give an IANA name, such as Europe/Berlin or UTC."
-        raise InvalidInputError(f"there is no time zone {zone!r}. {hint}") from None
+        raise InvalidInputError(f"there is no time zone {zone!r}. {hint}")
+
+
+@lru_cache(maxsize=1)
+def _zone_names() -> frozenset[str]:
+    """Return the names in the time zone database, without those that each machine gives another meaning."""
+    return frozenset(available_timezones()) - {"localtime", "posixrules", "Factory"}
 
 
 def boundary_of(edge: date, which: str, zone: str) -> datetime:

@@ -1,4 +1,4 @@
-"""What approximate indexes have in common: a recall to reach, tuning for it, and exact search of small catalogs."""
+"""The base class of the approximate indexes: a recall target, tuning for it, and exact search of small catalogs."""
 
 from typing import Self
 

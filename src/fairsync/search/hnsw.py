@@ -94,7 +94,8 @@ class HnswIndex(ApproximateIndex):
         turned = vectors @ self._unstretch
         lengths = np.linalg.norm(turned, axis=1, keepdims=True)
         queries = np.zeros((len(vectors), vectors.shape[1] + 1), dtype=np.float32)
-        np.divide(turned, lengths, out=queries[:, :-1])
+        # An interest of zero scores every item 0, whatever the walk finds.
+        np.divide(turned, lengths, out=queries[:, :-1], where=lengths > 0)
         broad = _faiss.SearchParametersHNSW(efSearch=max(self.breadth, count))
         distances, rows = self._graph.search(queries, count, params=broad)
         # Between two vectors of length 1, the squared distance is 2 minus twice the inner product.

@@ -31,6 +31,8 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog import check_values
+
 _U = 2.0**-24
 _CUT_OFF = 4.0
 _BLOCK_VALUES = 1 << 18
@@ -56,7 +58,9 @@ class Float32Items:
         """
         step = max(1, _BLOCK_VALUES // embeddings.shape[1])
         blocks = [slice(start, start + step) for start in range(0, len(embeddings), step)]
-        largest = max(float(np.abs(embeddings[block]).max()) for block in blocks)
+        largest = float(np.max([np.abs(embeddings[block]).max() for block in blocks]))
+        if not np.isfinite(largest):  # in a file that was opened, not read: this is the first look at its values
+            check_values(embeddings)
         exponent = int(np.frexp(largest)[1])
         if embeddings.dtype == np.float32 and abs(exponent) < 50:
             values = np.asarray(embeddings, dtype=np.float32)

@@ -180,6 +180,7 @@ def check_placement(given: npt.ArrayLike, n: int, shards: int) -> npt.NDArray[np
 def _builder(index: str | Callable[[Catalog], Index]) -> Callable[[Catalog], Index]:
     if callable(index):
         return index
-    from fairsync.search import make_index  # here, because fairsync.search imports this module
+    # A late import: the registry of index names contains this index, too.
+    from fairsync.search import make_index
 
     return lambda part: make_index(index, part)

@@ -16,7 +16,7 @@ from fairsync.ledger.sqlite_backup import summarize
 from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
 from fairsync.service import sharing
-from fairsync.service.promises.conversion import promise_from_record
+from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.run import make_forecast
 from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.histories import load_histories
@@ -83,9 +83,12 @@ def check(
     with _collecting(problems):
         catalog = open_catalog(settings.catalog.path)
         facts["catalog"] = f"{len(catalog):,} items, {catalog.n_groups:,} groups, dimension {catalog.dim}"
-        check_k(settings.promise.k, catalog)
-        verdicts = _verdicts(settings, catalog, now or datetime.now(UTC), problems)
-        load_histories(settings, catalog.dim)
+    if catalog is not None:
+        with _collecting(problems):
+            check_k(settings.promise.k, catalog)
+            verdicts = _verdicts(settings, catalog, now or datetime.now(UTC), problems)
+        with _collecting(problems):
+            load_histories(settings, catalog.dim)
     with _collecting(problems):
         Tokens(settings.tokens, environ)
     with _collecting(problems):
@@ -126,7 +129,7 @@ def _facts(settings: Settings) -> dict[str, str]:
 
 def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: list[str]) -> list[Feasibility]:
     """Return the feasibility of each promise of the file. A promise that is invalid is a problem."""
-    promises = [promise_from_record(record, catalog) for record in settings.promises]
+    promises = promises_from_records(settings.promises, catalog)
     k = settings.promise.k
     caps = dict(zip(catalog.labels, group_caps(catalog, k).tolist(), strict=True))
     forecast = make_forecast(settings)

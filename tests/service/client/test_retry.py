@@ -26,9 +26,19 @@ class Clock:
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("request_", [READ, WRITE], ids=["idempotent", "not idempotent"])
 def test_a_busy_service_is_retried_after_retry_after(request_: Request[bytes], status: int) -> None:
-    delay = Retry(2, 60.0).delay_after(request_, httpx.Response(status, headers={"retry-after": "3"}))
+    refusal = {"error": "too_many" if status == 429 else "overloaded", "message": "Not now.", "hint": "Later."}
+    busy = httpx.Response(status, headers={"retry-after": "3"}, json=refusal)
+    delay = Retry(2, 60.0).delay_after(request_, busy)
     assert delay is not None
     assert 3.0 <= delay <= 3.5
+
+
+def test_a_call_that_timed_out_is_retried_only_if_it_is_idempotent() -> None:
+    """It may have been carried out after all: a promise would be made twice."""
+    late = httpx.Response(503, json={"error": "timed_out", "message": "Too slow.", "hint": "Again."})
+    assert Retry(2, 60.0).delay_after(READ, late) is not None
+    assert Retry(2, 60.0).delay_after(WRITE, late) is None
+    assert Retry(2, 60.0).delay_after(WRITE, BUSY) is None, "a proxy answered: nothing is known of the call"
 
 
 @pytest.mark.parametrize("status", [200, 204, 401, 404, 422, 500])

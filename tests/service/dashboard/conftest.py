@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Any]:
     with open_browser() as found:
         yield found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def shop() -> SimulatedShop:
     """A shop on its second day, at 14:00. On the first day traffic was low."""
     made = SimulatedShop(LABELS, daily_promises(FLOORS), utc("2026-03-03T00:00"))
@@ -30,7 +30,7 @@ def shop() -> SimulatedShop:
     return made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(shop: SimulatedShop) -> Iterator[ServedShop]:
     running = ServedShop(shop)
     yield running

@@ -88,14 +88,17 @@ class FullDisk(MemoryLedger):
             raise BackendUnavailableError("no space left on device")
 
 
-def test_a_full_disk_is_reported_until_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_until_there_is_room() -> None:
     """Requests fail and /ready says so; it recovers by itself, although no request comes."""
-    monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.05)
     catalog = small_catalog()
     ledger = FullDisk(catalog.n_groups)
     coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False, ledger=ledger)
     promise_service = PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=1.0))
-    with running(promise_service) as service, httpx.Client(base_url=service.url) as http, Client(service.url) as client:
+    with (
+        running(promise_service, refresh_seconds=0.05) as service,
+        httpx.Client(base_url=service.url) as http,
+        Client(service.url) as client,
+    ):
         assert http.post("/v1/retrieve", json=BODY).status_code == 200
         assert client.ready()
         ledger.is_full = True
@@ -109,8 +112,7 @@ def test_a_full_disk_is_reported_until_there_is_room(monkeypatch: pytest.MonkeyP
         assert http.post("/v1/retrieve", json=BODY).status_code == 200
 
 
-def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
+def test_a_ledger_out_of_reach() -> None:
     promise_service, away = small_service(), True
     promise_service.readiness.max_age = 0.3
 
@@ -120,7 +122,7 @@ def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
         return None
 
     vars(promise_service.coordinator.ledger)["load"] = kept
-    with running(promise_service) as service:
+    with running(promise_service, refresh_seconds=0.02) as service:
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
         answer = httpx.get(f"{service.url}/ready")
         assert (answer.json()["ok"], answer.headers["retry-after"]) == (False, "1")
@@ -130,21 +132,19 @@ def test_a_ledger_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 200)
 
 
-def test_shards_that_are_all_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
+def test_shards_that_are_all_down() -> None:
     promise_service = small_service()
     up = False
     health: Callable[[], list[ShardView]] = lambda: [shard(up=False), shard(up=up)]  # noqa: E731
     promise_service.front.index.health = health  # type: ignore[attr-defined]
-    with running(promise_service) as service:
+    with running(promise_service, refresh_seconds=0.02) as service:
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
         assert "shard" in httpx.get(f"{service.url}/ready").json()["message"]
         up = True
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 200)
 
 
-def test_a_scheduler_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairsync.service.server.app._LOOK_SECONDS", 0.02)
+def test_a_scheduler_that_fails() -> None:
     promise_service = small_service()
     promise_service.readiness.max_age = 0.2
 
@@ -152,7 +152,7 @@ def test_a_scheduler_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
         raise FairSyncError("no plan")
 
     vars(promise_service)["refresh"] = refresh
-    with running(promise_service) as service:
+    with running(promise_service, refresh_seconds=0.02) as service:
         until(lambda: httpx.get(f"{service.url}/ready").status_code == 503)
         assert "planned" in httpx.get(f"{service.url}/ready").json()["message"]
 

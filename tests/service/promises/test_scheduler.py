@@ -15,6 +15,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger
 from fairsync.schedule import Forecast, Promise, Window
+from fairsync.service.promises.clock import ClockReading
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.promises.scheduler import Scheduler
 
@@ -32,16 +33,20 @@ class World:
         self.rng = np.random.default_rng(0)
         self.catalog = Catalog(self.rng.normal(size=(60, 8)), ["red"] * 40 + ["blue"] * 20)
         self.ledger, self.now = MemoryLedger(2), now
+        self.set_ahead = self.skew = 0.0  # seconds by which the clock was set, and by which another one is ahead
         self.given: dict[datetime, Counter[Any]] = {}
         self.promises = {"a": Promise("blue", 20, Window.hour("UTC")), "b": Promise("blue", 400, Window.day("UTC"))}
         self.start()
 
-    def start(self, count: str = "retrieved") -> None:
+    def start(self, count: str = "retrieved", boot: str | None = None) -> None:
         self.coordinator = Coordinator(self.catalog, k=2, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
         self.front = FrontEnd(self.catalog, self.coordinator)
         initial = SavedState(tuple(self.catalog.labels), self.promises, Forecast(rate=20 / 3600, slot=1800))
         clock = lambda: self.now.timestamp()  # noqa: E731
-        self.scheduler = Scheduler(self.coordinator, initial, count, clock, plan_seconds=5.0, report_within=60.0)
+        read = None if boot is None else lambda: ClockReading(clock(), self.skew, boot, clock() - self.set_ahead)
+        self.scheduler = Scheduler(
+            self.coordinator, initial, count, clock, plan_seconds=5.0, report_within=60.0, read_clock=read
+        )
 
     def run(self, hours: float) -> None:
         """Let half hours pass, with ten requests in each."""
@@ -157,6 +162,49 @@ def test_an_outage_is_noted_in_the_windows_that_it_spoilt() -> None:
     notes = {one.note for start, one in world.past(HOUR).items() if start >= START + 2 * HOUR}
     assert notes == {"the service was down from 2026-03-02 02:00 to 2026-03-02 07:00 UTC"}
     world.check_counts()
+
+
+@pytest.mark.parametrize(("boot", "skew"), [("a", 0.0), ("b", 30 * DAY.total_seconds())])
+def test_a_clock_that_was_set_ahead_missed_no_window(boot: str, skew: float, caplog: pytest.LogCaptureFixture) -> None:
+    """It was 30 days behind: monotonic seconds tell on the same machine, and on another one the skew that was seen."""
+    world = World()
+    world.start(boot="a")
+    world.run(1.5)
+    world.skew = skew
+    world.scheduler.save()
+    world.now += 30 * DAY + 3 * HOUR  # and it was really down for three hours
+    world.set_ahead, world.skew = 30 * DAY.total_seconds(), 0.0
+    with caplog.at_level(logging.WARNING):
+        world.start(boot=boot)
+    said = "the clock was wrong, and was set from 2026-03-02 01:30 to 2026-04-01 01:30 UTC"
+    assert f"{said}: windows in between are not listed as missed" in caplog.text
+    hours = world.past(HOUR)
+    right = START + 30 * DAY
+    assert sorted(hours) == [START, START + HOUR, right + 2 * HOUR, right + 3 * HOUR]
+    assert {one.note for start, one in hours.items() if start > START} == {said}
+    assert list(world.past(DAY)) == [START]
+    world.run(2)
+    world.check_counts()
+    assert world.scheduler.state.past[-1].note == ""
+
+
+def test_an_outage_with_readings_of_the_clock_is_an_outage() -> None:
+    """Also where the clock drifts by a few hundredths of a percent."""
+    world = World()
+    world.start(boot="a")
+    world.run(1.5)
+    world.now += 20 * DAY
+    world.set_ahead = 500.0
+    world.start(boot="a")
+    assert len(world.past(HOUR)) == 1 + 20 * 24
+    assert len(world.past(DAY)) == 20
+
+
+def test_a_service_that_never_answered_has_missed_nothing() -> None:
+    world = World()
+    world.now += 30 * DAY
+    world.start()
+    assert list(world.past(HOUR)) == list(world.past(DAY)) == [START], "the windows that it planned"
 
 
 @pytest.mark.parametrize("hours", [0.5, 5, 30, 24 * 400])

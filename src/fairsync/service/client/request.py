@@ -16,8 +16,11 @@ if TYPE_CHECKING:
 
 Outcome: TypeAlias = httpx.Response | httpx.TransportError
 T = TypeVar("T")
-# 429 Too Many Requests and 503 Service Unavailable: the service did nothing, so a retry is always safe.
+# 429 Too Many Requests and 503 Service Unavailable.
 RETRYABLE_STATUSES = (429, 503)
+# Problems of calls that the service has refused before it did anything. After any other 503, such as a timeout, the
+# outcome of the call is unknown.
+_REFUSED_UNSTARTED = ("too_many", "overloaded")
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,10 @@ class Request(Generic[T]):
         return {"content-type": self.content_type} if self.body else {}
 
     def is_busy(self, response: httpx.Response) -> bool:
-        """Return whether the service asks to send the request again later."""
-        return response.status_code in RETRYABLE_STATUSES and response.status_code not in self.answer_statuses
+        """Return whether the service asks to send the request again later, and sending it again is safe."""
+        if response.status_code not in RETRYABLE_STATUSES or response.status_code in self.answer_statuses:
+            return False
+        return self.idempotent or _problem(response.content).error in _REFUSED_UNSTARTED
 
     def read(self, outcome: Outcome) -> T:
         """Return the decoded answer, or raise the error that the outcome stands for."""
@@ -73,13 +78,17 @@ def error_from(status: int, body: bytes) -> FairSyncError:
     >>> print(error_from(422, b'{"error": "invalid", "message": "k is 0.", "hint": "Choose more."}'))
     k is 0. Choose more.
     """
-    try:
-        problem = msgspec.json.decode(body, type=ProblemRecord)
-        error, message = problem.error, f"{problem.message} {problem.hint}"
-    except ValueError:  # not from the service, but from a proxy in front of it
-        error, message = "unknown", f"The service answered with HTTP {status}."
+    problem = _problem(body)
+    message = f"{problem.message} {problem.hint}" if problem.message else f"The service answered with HTTP {status}."
     if status in (401, 403):
         return AccessError(message)
     if status in RETRYABLE_STATUSES or status >= 500:
         return BackendUnavailableError(message)
-    return RefusedError(status, error, message)
+    return RefusedError(status, problem.error, message)
+
+
+def _problem(body: bytes) -> ProblemRecord:
+    try:
+        return msgspec.json.decode(body, type=ProblemRecord)
+    except ValueError:  # not from the service, but from a proxy in front of it
+        return ProblemRecord(error="unknown", message="", hint="")

@@ -156,7 +156,7 @@ class ExposureRule:
         return dict(zip(labels, self._rate.pending(len(labels)).tolist(), strict=True))
 
     def traffic(self, traffic: TrafficForecast) -> TrafficForecast:
-        """Return the forecast of requests that can carry promises."""
+        """Return the forecast of requests whose exposures count in time."""
         return ReportedInTime(traffic, self._within) if self._by_impressions else traffic
 
 

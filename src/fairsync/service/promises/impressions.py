@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.candidates import Candidates
+from fairsync.catalog.names import are_words, is_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def groups_shown(items: Sequence[Label], answer: bytes | None, catalog: Catalog) -> tuple[list[Label], int]:
-    """Return the groups of the items that a report names, and the number of items that cannot have been shown.
+    r"""Return the groups of the items that a report names, and the number of items that cannot have been shown.
 
     Parameters
     ----------
@@ -33,6 +34,8 @@ def groups_shown(items: Sequence[Label], answer: bytes | None, catalog: Catalog)
     >>> catalog = Catalog(np.eye(2), ["a", "b"], ids=[7, 8])
     >>> groups_shown([8, 8, 9, "8"], None, catalog)
     (['b'], 2)
+    >>> groups_shown(["x\0"], None, Catalog(np.eye(2), ["a", "b"], ids=["x", "y"]))
+    ([], 1)
     """
     items = list(dict.fromkeys(items))
     if answer:
@@ -40,8 +43,8 @@ def groups_shown(items: Sequence[Label], answer: bytes | None, catalog: Catalog)
         group_of = dict(zip(found.ids[0].tolist(), found.groups[0].tolist(), strict=True))
         labels = [group_of[item] for item in items if item in group_of]
         return labels, len(items) - len(labels)
-    kind = str if catalog.ids.dtype.kind == "U" else int
-    fitting = [item for item in items if isinstance(item, kind)]
+    kind = str if are_words(catalog.ids) else int
+    fitting = [item for item in items if isinstance(item, kind) and is_name(item)]
     if not fitting:
         return [], len(items)
     rows = catalog.rows_of(np.array(fitting))

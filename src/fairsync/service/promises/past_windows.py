@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from fairsync.schedule import PromiseStatus
+from fairsync.schedule import PromiseStatus, Span
 from fairsync.service.schema import PastWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
-    from fairsync.schedule import Plan, Promise, Span
+    from fairsync.schedule import Plan, Promise
+    from fairsync.service.promises.clock import ClockReading
 
 
-def windows_ended(plan: Plan, promises: Mapping[str, Promise], now: datetime) -> list[tuple[str, PromiseStatus]]:
+# A clock that differs by less than this, and this share of the time since, was not set: it drifts.
+_DRIFT_SECONDS, _DRIFT_SHARE = 60.0, 1e-3
+
+
+def windows_ended(
+    plan: Plan, promises: Mapping[str, Promise], now: datetime, known_since: datetime | None = None
+) -> list[tuple[str, PromiseStatus]]:
     """Return the windows of promises that have ended since a plan was made, with the promises' ids, earliest end first.
 
     No window begins or ends within the period of a plan. So these are the windows of the plan's statuses, and those
@@ -28,6 +35,8 @@ def windows_ended(plan: Plan, promises: Mapping[str, Promise], now: datetime) ->
         Promises by id.
     now
         The time; windows that end later are not over.
+    known_since
+        When the service was first seen by a right clock. Windows after the plan that began earlier never were.
 
     Examples
     --------
@@ -47,8 +56,50 @@ def windows_ended(plan: Plan, promises: Mapping[str, Promise], now: datetime) ->
         (name, PromiseStatus(promise, span, exposures=0, at_pace=0, reachable=0, certain=0))
         for name, promise in promises.items()
         for span in promise.window.between(plan.span.end, now)
+        if known_since is None or span.start >= known_since
     ]
     return sorted([*planned, *unplanned], key=lambda one: one[1].span.end)
+
+
+def clock_change(saved: ClockReading | None, now: ClockReading | None) -> Span | None:
+    """Return the time that a clock which was set ahead has left out since the state was last saved; None if it was not.
+
+    No window was missed there, because no time has passed: the clock was wrong before. If the machine was started anew
+    and the service had not noticed that its clock was wrong, nothing can tell this from an outage. Nor can a machine
+    tell that it was paused: windows that were missed then are left out, too.
+
+    Parameters
+    ----------
+    saved, now
+        The clock at the last save, and now; None if the clock has no readings.
+
+    Examples
+    --------
+    >>> from fairsync.service.promises.clock import ClockReading
+    >>> before = ClockReading(0.0, boot="a", seconds=5.0)
+    >>> clock_change(before, ClockReading(9600.0, boot="a", seconds=605.0)).end.isoformat()
+    '1970-01-01T02:30:00+00:00'
+    >>> clock_change(before, ClockReading(600.1, boot="a", seconds=605.0)) is None
+    True
+    """
+    if saved is None or now is None:
+        return None
+    moment = saved.by(now)
+    if moment - saved.time <= _DRIFT_SECONDS + _DRIFT_SHARE * max(now.time - moment, 0.0):
+        return None
+    return Span(datetime.fromtimestamp(saved.time, UTC), datetime.fromtimestamp(moment, UTC))
+
+
+def describe_clock_change(change: Span) -> str:
+    """Say that windows ended because the clock was set.
+
+    Examples
+    --------
+    >>> change = Span(datetime(2026, 3, 2, 21, 50, tzinfo=UTC), datetime(2026, 4, 1, 21, 50, tzinfo=UTC))
+    >>> describe_clock_change(change)
+    'the clock was wrong, and was set from 2026-03-02 21:50 to 2026-04-01 21:50 UTC'
+    """
+    return f"the clock was wrong, and was set from {change.start:%Y-%m-%d %H:%M} to {change.end:%Y-%m-%d %H:%M} UTC"
 
 
 def describe_outage(gap: Span) -> str:

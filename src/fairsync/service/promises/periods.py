@@ -52,7 +52,7 @@ class Periods:
     Parameters
     ----------
     coordinator
-        Whose ledger it is; it may know of settled requests before the ledger does.
+        The coordinator of the ledger. It may know settled requests that the ledger has not recorded yet.
     count
         ``"retrieved"`` or ``"impressions"``: what an exposure is.
 

@@ -42,7 +42,7 @@ class Planner:
         return dict(zip(self._coordinator.labels, caps.tolist(), strict=True))
 
     def traffic(self, forecast: Forecast) -> TrafficForecast:
-        """Return the forecast of requests that can carry promises."""
+        """Return the forecast of requests whose exposures count in time."""
         return self._rule.traffic(forecast)
 
     def plan(
@@ -78,7 +78,7 @@ class Planner:
         forecast: Forecast,
         now: datetime,
     ) -> Feasibility:
-        """Return whether the expected traffic can carry a promise beside others."""
+        """Return whether the expected traffic can deliver a promise beside others."""
         shares, k = self._rule.shares(self._coordinator.labels), self._coordinator.k
         return check_promise(promise, others, exposures, self.traffic(forecast), now, k, self.caps(), shares)
 

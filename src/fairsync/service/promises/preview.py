@@ -82,7 +82,7 @@ class RecentRequests:
         Returns
         -------
         Estimate or None
-            None if too few requests are known, or if they cannot carry the promises.
+            None if too few requests are known, or if they cannot deliver the promises.
         """
         with self._lock:
             interests = max((len(user) for user in self._users), default=0)

@@ -38,7 +38,7 @@ class Projections:
     past
         Past windows, oldest first.
     traffic
-        Forecast of the requests that can carry promises.
+        Forecast of the requests whose exposures count in time.
     prices
         Price in force by label.
     natural

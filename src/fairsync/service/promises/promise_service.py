@@ -69,7 +69,8 @@ class PromiseService:
     report_within
         Seconds within which reports of impressions usually arrive.
     worst_case_traffic
-        Worst-case traffic, as a fraction of the forecast. Floors are met even if traffic suddenly falls to it.
+        Worst-case traffic, as a fraction of the forecast. Floors that this traffic can still
+        deliver are brought forward far enough to be met.
     """
 
     def __init__(
@@ -91,8 +92,9 @@ class PromiseService:
         self.count: Literal["retrieved", "impressions"] = "retrieved" if count == "retrieved" else "impressions"
         self._clock = clock or MonotonicClock()
         initial = SavedState(tuple(coordinator.labels), {_new_id(): promise for promise in promises}, forecast)
+        read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
-            coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic
+            coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock
         )
         self.cost_monitor = CostMonitor(self._conditions)
         self.readiness = Readiness(coordinator.ledger)
@@ -200,7 +202,7 @@ class PromiseService:
         )
 
     def set_promise(self, promise: Promise, name: str | None = None) -> PromiseView:
-        """Make a promise, or change one; refused if the expected traffic cannot carry it.
+        """Make a promise, or change one; refused if the expected traffic cannot deliver it.
 
         The rest of an hour, a day or a week may be too short for it. Then it begins with the next window, so that
         promises made before do not suffer. If it changes a promise, that one holds until then, under another id.

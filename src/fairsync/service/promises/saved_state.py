@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,6 +11,7 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.schedule import Forecast, Plan, Promise
+from fairsync.service.promises.clock import ClockReading
 from fairsync.service.promises.ledger_time import LedgerTime
 from fairsync.service.schema import PastWindow
 
@@ -46,6 +47,8 @@ class SavedState:
         Requests ever, as far as the forecast has observed them.
     ledger_time : LedgerTime
         The time axis on which the ledger's periods begin.
+    reading : ClockReading or None
+        The clock when the state was last saved.
     """
 
     labels: tuple[Label, ...]
@@ -55,6 +58,7 @@ class SavedState:
     past: tuple[PastWindow, ...] = ()
     requests: int = 0
     ledger_time: LedgerTime = field(default_factory=LedgerTime)
+    reading: ClockReading | None = None
 
     def with_past(self, windows: Sequence[PastWindow]) -> SavedState:
         """Return the state with more past windows; one that ended before, by a clock that was set back, is replaced."""
@@ -91,6 +95,7 @@ class SavedState:
             "past": msgspec.to_builtins(self.past),
             "requests": self.requests,
             "ledger_time": self.ledger_time.offsets,
+            "reading": None if self.reading is None else asdict(self.reading),
         }
         ledger.save(_NAME, json.dumps(document).encode())
 
@@ -101,6 +106,7 @@ class SavedState:
         if saved is None:
             return None
         document = json.loads(saved)
+        reading = document.get("reading")
         if document["format"] != _FORMAT:
             raise InvalidInputError(
                 f"the ledger holds a service's state of format {document['format']}, not {_FORMAT}: update FairSync."
@@ -113,4 +119,5 @@ class SavedState:
             msgspec.convert(document["past"], tuple[PastWindow, ...]),
             document["requests"],
             LedgerTime(tuple((since, seconds) for since, seconds in document.get("ledger_time", ()))),
+            None if reading is None else ClockReading(**reading),
         )

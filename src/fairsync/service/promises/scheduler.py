@@ -13,7 +13,13 @@ from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
-from fairsync.service.promises.past_windows import describe_outage, past_window, windows_ended
+from fairsync.service.promises.past_windows import (
+    clock_change,
+    describe_clock_change,
+    describe_outage,
+    past_window,
+    windows_ended,
+)
 from fairsync.service.promises.periods import Periods
 from fairsync.service.promises.planning import Planner
 from fairsync.service.promises.saved_state import SavedState
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.coordination.base import CoordinatorBase
     from fairsync.schedule import Feasibility, Plan, Promise, TrafficForecast
+    from fairsync.service.promises.clock import ClockReading
 
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
@@ -57,6 +64,8 @@ class Scheduler:
         Seconds within which reports of impressions usually arrive.
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
+    read_clock
+        Returns a reading of the clock, if it has readings: they tell an outage from a clock that was set.
 
     Attributes
     ----------
@@ -77,7 +86,9 @@ class Scheduler:
         plan_seconds: float,
         report_within: float,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
+        read_clock: Callable[[], ClockReading] | None = None,
     ) -> None:
+        self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
         self._rule = ExposureRule(count, report_within)
         self.planner = Planner(coordinator, self._rule, worst_case_traffic)
@@ -159,17 +170,18 @@ class Scheduler:
         return self.periods.exposures(one for one in self.state.promises.values() if one.window.at(start) is not None)
 
     def traffic(self) -> TrafficForecast:
-        """Return the forecast of requests that can carry promises."""
+        """Return the forecast of requests whose exposures count in time."""
         return self.planner.traffic(self.state.forecast)
 
     def check(self, promise: Promise, others: Mapping[str, Promise]) -> Feasibility:
-        """Return whether the expected traffic can carry a promise beside others."""
+        """Return whether the expected traffic can deliver a promise beside others."""
         exposures = {**self.exposures(), promise: self._exposures_of(promise)}
         return self.planner.check(promise, others.values(), exposures, self.state.forecast, self.now())
 
     def save(self) -> None:
         """Save the state in the ledger, if this replica leads."""
         if self._leadership.is_leader:
+            self.state = replace(self.state, reading=self._read_clock())
             self.state.save(self.coordinator.ledger)
             self._saved_at = self.now().timestamp()
 
@@ -233,6 +245,7 @@ class Scheduler:
     def _begin_period(self, now: datetime) -> None:
         """End the present period and begin the next one; windows may have ended, also while the service was down."""
         last, promises = self.state.plan, self.state.promises
+        change = clock_change(self.state.reading, self._read_clock())
         began, time = self.periods.present.began, self.periods.time
         if time.is_ahead(began, now.timestamp()):
             # Saved before the period begins, so that a crash in between cannot lose when it began.
@@ -243,6 +256,10 @@ class Scheduler:
         if last is not None:  # from now on no replica adds to the period that has ended
             periods = self.periods.all()
             outage = describe_outage(Span(last.span.start, now)) if now - last.span.end > _UNOBSERVED else ""
+            known_since = now if not self.state.requests else None  # nothing was ever served: nothing was missed
+            if change is not None and outage:
+                outage, known_since = describe_clock_change(change), max(change.end, known_since or change.end)
+                _log.warning("%s: windows in between are not listed as missed", outage)
             past = [
                 past_window(
                     name,
@@ -251,7 +268,7 @@ class Scheduler:
                     self.periods.requests_in(one.span, periods),
                     outage,
                 )
-                for name, one in windows_ended(last, promises, now)
+                for name, one in windows_ended(last, promises, now, known_since)
             ]
             self.state = self.state.with_past(past).without_ended(now)
         self.save()

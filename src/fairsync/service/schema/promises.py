@@ -46,7 +46,7 @@ class PromiseRecord(Record, frozen=True, kw_only=True):
     """A minimum number of exposures for a group, in every window."""
 
     group: Label
-    floor: Annotated[int, Meta(ge=1, le=2**53)]
+    floor: Annotated[int, Meta(ge=1, le=2**40)]
     window: WindowRecord
 
 
@@ -60,7 +60,7 @@ class PromiseView(PromiseRecord, frozen=True, kw_only=True):
         int, Meta(description="Exposures in the current window so far: retrieved or shown, whichever counts.")
     ]
     projected: Annotated[float, Meta(description="Exposures expected at the end of the window.")]
-    possible: Annotated[bool, Meta(description="Whether the expected traffic can still carry the floor.")]
+    possible: Annotated[bool, Meta(description="Whether the expected traffic can still deliver the floor.")]
     shortfall: Annotated[float, Meta(description="Exposures that will be missing at the end, as far as known now.")]
     impossible_since: Annotated[
         Moment | None, Meta(description="When it became known that the promise cannot be kept.")
@@ -78,7 +78,7 @@ class PastWindow(Record, frozen=True, kw_only=True):
     floor: int
     exposures: int
     kept: bool
-    requests: Annotated[int, Meta(description="Requests in the window, which could carry the exposures.")] = 0
+    requests: Annotated[int, Meta(description="Requests in the window, that could deliver the exposures.")] = 0
     at_risk_since: Annotated[Moment | None, Meta(description="Time of the first warning.")] = None
     impossible_since: Annotated[
         Moment | None, Meta(description="When it became known that the promise cannot be kept.")
@@ -109,7 +109,7 @@ class Pace(Record, frozen=True, kw_only=True):
         list[tuple[Moment, float]], Meta(description="Pace to the floor that follows the traffic forecast.")
     ]
     projected: float
-    low: Annotated[float, Meta(description="Exposures at the end under worst-case traffic.")]
+    low: Annotated[float, Meta(description="Exposures at the end with the lower bound of the traffic forecast.")]
     high: Annotated[float, Meta(description="Exposures at the end at the pace so far, or as projected if higher.")]
 
 
@@ -117,8 +117,8 @@ class Preview(Record, frozen=True, kw_only=True):
     """The consequences of a promise, before it is made."""
 
     feasible: bool
-    largest: Annotated[int, Meta(description="Largest floor that the expected traffic can carry.")]
-    safe: Annotated[int, Meta(description="Largest floor that worst-case traffic can carry, too.")]
+    largest: Annotated[int, Meta(description="Largest floor that the expected traffic can deliver.")]
+    safe: Annotated[int, Meta(description="Largest floor that the lower bound of the traffic forecast can deliver.")]
     least_cost: Annotated[
         float | None,
         Meta(

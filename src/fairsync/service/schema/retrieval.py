@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from fairsync.errors import InvalidInputError
-from fairsync.service.schema.record import Label, Record, RequestId
+from fairsync.service.schema.record import Label, NewLabel, Record, RequestId
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,8 +90,8 @@ class RetrieveColumns(Record, frozen=True, kw_only=True):
 class UpsertItems(Record, frozen=True, kw_only=True):
     """Items to add, or to replace where their ids are known."""
 
-    ids: Annotated[list[Label], Meta(min_length=1, description="All strings or all integers, as in the catalog.")]
-    groups: Annotated[list[Label], Meta(min_length=1, description="One label per item.")]
+    ids: Annotated[list[NewLabel], Meta(min_length=1, description="All strings or all integers, as in the catalog.")]
+    groups: Annotated[list[NewLabel], Meta(min_length=1, description="One label per item.")]
     embeddings: Annotated[list[list[float]] | NumberArray, Meta(description="One vector per item.")]
 
 
