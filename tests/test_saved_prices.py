@@ -70,7 +70,7 @@ class CoordinatorRun:
         self.retrieve: Callable[[Any], Candidates] = FrontEnd(world.catalog, self.holder).retrieve
 
 
-RUNS: Any = pytest.mark.parametrize("run", [RetrieverRun, CoordinatorRun])
+RUNS = pytest.mark.parametrize("run", [RetrieverRun, CoordinatorRun])
 
 
 @RUNS
@@ -188,7 +188,7 @@ def test_a_retriever_saves_nothing_in_memory_before_it_is_closed() -> None:
 class Unsavable(Guaranteed):
     """A policy whose state cannot be saved."""
 
-    state_classes = ()
+    state_classes = ()  # type: ignore[assignment]
 
 
 def test_a_state_that_cannot_be_saved_is_refused_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -118,7 +118,7 @@ def test_describes_the_ledger_file_and_writes_nothing(tmp_path: Path) -> None:
     promise_service = make_promise_service(load_settings(config, {}))
     promise_service.retrieve(np.ones((5, 8)))
     promise_service.close()
-    promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]
+    promise_service.coordinator.ledger.close()
     before = file.read_bytes()
     done = json.loads(run_check(config, "--json").output)
     assert "5 requests so far, 3 groups; the promises in it apply, not those of the settings" in done["facts"]["ledger"]

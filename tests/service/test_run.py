@@ -220,7 +220,7 @@ def test_plans_are_prepared_for_the_slump_that_is_set(tmp_path: Path) -> None:
     promise_service = make_promise_service(load_settings(config, {}))
     assert promise_service.scheduler.planner.worst_case_traffic == 0.1
     promise_service.close()
-    promise_service.coordinator.ledger.close()  # type: ignore[attr-defined]
+    promise_service.coordinator.ledger.close()
 
 
 def test_a_call_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
