@@ -61,7 +61,7 @@ def test_lists_of_the_whole_catalog_leave_nothing_to_decide() -> None:
 def test_scores_of_any_size_are_bounded_from_whatever_prices_it_started(exponent: int, start: float) -> None:
     drawn = make(3, requests=6, items=50, groups=4, k=3, tight=0.9)
     users, items = drawn.users.astype(np.float64), drawn.items.astype(np.float64)
-    scaled = Case(items, np.ldexp(users, exponent), drawn.groups, drawn.k, drawn.floors)  # type: ignore[arg-type]
+    scaled = Case(items, np.ldexp(users, exponent), drawn.groups, drawn.k, drawn.floors)
     best = drawn.solve()
     for prices in (np.full(4, -start), np.ldexp(np.full(4, -start), exponent)):
         bound = bound_of(scaled, prices, 4)

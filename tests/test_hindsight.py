@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class Case:
     """A small problem that is surely feasible."""
 
-    items: NDArray[np.float32]
-    users: NDArray[np.float32]
+    items: NDArray[np.floating[Any]]
+    users: NDArray[np.floating[Any]]
     groups: NDArray[np.int64]
     k: int
     floors: NDArray[np.int64]
@@ -234,7 +234,7 @@ def test_scores_of_any_size_have_the_same_plan(exponent: int, tight: float) -> N
     for seed in range(5):
         drawn = make(seed, requests=7, items=45, groups=4, k=3, tight=tight)
         users, items = drawn.users.astype(np.float64), drawn.items.astype(np.float64)
-        case = Case(items, users, drawn.groups, drawn.k, drawn.floors)  # type: ignore[arg-type]
+        case = Case(items, users, drawn.groups, drawn.k, drawn.floors)
         scaled = Case(items, np.ldexp(users, exponent), drawn.groups, drawn.k, drawn.floors)
         best, same = case.solve(), scaled.solve()
         assert same.relevance >= same.feasible_relevance

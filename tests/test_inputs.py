@@ -7,7 +7,7 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.inputs import check_k, check_positive, check_users
+from fairsync.inputs import check_counts, check_k, check_positive, check_request_ids, check_users
 
 CATALOG = Catalog(np.eye(5), list(range(5)))
 
@@ -48,3 +48,17 @@ def test_k_is_at_most_the_number_of_items() -> None:
     assert check_k(5, CATALOG) == 5
     with pytest.raises(InvalidInputError, match="only 5 items"):
         check_k(6, CATALOG)
+
+
+@pytest.mark.parametrize("counts", [[1, 2, 3], [1, -1], [1.5, 2.0], "ab", None, [[1, 2]], [1, [2]], 7])
+def test_counts_are_whole_numbers_by_group(counts: Any) -> None:
+    with pytest.raises(InvalidInputError, match="counts must be"):
+        check_counts(counts, 2)
+
+
+@pytest.mark.parametrize(
+    ("ids", "says"), [("ab", "a list"), (7, "a list"), ([1, 2], "string or None"), (["a"], "2 requests, and 1")]
+)
+def test_request_ids_are_one_string_for_each_request(ids: Any, says: str) -> None:
+    with pytest.raises(InvalidInputError, match=says):
+        check_request_ids(ids, 2)

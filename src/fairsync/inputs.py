@@ -1,5 +1,6 @@
 """Validation of arguments: each check returns the value in its standard form, or says what is wrong with it."""
 
+from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
 
@@ -72,3 +73,41 @@ def check_k(k: object, catalog: Grouped) -> int:
     if number > len(catalog):
         raise InvalidInputError(f"k is {number}, but the catalog has only {len(catalog)} items: choose a smaller k.")
     return number
+
+
+def check_counts(counts: npt.ArrayLike, n_groups: int) -> npt.NDArray[np.int64]:
+    """Return counts by group as int64, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> check_counts([3, 0], 2)
+    array([3, 0])
+    """
+    try:
+        array = np.asarray(counts)
+    except ValueError as error:
+        raise InvalidInputError(f"counts must be one whole number per group: {error}") from None
+    if array.dtype.kind not in "iu" or array.ndim != 1 or len(array) > n_groups or (array < 0).any():
+        raise InvalidInputError(f"counts must be whole numbers, 0 or more, for {n_groups} groups, got {counts!r:.80}.")
+    return array.astype(np.int64)
+
+
+def check_request_ids(request_ids: object, n: int) -> list[str | None]:
+    """Return the request ids of n requests as a list, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> check_request_ids(None, 2), check_request_ids(("a", None), 2)
+    ([None, None], ['a', None])
+    """
+    if request_ids is None:
+        return [None] * n
+    if isinstance(request_ids, str | bytes) or not isinstance(request_ids, Iterable):
+        raise InvalidInputError(f"request_ids must be a list, one for each request, got {request_ids!r:.80}.")
+    ids = list(request_ids)
+    if len(ids) != n:
+        raise InvalidInputError(f"there are {n} requests, and {len(ids)} request_ids.")
+    for request_id in ids:
+        if not isinstance(request_id, str | None):
+            raise InvalidInputError(f"a request id must be a string or None, got {request_id!r:.80}.")
+    return ids

@@ -171,3 +171,9 @@ def test_errors_survive_a_process_border() -> None:
 def test_labels_must_come_in_the_order_of_the_items(groups: Any) -> None:
     with pytest.raises(InvalidInputError, match="in the order of the items"):
         Catalog(np.eye(3), groups)
+
+
+@pytest.mark.parametrize("rows", [None, "ab", [0.5], [float("nan")], [], [[0]], [3], [-1]])
+def test_a_part_needs_rows(rows: Any) -> None:
+    with pytest.raises(InvalidInputError, match="at least one row"):
+        Catalog(EYE, [1, 1, 1]).part(rows)

@@ -220,12 +220,13 @@ def test_labels_of_another_kind_are_refused() -> None:
     coordinator = Coordinator(retriever.catalog, k=1)
     front = FrontEnd(retriever.catalog, coordinator)
     other = Catalog(np.eye(2), [1, 2])
-    for change in (
+    changes: list[Callable[[], None]] = [
         lambda: retriever.replace(other),
         lambda: front.replace(other),
         lambda: retriever.upsert(np.eye(2), [1, 2], [0, 1]),
         lambda: front.upsert(np.eye(2), [1, 2], [0, 1]),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(InvalidInputError, match="the catalog's groups are words, and these are numbers"):
             change()
     assert retriever.catalog.labels == front.catalog.labels == ["1", "2"]

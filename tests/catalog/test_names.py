@@ -25,11 +25,12 @@ def test_control_characters_are_refused_everywhere(bad: str, make: Callable[[lis
         with pytest.raises(InvalidInputError, match="in position 1, with a control character"):
             Catalog(np.eye(2), make(groups), make(ids))
     retriever = FairRetriever(Catalog(np.eye(2), ["x", "y"], ids=["a", "b"]), k=1)
-    for change in (
+    changes: list[Callable[[], None]] = [
         lambda: retriever.upsert(np.ones((1, 2)), ["x"], make([bad])),
         lambda: retriever.upsert(np.ones((1, 2)), make([bad]), ["a"]),
         lambda: retriever.remove(make([bad])),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(InvalidInputError, match="control character"):
             change()
     assert retriever.catalog.embeddings.tolist() == np.eye(2).tolist()

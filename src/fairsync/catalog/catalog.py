@@ -159,8 +159,8 @@ class Catalog:
         >>> part.ids.tolist(), part.group_of.tolist(), part.group_sizes.tolist()
         ([3, 1], [2, 1], [0, 1, 1])
         """
-        rows = np.asarray(rows, dtype=np.int64)
-        if rows.ndim != 1 or len(rows) == 0 or rows.min() < 0 or rows.max() >= len(self):
+        rows = np.asarray(rows)
+        if rows.dtype.kind not in "iu" or rows.ndim != 1 or len(rows) == 0 or rows.min() < 0 or rows.max() >= len(self):
             raise InvalidInputError(f"a part needs at least one row, each from 0 to {len(self) - 1}.")
         run = bool((np.diff(rows) == 1).all())
         at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows

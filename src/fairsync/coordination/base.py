@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.calibration import calibrate
+from fairsync.catalog.groups import grow
 from fairsync.closing import Closable, NoCopies
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.floors import changed_terms, resolve_floors
-from fairsync.inputs import check_positive
+from fairsync.inputs import check_counts, check_positive
 from fairsync.ledger import Entry
 from fairsync.report import Report, make_report
 from fairsync.saved_prices import PriceSaver
@@ -158,8 +159,16 @@ class CoordinatorBase(NoCopies, Closable):
         return self.ledger.answer(request_id)
 
     def record_impressions(self, impressions: ArrayLike, key: str) -> bool:
-        """Record exposures that were reported as really shown; return False if this idempotency key is known."""
-        counts = np.asarray(impressions, dtype=np.int64)
+        """Record exposures that were reported as really shown; return False if this idempotency key is known.
+
+        Parameters
+        ----------
+        impressions
+            (G,) the number of each group; groups that were added since may be missing at the end.
+        key
+            The idempotency key.
+        """
+        counts = grow(check_counts(impressions, len(self.labels)), len(self.labels))
         with self._changed:
             self._check_open()
             return self._state.record(Entry(np.zeros_like(counts), 0, 0.0, 0.0, impressions=counts), key)

@@ -15,7 +15,7 @@ from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
 from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.floors import group_caps
-from fairsync.inputs import check_k, check_users
+from fairsync.inputs import check_k, check_request_ids, check_users
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
 
@@ -125,9 +125,7 @@ class FrontEnd(NoCopies, Closable):
         catalog, index = self._items
         vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
         k = self.coordinator.k if k is None else check_k(k, catalog)
-        ids = [None] * len(vectors) if request_ids is None else list(request_ids)
-        if len(ids) != len(vectors):
-            raise InvalidInputError(f"there are {len(vectors)} requests, and {len(ids)} request_ids.")
+        ids = check_request_ids(request_ids, len(vectors))
         first: dict[str, int] = {}  # the first position of each request id
         for position, request_id in enumerate(ids):
             if request_id is not None:

@@ -42,7 +42,10 @@ class World:
         self.coordinator = Coordinator(self.catalog, k=2, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
         self.front = FrontEnd(self.catalog, self.coordinator)
         initial = SavedState(tuple(self.catalog.labels), self.promises, Forecast(rate=20 / 3600, slot=1800))
-        clock = lambda: self.now.timestamp()  # noqa: E731
+
+        def clock() -> float:
+            return self.now.timestamp()
+
         read = None if boot is None else lambda: ClockReading(clock(), self.skew, boot, clock() - self.set_ahead)
         self.scheduler = Scheduler(
             self.coordinator, initial, count, clock, plan_seconds=5.0, report_within=60.0, read_clock=read
