@@ -147,6 +147,23 @@ def test_a_large_body_waits_for_those_of_its_caller_only(bodies: BodyReader) -> 
     asyncio.run(work())
 
 
+def test_the_large_bodies_of_a_caller_have_a_rate() -> None:
+    async def work() -> None:
+        def send(name: str, body: bytes) -> Any:
+            return asyncio.wait_for(bodies.read(context(name), client(body), RetrieveRequest, [JSON]), 60)
+
+        await send("a", LARGE)
+        waiting = asyncio.create_task(send("a", LARGE))
+        await send("b", LARGE)
+        await send("a", SMALL)
+        assert not waiting.done()
+        waiting.cancel()
+
+    bodies = BodyReader(16_000_000, 10_000, bytes_per_second=1.0)
+    asyncio.run(work())
+    bodies.close()
+
+
 def test_a_body_counts_as_a_request_per_64_kib(bodies: BodyReader) -> None:
     request = context("a", per_second=0.5)
     limiter = request.caller.rate_limiter

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _BODY, _ANSWER = struct.Struct("<IQ"), struct.Struct("<?Q")
 # Memory of the process: its own, and this multiple of the largest body. A number of one byte becomes an object of 32.
 _OWN_BYTES, _MULTIPLE = 1 << 30, 48
-# Against the service's own 0: where both want a core, the process gets a tenth of it.
-_NICE = 10
+# Against the service's own 0: where both want a core, the process gets a thirtieth of it.
+_NICE = 15
 
 
 class DecodeProcess:
