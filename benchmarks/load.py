@@ -1,6 +1,6 @@
 """A load generator in a process of its own: so many clients, each asking again when it has its answer.
 
-    python -m benchmarks.load PORT USERS.npy --clients 64 --seconds 10 [--rate 500] [--ids]
+    python -m benchmarks.load PORT USERS.npy --clients 64 --seconds 10 [--rate 500] [--ids] [--token TOKEN]
 
 Prints one line of JSON: times and throughput are those of answers; what was refused is counted by its status. It
 speaks bare HTTP over kept connections, without tasks or streams, so that it takes little of the cores it shares, and
@@ -40,11 +40,12 @@ class Tally:
             self.errors[status] = self.errors.get(status, 0) + 1
 
 
-def make_request(user: np.ndarray, *, with_id: bool = False) -> bytes:
+def make_request(user: np.ndarray, *, with_id: bool = False, token: str = "") -> bytes:
     """Return a call for one user, with its head."""
     request_ids: list[str | None] | None = [uuid.uuid4().hex] if with_id else None
     body = msgspec.msgpack.encode(RetrieveRequest(vectors=NumberArray.of(user[None]), request_ids=request_ids))
     head = "POST /v1/retrieve HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/msgpack\r\n"
+    head += f"authorization: Bearer {token}\r\n" if token else ""
     return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -85,9 +86,9 @@ class Asker:
 
 
 def load(
-    port: int, users: np.ndarray, clients: int, seconds: float, rate: float, *, with_ids: bool
+    port: int, users: np.ndarray, clients: int, seconds: float, rate: float, *, with_ids: bool, token: str = ""
 ) -> dict[str, object]:
-    ready = [make_request(user) for user in users]
+    ready = [make_request(user, token=token) for user in users]
     own = time.process_time()
     pause, tally, number = clients / rate if rate else 0.0, Tally(), 0
     start = time.perf_counter()
@@ -101,7 +102,7 @@ def load(
                 for asker in askers:
                     if not asker.waits and asker.due <= now:
                         at = number % len(users)
-                        asker.ask(make_request(users[at], with_id=True) if with_ids else ready[at])
+                        asker.ask(make_request(users[at], with_id=True, token=token) if with_ids else ready[at])
                         asker.due += pause
                         number += 1
             for key, _ in selector.select(0.001 if pause else 0.1):
@@ -131,9 +132,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=0.0, help="requests per second of all clients; 0: as many as go")
     parser.add_argument("--ids", action="store_true", help="give every request an id")
+    parser.add_argument("--token", default="", help="the caller's token")
     args = parser.parse_args()
     users = np.load(args.users)
-    print(json.dumps(load(args.port, users, args.clients, args.seconds, args.rate, with_ids=args.ids)))
+    told = load(args.port, users, args.clients, args.seconds, args.rate, with_ids=args.ids, token=args.token)
+    print(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from fairsync.cli.check import check
 from fairsync.coordination.redis import RedisCoordinator
 from fairsync.service.check import check as check_settings
 from fairsync.service.run import make_promise_service
-from fairsync.service.settings import load_settings
+from fairsync.service.settings import HttpSettings, load_settings
 from service.config_file import PROMISES, configured, over_redis
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -127,3 +127,12 @@ def test_describes_the_ledger_file_and_writes_nothing(tmp_path: Path) -> None:
     done = run_check(config, "--json")
     assert done.exit_code == 1
     assert "cannot be read as a ledger" in json.loads(done.output)["problems"][0]
+
+
+def test_the_systemd_unit_bounds_memory_system_calls_and_the_time_to_stop() -> None:
+    lines = (DEPLOY / "fairsync.service").read_text().splitlines()
+    unit = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    assert {"MemoryMax", "SystemCallFilter", "LimitNOFILE"} <= set(unit)
+    limits = HttpSettings()
+    assert int(unit["TimeoutStopSec"]) > limits.drain_seconds + limits.shutdown_seconds
+    assert int(unit["LimitNOFILE"]) > limits.max_connections

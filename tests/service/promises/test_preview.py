@@ -8,7 +8,7 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.hindsight import hindsight
-from fairsync.schedule import Promise, Window
+from fairsync.schedule import Promise, Window, check_promise
 from fairsync.search import ExactIndex
 from fairsync.service.promises import planning
 from fairsync.service.promises.preview import PreviewCancelledError, RecentRequests, TooManyPreviewsError
@@ -57,12 +57,11 @@ def test_it_is_unknown_with_few_requests_or_too_much_promised(catalog: Catalog) 
 
 def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     entered, go = threading.Semaphore(0), threading.Event()
-    plain = planning.check_promise
 
     def held(*arguments: Any) -> Any:
         entered.release()
         assert go.wait(60)
-        return plain(*arguments)
+        return check_promise(*arguments)
 
     monkeypatch.setattr(planning, "check_promise", held)
     service, promise = small_service(), Promise("wine", 5, Window.day("UTC"))

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import gc
 import logging
-from typing import Any
+import weakref
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import msgspec
 import pytest
 
 from fairsync.errors import BackendUnavailableError, FairSyncError
+from fairsync.service.server.error_handling import ErrorMiddleware
 from fairsync.service.server.json_logging import JsonFormatter
+from fairsync.service.server.problems import invalid
 from service.running import running, small_service
+from service.server.asgi import call, http_scope
 from service.server.held_search import BODY
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+
+def test_a_refused_body_does_not_stay_in_memory() -> None:
+    class Body:
+        """Stands for a body, which cannot be referenced weakly."""
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        raise invalid("It is wrong.")
+
+    bodies: list[weakref.ref[Body]] = []
+    gc.disable()
+    try:
+        call(ErrorMiddleware(refuse), http_scope())
+        assert bodies[0]() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize(

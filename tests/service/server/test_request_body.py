@@ -16,6 +16,7 @@ import pytest
 from fairsync.service.schema import JSON, MSGPACK, ImpressionReports, NumberArray, RetrieveRequest, UpsertItems
 from fairsync.service.server.caller import Caller
 from fairsync.service.server.decode_process import DecodeProcess
+from fairsync.service.server.gcra import RateLimiter
 from fairsync.service.server.problems import Problem
 from fairsync.service.server.request_body import BodyReader
 from fairsync.service.server.request_context import RequestContext
@@ -49,9 +50,8 @@ def client(*parts: bytes, last: asyncio.Event | None = None) -> Callable[[], Any
     return receive
 
 
-def context(name: str = "", per_second: float | None = None) -> RequestContext:
-    caller = Caller(name, ["retrieve"], per_second)
-    return RequestContext(b"test", {b"content-type": JSON.encode()}, caller)
+def context(name: str = "") -> RequestContext:
+    return RequestContext(b"test", {b"content-type": JSON.encode()}, Caller(name, ["retrieve"]))
 
 
 def read(bodies: BodyReader, *parts: bytes) -> Any:
@@ -147,10 +147,27 @@ def test_a_large_body_waits_for_those_of_its_caller_only(bodies: BodyReader) -> 
     asyncio.run(work())
 
 
+def test_the_large_bodies_of_a_caller_have_a_rate() -> None:
+    reader = BodyReader(16_000_000, 10_000, bytes_per_second=1.0)
+
+    async def work() -> None:
+        def send(name: str, body: bytes) -> Any:
+            return asyncio.wait_for(reader.read(context(name), client(body), RetrieveRequest, [JSON]), 60)
+
+        await send("a", LARGE)
+        waiting = asyncio.create_task(send("a", LARGE))
+        await send("b", LARGE)
+        await send("a", SMALL)
+        assert not waiting.done()
+        waiting.cancel()
+
+    asyncio.run(work())
+    reader.close()
+
+
 def test_a_body_counts_as_a_request_per_64_kib(bodies: BodyReader) -> None:
-    request = context("a", per_second=0.5)
-    limiter = request.caller.rate_limiter
-    assert limiter is not None
+    request = context("a")
+    limiter = request.caller.rate_limiter = RateLimiter(0.5, clock=lambda: 0.0)
     limiter.hit()
     asyncio.run(bodies.read(request, client(LARGE), RetrieveRequest, [JSON]))
     assert request.body_bytes == len(LARGE) > 65_536

@@ -47,6 +47,10 @@ class ErrorMiddleware:
         else:
             return
         context.failure = failure
-        context.turned_away = isinstance(failure, Problem) and failure.error == "overloaded"
+        if isinstance(failure, Problem):
+            context.turned_away = failure.error == "overloaded"
+            # Its trace holds the request and its body, and the request holds the problem: a cycle, which would keep
+            # the body in memory until the next collection of garbage.
+            failure.__traceback__ = failure.__context__ = None
         if not context.status:
             await problem_of(failure).to_response()(scope, receive, send)

@@ -1,0 +1,191 @@
+"""One token sends the worst bodies at full speed: what is left of the service for another token.
+
+    python -m benchmarks.attack                # 100,000 items, about two minutes
+    python -m benchmarks.attack --quick        # small and short, to see that it runs
+
+The other token has 16 clients, each of which asks again when it has its answer, first alone and then beside each
+attack. The service has the first core. The second, if there is one, has the load and the attacker, which is nice to
+the load: it stands for a machine of its own. No token has a rate limit, which would end the attacks sooner.
+"""
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from benchmarks.output import OUT, Claim, Table, finish, make_screen
+from benchmarks.service import DIM, GROUPS, Service, running, write_settings
+
+from fairsync import Catalog
+from fairsync.catalog.files import save_catalog
+from fairsync.data import synthetic
+
+_HERE = Path(__file__).parents[1]
+_CLIENTS, _CONNECTIONS = 16, 4
+_TOKENS = {name: f"{name}-token-that-is-long" for name in ("shop", "attacker")}
+
+
+def make_body(name: str) -> tuple[str, bytes]:
+    """Return the path and the body of an attack."""
+    if name == "empty lists":
+        return "retrieve", b'{"vectors": [' + b"[]," * 4_999_999 + b"[]]}"
+    if name == "numbers":
+        return "retrieve", b'{"vectors": [[' + b"0," * 7_499_999 + b"0]]}"
+    if name == "vectors":
+        row = json.dumps(np.random.default_rng(0).normal(size=DIM).tolist()).encode()
+        return "retrieve", b'{"vectors": [' + b",".join([row] * 10_000) + b"]}"
+    if name == "strings":
+        return "retrieve", b'{"vectors": ["' + b"a" * 1_000_000 + b'"' + b',"b"' * 500 + b"]}"
+    assert name == "reports", name
+    report = b'{"request_id": "r", "items": [' + b"0.5," * 899 + b"0.5]}"
+    return "impressions", b'{"reports": [' + b",".join([report] * 1_000) + b"]}"
+
+
+ATTACKS = ("empty lists", "numbers", "vectors", "strings", "reports")
+
+
+@dataclass(frozen=True)
+class Result:
+    """The other token alone and beside an attack: answers per second, milliseconds, and the service's memory."""
+
+    attack: str
+    calls: int
+    alone: float
+    beside: float
+    alone_p99_ms: float
+    beside_p99_ms: float
+    errors: dict[str, int]
+    memory_mb: float
+
+    @property
+    def kept(self) -> float:
+        """Share of the throughput that is left."""
+        return self.beside / self.alone
+
+    @property
+    def slower(self) -> float:
+        """The p99 beside the attack over that alone."""
+        return self.beside_p99_ms / self.alone_p99_ms
+
+
+def attack(port: int, name: str) -> None:
+    """Send a body over several connections until the process is ended; print the calls that were answered so far."""
+    path, body = make_body(name)
+    head = f"POST /v1/{path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {_TOKENS['attacker']}\r\n"
+    call = f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+    answered = [0] * _CONNECTIONS
+
+    def send(number: int) -> None:
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as connection:
+                while True:
+                    connection.sendall(call)
+                    if not connection.recv(1 << 16):
+                        break
+                    answered[number] += 1
+
+    for number in range(_CONNECTIONS):
+        threading.Thread(target=send, args=(number,), daemon=True).start()
+    while True:
+        time.sleep(0.1)
+        print(sum(answered), flush=True)
+
+
+def load(service: Service, users: Path, seconds: float) -> tuple[dict[str, float], dict[str, int], float]:
+    """Return what the load of the other token measured, its errors, and the most memory of the service."""
+    core = str(sorted(os.sched_getaffinity(0))[-1])
+    command = [
+        "taskset", "-c", core, sys.executable, "-m", "benchmarks.load", str(service.port), str(users),
+        "--clients", str(_CLIENTS), "--seconds", str(seconds), "--token", _TOKENS["shop"],
+    ]  # fmt: skip
+    memory = 0.0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_HERE) as process:
+        while process.poll() is None:
+            time.sleep(0.1)
+            memory = max(memory, service.memory_mb())
+        assert process.stdout is not None
+        told = json.loads(process.stdout.read())
+    return told, told["errors"], memory
+
+
+def measure(service: Service, users: Path, name: str, seconds: float) -> Result:
+    alone, _, _ = load(service, users, seconds)
+    core = str(sorted(os.sched_getaffinity(0))[-1])
+    command = ["nice", "taskset", "-c", core, sys.executable, "-m", "benchmarks.attack", "--send", str(service.port)]
+    with subprocess.Popen([*command, "--body", name], stdout=subprocess.PIPE, text=True, cwd=_HERE) as attacker:
+        assert attacker.stdout is not None
+        while int(attacker.stdout.readline()) == 0:  # the first call starts the process that decodes
+            pass
+        beside, errors, memory = load(service, users, seconds)
+        attacker.kill()
+        calls = [int(line) for line in attacker.stdout.read().split("\n")[:-1]]
+    return Result(
+        name, calls[-1] if calls else 0, alone["per_second"], beside["per_second"], alone["p99_ms"], beside["p99_ms"],
+        errors, memory,
+    )  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small: no claim about speed")
+    parser.add_argument("--items", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
+    parser.add_argument("--send", type=int, metavar="PORT", help="be the attacker")
+    parser.add_argument("--body", choices=ATTACKS, default=ATTACKS[0], help="what the attacker sends")
+    parser.add_argument("--out", type=Path, default=OUT)
+    args = parser.parse_args(argv)
+    if args.send is not None:
+        attack(args.send, args.body)
+    items, seconds = (20_000, 2.0) if args.quick else (args.items, args.seconds)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        data = synthetic(items, GROUPS, 2_000, DIM, 0, n_past=1)
+        save_catalog(Catalog(data.embeddings, data.groups), folder / "items")
+        np.save(folder / "users.npy", data.users)
+        config = write_settings(folder, "memory", 1)
+        tokens = "".join(
+            f'[[tokens]]\nname = "{name}"\nroles = ["retrieve", "report"]\nsha256 = "{_digest(token)}"\n'
+            for name, token in _TOKENS.items()
+        )
+        config.write_text(config.read_text() + tokens)
+        with running(config, sorted(os.sched_getaffinity(0))[:1]) as service:
+            load(service, folder / "users.npy", min(seconds, 3.0))
+            results = [measure(service, folder / "users.npy", attack_name, seconds) for attack_name in ATTACKS]
+    claims = [Claim("errors of the other token", sum(sum(one.errors.values()) for one in results), 0)]
+    if not args.quick:
+        kept = min(one.kept for one in results)
+        claims += [
+            Claim("throughput of the other token, to its own alone", kept, 0.8, at_most=False),
+            Claim("p99 of the other token, to its own alone", max(one.slower for one in results), 3.0),
+        ]
+    document = {"items": items, "seconds": seconds, "results": [asdict(one) for one in results]}
+    return finish("attack", [make_table(results)], claims, document, args.out, make_screen())
+
+
+def make_table(results: Sequence[Result]) -> Table:
+    columns = ["Attack", "its calls", "alone/s", "beside/s", "share", "p99 alone ms", "p99 beside ms", "ratio", "MB"]
+    rows = [
+        [one.attack, f"{one.calls:,}", f"{one.alone:.0f}", f"{one.beside:.0f}", f"{one.kept:.2f}",
+         f"{one.alone_p99_ms:.0f}", f"{one.beside_p99_ms:.0f}", f"{one.slower:.1f}", f"{one.memory_mb:.0f}"]
+        for one in results
+    ]  # fmt: skip
+    return Table("The other token beside an attack", columns, rows)
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
