@@ -38,6 +38,8 @@ _log = logging.getLogger(__name__)
 _SAVE_SECONDS = 60.0
 # A window that ended longer ago than this was not observed: the service was down.
 _UNOBSERVED = timedelta(minutes=1)
+# A service that has not answered a request yet, and is away for longer than this, was not in use: it missed nothing.
+_TRIAL = timedelta(days=1)
 
 
 class Scheduler:
@@ -261,7 +263,8 @@ class Scheduler:
         if last is not None:  # from now on no replica adds to the period that has ended
             periods = self.periods.all()
             outage = describe_outage(Span(last.span.start, now)) if now - last.span.end > _UNOBSERVED else ""
-            known_since = now if not self.state.requests else None  # nothing was ever served: nothing was missed
+            not_in_use = not self.state.requests and now - last.span.end > _TRIAL
+            known_since = now if not_in_use else None
             if change is not None and outage:
                 outage, known_since = describe_clock_change(change), max(change.end, known_since or change.end)
                 _log.warning("%s: windows in between are not listed as missed", outage)
