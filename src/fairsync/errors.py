@@ -157,3 +157,11 @@ def _closest(label: object, known: Sequence[object]) -> list[object]:
     """Return the known labels most similar to ``label``, regardless of type and case."""
     by_text = {str(other).casefold(): other for other in known}
     return [by_text[text] for text in get_close_matches(str(label).casefold(), by_text, n=2, cutoff=0.7)]
+
+
+class TooManyPreviewsError(FairSyncError):
+    """As many previews are being computed as may be."""
+
+
+class PreviewCancelledError(FairSyncError):
+    """The caller of a preview has gone."""

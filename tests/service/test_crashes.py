@@ -277,7 +277,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             body = {"vectors": [[1.0] * 8], "request_ids": ["by hand"]}
             refused = httpx.post(f"{service.url}/v1/retrieve", json=body)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), refused.text
-            assert "Nothing was changed" in refused.text
+            assert "The ledger or a disk failed." in refused.text
             with pytest.raises(BackendUnavailableError):
                 client.make_promise(PromiseRecord(group="books", floor=5, window=CAMPAIGN_WINDOW))
             assert [one.group for one in client.promises()] == ["toys", "wine"]

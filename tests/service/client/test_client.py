@@ -119,9 +119,9 @@ def test_a_busy_service_is_retried_and_counts_each_request_once(monkeypatch: pyt
     promise_service, released = small_service(), threading.Event()
     retrieve = promise_service.retrieve
 
-    def retrieve_when_released(*arguments: Any) -> Any:
+    def retrieve_when_released(*arguments: Any, **options: Any) -> Any:
         released.wait(60)
-        return retrieve(*arguments)
+        return retrieve(*arguments, **options)
 
     monkeypatch.setattr(promise_service, "retrieve", retrieve_when_released)
     with running(promise_service, make_settings({"max_waiting": 1})) as service:

@@ -1,4 +1,8 @@
-"""Fixtures of the dashboard tests: one browser, one shop and one service for all of them."""
+"""Fixtures of the dashboard tests: a shop, a service and a browser for each file.
+
+Playwright runs an event loop in the main thread for as long as a browser is open. It must not outlive a file, because
+other tests of the same worker call `asyncio.run`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with open_browser() as found:
         yield found
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def shop() -> SimulatedShop:
     """A shop on its second day, at 14:00. On the first day traffic was low."""
     made = SimulatedShop(LABELS, daily_promises(FLOORS), utc("2026-03-03T00:00"))
@@ -30,7 +34,7 @@ def shop() -> SimulatedShop:
     return made
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def served(shop: SimulatedShop) -> Iterator[ServedShop]:
     running = ServedShop(shop)
     yield running

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
+from fairsync.errors import PreviewCancelledError, TooManyPreviewsError
 from fairsync.hindsight import hindsight
 from fairsync.schedule import Promise, Window, check_promise
 from fairsync.search import ExactIndex
 from fairsync.service.promises import planning
-from fairsync.service.promises.preview import PreviewCancelledError, RecentRequests, TooManyPreviewsError
+from fairsync.service.promises.preview import RecentRequests
 from service.running import small_service
 
 

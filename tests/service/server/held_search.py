@@ -27,11 +27,11 @@ class Held:
         self.sizes: list[int] = []
         plain = self.promise_service.retrieve
 
-        def retrieve(users: Any, request_ids: Any, k: Any, deliver: Any) -> Any:
+        def retrieve(users: Any, request_ids: Any, k: Any, deliver: Any, **options: Any) -> Any:
             self.entered.set()
             assert self.go.wait(20)
             self.sizes.append(len(users))
-            return plain(users, request_ids, k, deliver)
+            return plain(users, request_ids, k, deliver, **options)
 
         vars(self.promise_service)["retrieve"] = retrieve
 

@@ -56,7 +56,7 @@ def test_failures_are_answered_without_secrets(
 ) -> None:
     promise_service = small_service()
 
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise error
 
     vars(promise_service)["retrieve"] = fail

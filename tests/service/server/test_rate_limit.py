@@ -96,9 +96,9 @@ def slow_service(seconds: float) -> PromiseService:
     promise_service = small_service()
     plain = promise_service.retrieve
 
-    def retrieve(users: Any, request_ids: Any, k: Any, deliver: Any) -> Any:
+    def retrieve(users: Any, request_ids: Any, k: Any, deliver: Any, **options: Any) -> Any:
         time.sleep(seconds * len(users))
-        return plain(users, request_ids, k, deliver)
+        return plain(users, request_ids, k, deliver, **options)
 
     vars(promise_service)["retrieve"] = retrieve
     return promise_service

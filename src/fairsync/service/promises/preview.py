@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.dual_bound import ROUNDS, dual_bound
-from fairsync.errors import FairSyncError
+from fairsync.errors import TooManyPreviewsError
 from fairsync.floors import group_caps
 from fairsync.service.promises.costs import MOST_GROUPS
 
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
 _MOST_PREVIEWS = 2
 # Enough to find a price of each group, few enough to be searched within a second.
 _REQUESTS = 256
-
-
-class TooManyPreviewsError(FairSyncError):
-    """As many previews are being computed as may be."""
-
-
-class PreviewCancelledError(FairSyncError):
-    """The caller of a preview has gone."""
 
 
 class PreviewLimit:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fairsync.catalog.changes import remove_items, upsert_items
-from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError
+from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
 from fairsync.schedule import WORST_CASE_TRAFFIC
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
 from fairsync.service.promises.impressions import groups_shown
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.periods import missing_at_start
-from fairsync.service.promises.preview import PreviewCancelledError, PreviewLimit, RecentRequests, exposure_rates
+from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
 from fairsync.service.promises.promise_changes import all_but, check_known, check_unique, split_at, with_start_of
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.promises.saved_state import SavedState
@@ -122,6 +122,8 @@ class PromiseService:
         request_ids: Sequence[str | None] | None = None,
         k: int | None = None,
         callback: Callable[[Candidates], None] | None = None,
+        *,
+        checked: bool = False,
     ) -> Candidates:
         """Return the candidates of requests; see :meth:`fairsync.FrontEnd.retrieve`.
 
@@ -129,7 +131,7 @@ class PromiseService:
         """
         catalog = self.catalog
         with self.readiness.serving():
-            found = self.front.retrieve(users, k, request_ids)
+            found = self.front.retrieve(users, k, request_ids, checked=checked)
         if callback is not None:
             callback(found)
         if not len(found):

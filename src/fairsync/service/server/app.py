@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -59,7 +60,8 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         Seconds between two refreshes of the promise service.
     """
     http, tokens, metrics = settings.http, Tokens(settings.tokens), Metrics(service)
-    batcher = MicroBatcher(service.retrieve, http.max_batch, http.max_waiting, http.max_wait_seconds, metrics.batch)
+    retrieve = partial(service.retrieve, checked=True)  # each call was checked before it was put into a batch
+    batcher = MicroBatcher(retrieve, http.max_batch, http.max_waiting, http.max_wait_seconds, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
     bodies = BodyReader(http.max_body_bytes, http.max_users)
     histories = load_histories(settings, service.catalog.dim)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta, Struct
 
+from fairsync.errors import TooManyPreviewsError
 from fairsync.service.promises.conversion import promise_from_record
-from fairsync.service.promises.preview import TooManyPreviewsError
 from fairsync.service.schema import (
     CatalogSize,
     ImpressionReports,
