@@ -40,7 +40,7 @@ class PreviewLimit:
     >>> with limit, limit:
     ...     pass
     Traceback (most recent call last):
-    fairsync.service.promises.preview.TooManyPreviewsError: 1 previews are being computed already.
+    fairsync.errors.TooManyPreviewsError: 1 previews are being computed already.
     """
 
     def __init__(self, most: int = _MOST_PREVIEWS) -> None:
