@@ -95,14 +95,14 @@ class Soak:
 def write_settings(folder: Path, ledger: str, threads: int | None) -> Path:
     path = folder / f"{ledger}-{threads}.toml"
     search = f"threads = {threads}" if threads else ""
-    where = 'path = "exposures.db"' if ledger == "sqlite" else ""
+    url = "sqlite:///exposures.db" if ledger == "sqlite" else "memory://"
     # Half of the groups would miss a floor of about this size, so that prices are at work.
     promises = "".join(
         f'[[promises]]\ngroup = {group}\nfloor = 3_000\nwindow = {{every = "day"}}\n' for group in range(60, 100)
     )
     path.write_text(
         f'[catalog]\npath = "items"\n[search]\n{search}\n[promise]\nk = {K}\nbatch_size = {BATCH}\n[ledger]\n'
-        f'kind = "{ledger}"\n{where}\n[traffic]\nper_second = 10\n[http]\nport = 0\nlog = "all"\n{promises}'
+        f'url = "{url}"\n[traffic]\nper_second = 10\n[http]\nport = 0\nlog = "all"\n{promises}'
     )
     return path
 

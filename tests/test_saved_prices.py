@@ -11,7 +11,7 @@ import pytest
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
-from fairsync.ledger import Ledger, MemoryLedger, SqliteLedger
+from fairsync.ledger import Ledger, MemoryLedger, SqlLedger
 from fairsync.policies import POLICIES, Guaranteed, Terms
 from fairsync.policies.serialization import dump_state
 from fairsync.retriever import FairRetriever
@@ -39,7 +39,7 @@ class Ledgers:
         """Close the ledger, if it is open, and open it again."""
         if self._open is not None:
             self._open.close()
-        self._open = self._memory if self._kind == "memory" else SqliteLedger(self._path, 4)
+        self._open = self._memory if self._kind == "memory" else SqlLedger(self._path, 4)
         return self._open
 
 
@@ -144,7 +144,7 @@ def test_a_state_that_an_earlier_version_saved_is_loaded() -> None:
     assert list(retriever.report().prices.values()) == [-0.5, 0.0, -0.25, -1.0]
 
 
-class CountingLedger(SqliteLedger):
+class CountingLedger(SqlLedger):
     """A ledger that counts saves."""
 
     saves = 0
@@ -194,7 +194,7 @@ class Unsavable(Guaranteed):
 def test_a_state_that_cannot_be_saved_is_refused_at_the_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     world = small_world()
     with (
-        SqliteLedger(tmp_path / "exposures.db", 4) as ledger,
+        SqlLedger(tmp_path / "exposures.db", 4) as ledger,
         pytest.raises(InvalidInputError, match="state_classes"),
     ):
         FairRetriever(world.catalog, k=4, policy=Unsavable(), ledger=ledger)

@@ -9,7 +9,7 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.ledger import MemoryLedger, SqlLedger
 from fairsync.policies import POLICIES, FairSync
 from fairsync.retriever import FairRetriever
 from fairsync.search import IvfIndex
@@ -96,7 +96,7 @@ def test_counts_are_copied_to_a_ledger(tmp_path: Path) -> None:
     retriever = make_retriever(world)
     retriever.retrieve(np.concatenate([world.users, world.users[:21]]))
     retriever.save(tmp_path / "saved")
-    with SqliteLedger(tmp_path / "exposures.db", 4) as ledger:
+    with SqlLedger(tmp_path / "exposures.db", 4) as ledger:
         FairRetriever.load(tmp_path / "saved", ledger=ledger).close()
         again = FairRetriever.load(tmp_path / "saved", ledger=ledger)
         assert len(ledger.past()) == 1, "they are there once"

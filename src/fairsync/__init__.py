@@ -36,6 +36,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import (
     BackendUnavailableError,
+    ExpiredRequestError,
     FairSyncError,
     InfeasibleFloorsError,
     InvalidInputError,
@@ -47,7 +48,7 @@ from fairsync.errors import (
     UnknownPromiseError,
 )
 from fairsync.hindsight import Hindsight, hindsight
-from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.ledger import MemoryLedger, Retention, SqlLedger
 from fairsync.report import Report
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, HnswIndex, IvfIndex, OneHotIndex, ShardedIndex
@@ -71,6 +72,7 @@ __all__ = [
     "Catalog",
     "Coordinator",
     "ExactIndex",
+    "ExpiredRequestError",
     "FairRetriever",
     "FairSyncError",
     "FrontEnd",
@@ -86,8 +88,9 @@ __all__ = [
     "PreviewCancelledError",
     "RepeatedRequestError",
     "Report",
+    "Retention",
     "ShardedIndex",
-    "SqliteLedger",
+    "SqlLedger",
     "TooManyPreviewsError",
     "UnknownGroupError",
     "UnknownPromiseError",

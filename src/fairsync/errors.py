@@ -36,6 +36,26 @@ class RepeatedRequestError(FairSyncError):
         return type(self), (self.request_ids,)
 
 
+class ExpiredRequestError(InvalidInputError):
+    """A repeated request whose answer is no longer saved (:class:`fairsync.Retention`). It was not searched again.
+
+    Attributes
+    ----------
+    request_id : str
+        The id of the request.
+    """
+
+    def __init__(self, request_id: str) -> None:
+        self.request_id = request_id
+        super().__init__(
+            f"the request {request_id!r} was answered and counted too long ago for its answer to be saved still: send"
+            " a new request under a new id."
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.request_id,)
+
+
 class MissingPackageError(FairSyncError, ImportError):
     """An optional package is not installed; the message has the pip command that installs it."""
 

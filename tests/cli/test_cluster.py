@@ -17,7 +17,7 @@ from fairsync.catalog.files import save_catalog
 from fairsync.cli import app
 from fairsync.cli.cluster import read_floors
 from fairsync.errors import InvalidInputError
-from fairsync.ledger import SqliteLedger
+from fairsync.ledger import SqlLedger
 from fairsync.retriever import FairRetriever
 from search.ray_cluster import RayCluster
 
@@ -74,7 +74,7 @@ def test_from_start_to_stop(cluster: RayCluster, tmp_path: Path) -> None:
         assert "blue" in looked.output
         assert run("stop").exit_code == 0
     assert shown["blue"] >= 700
-    with SqliteLedger(ledger, 2) as record:
+    with SqlLedger(ledger, 2) as record:
         assert record.totals().requests == 120
         assert record.totals().exposures.tolist() == [shown["blue"], shown["red"]]
 

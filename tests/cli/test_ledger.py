@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fairsync.cli import app
-from fairsync.ledger import SqliteLedger
+from fairsync.ledger import SqlLedger
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def run(*arguments: object) -> Any:
 @pytest.mark.parametrize("prefix", ["", "sqlite:///"])
 def test_a_ledger_is_given_by_path_or_url(prefix: str, tmp_path: Path) -> None:
     path, copy = tmp_path / "exposures of a day.db", tmp_path / "copy.db"
-    with SqliteLedger(path, 2):
+    with SqlLedger(path, 2):
         pass
     done = run("backup", f"{prefix}{path}", copy)
     assert done.exit_code == 0, done.output
@@ -31,7 +31,7 @@ def test_a_ledger_is_given_by_path_or_url(prefix: str, tmp_path: Path) -> None:
     path.unlink()
     done = run("restore", f"{prefix}{path}", copy)
     assert done.exit_code == 0, done.output
-    with SqliteLedger(path, 2) as ledger:
+    with SqlLedger(path, 2) as ledger:
         assert np.array_equal(ledger.totals().exposures, [0, 0])
 
 

@@ -11,12 +11,12 @@ import pytest
 from coordination.valkey_server import ValkeyServer
 from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import RepeatedRequestError
-from fairsync.ledger import Entry, Ledger, MemoryLedger, SqliteLedger
+from fairsync.ledger import Entry, Ledger, MemoryLedger, SqlLedger
 from fairsync.ledger.base import MAX_KEYS
 
 LEDGERS: dict[str, Callable[[Path, int], Ledger]] = {
     "memory": lambda _, n_groups: MemoryLedger(n_groups),
-    "sqlite": lambda folder, n_groups: SqliteLedger(folder / "exposures.db", n_groups),
+    "sqlite": lambda folder, n_groups: SqlLedger(folder / "exposures.db", n_groups),
 }
 
 
@@ -123,7 +123,7 @@ def test_closing_twice_changes_nothing(ledger: Ledger) -> None:
 
 
 def test_it_is_a_context_manager(tmp_path: Path) -> None:
-    for make in (lambda: MemoryLedger(3), lambda: SqliteLedger(tmp_path / "exposures.db", 3)):
+    for make in (lambda: MemoryLedger(3), lambda: SqlLedger(tmp_path / "exposures.db", 3)):
         with make() as ledger:
             ledger.record([entry(1, 2, 0)])
             assert ledger.totals().exposures.tolist() == [1, 2, 0]
@@ -136,7 +136,7 @@ def test_a_copy_works_or_says_what_to_use(tmp_path: Path) -> None:
         copied.record([entry(1, 0, 0)])
         assert copied.totals().exposures.tolist() == [2, 2, 0]
     assert memory.totals().exposures.tolist() == [1, 2, 0]
-    with SqliteLedger(tmp_path / "exposures.db", 3) as file:
+    with SqlLedger(tmp_path / "exposures.db", 3) as file:
         for copying in (copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match=r"open the file again after close\(\), or write a copy with back_up"):
                 copying(file)

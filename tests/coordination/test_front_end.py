@@ -13,7 +13,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_users
-from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.ledger import MemoryLedger, SqlLedger
 from fairsync.ledger.base import MAX_ANSWERS
 from fairsync.search import ExactIndex, Hits
 from worlds import make_world
@@ -22,7 +22,7 @@ from worlds import make_world
 def test_a_repeated_request_gets_the_same_answer(tmp_path: Path) -> None:
     """From another front end, after a restart, and twice in one call. It counts once."""
     world = make_world(1, items=60, horizon=100, tightness=0.6)
-    with SqliteLedger(tmp_path / "a.db", world.catalog.n_groups) as ledger:
+    with SqlLedger(tmp_path / "a.db", world.catalog.n_groups) as ledger:
         coordinator = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=100, ledger=ledger)
         left, right = FrontEnd(world.catalog, coordinator), FrontEnd(world.catalog, coordinator)
         names = [None, "a", "b", "a", None]
@@ -33,7 +33,7 @@ def test_a_repeated_request_gets_the_same_answer(tmp_path: Path) -> None:
         assert again.ids[[0, 2]].tolist() == found.ids[[2, 1]].tolist()
         assert again.relevance[[0, 2]].tolist() == found.relevance[[2, 1]].tolist()
         assert coordinator.report().requests == 5
-    with SqliteLedger(tmp_path / "a.db", world.catalog.n_groups) as ledger:
+    with SqlLedger(tmp_path / "a.db", world.catalog.n_groups) as ledger:
         coordinator = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=100, ledger=ledger)
         front = FrontEnd(world.catalog, coordinator)
         later = front.retrieve(world.users[:1], request_ids=["c"])

@@ -7,26 +7,26 @@ import sys
 from pathlib import Path
 
 import pytest
+from fairsync.ledger.sqlite_backup import restore
 
 from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.ledger import SqliteLedger
-from fairsync.ledger.sqlite_backup import restore
+from fairsync.ledger import SqlLedger
 from ledger.writing import ENTRY, WRITER
 
 
 def test_a_backup_is_a_ledger(tmp_path: Path) -> None:
-    with SqliteLedger(tmp_path / "a.db", 2) as ledger:
+    with SqlLedger(tmp_path / "a.db", 2) as ledger:
         ledger.record([ENTRY], key="x")
         ledger.back_up(tmp_path / "copy.db")
         ledger.record([ENTRY])
     assert not (tmp_path / "copy.db-wal").exists()
-    with SqliteLedger(tmp_path / "copy.db", 2) as copy:
+    with SqlLedger(tmp_path / "copy.db", 2) as copy:
         assert copy.totals().exposures.tolist() == [1, 2]
         assert not copy.record([ENTRY], key="x")
 
 
 def test_a_backup_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
-    with SqliteLedger(tmp_path / "a.db", 2) as ledger:
+    with SqlLedger(tmp_path / "a.db", 2) as ledger:
         ledger.record([ENTRY])
         ledger.back_up(tmp_path / "copy.db")
         held = (tmp_path / "copy.db").read_bytes()
@@ -48,7 +48,7 @@ def test_a_backup_that_fails_leaves_the_one_before(tmp_path: Path) -> None:
 def test_a_restored_file_is_the_backup_and_nothing_else(tmp_path: Path) -> None:
     """After a kill, the last writes are in the log beside the file, and must not get into the restored file."""
     path, copy = tmp_path / "a.db", tmp_path / "copy.db"
-    with SqliteLedger(path, 2) as ledger:
+    with SqlLedger(path, 2) as ledger:
         ledger.record([ENTRY])
         ledger.back_up(copy)
     with subprocess.Popen([sys.executable, "-c", WRITER, str(path), "1"], stdout=subprocess.PIPE) as writer:
@@ -61,10 +61,10 @@ def test_a_restored_file_is_the_backup_and_nothing_else(tmp_path: Path) -> None:
     assert Path(f"{path}-wal").stat().st_size > 0
     summary, aside = restore(copy, path)
     assert summary.requests == 1
-    with SqliteLedger(path, 2) as ledger:
+    with SqlLedger(path, 2) as ledger:
         assert ledger.totals().exposures.tolist() == [1, 2]
     assert aside is not None
-    with SqliteLedger(aside, 2) as ledger:
+    with SqlLedger(aside, 2) as ledger:
         assert written <= sum(one.requests for one in [*ledger.past(), ledger.totals()]) - 1 <= written + 1
     assert restore(copy, tmp_path / "new.db")[1] is None
     path.write_text("damaged" * 1000)

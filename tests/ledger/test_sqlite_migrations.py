@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fairsync.ledger.sqlite_backup import back_up, restore
 
 from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.ledger import Entry, SqliteLedger, sqlite_migrations
-from fairsync.ledger.sqlite_backup import back_up, restore
+from fairsync.ledger import Entry, SqlLedger, sqlite_migrations
 from ledger.writing import ENTRY
 
 FORMAT_1 = """
@@ -54,7 +54,7 @@ def test_a_file_of_an_older_format_is_migrated(tmp_path: Path, late: bool) -> No
     path = tmp_path / "a.db"
     write_old(path, FORMAT_1, *([FORMAT_1_LATE] if late else []))
     for _ in range(2):  # the second time, it has the current format
-        with SqliteLedger(path, 2) as ledger:
+        with SqlLedger(path, 2) as ledger:
             (first,), now = ledger.past(), ledger.totals()
             assert (first.exposures.tolist(), first.requests, first.forced) == ([3, 7], 5, 1)
             assert np.isnan(first.cost)
@@ -63,13 +63,13 @@ def test_a_file_of_an_older_format_is_migrated(tmp_path: Path, late: bool) -> No
             assert ledger.load("policy guaranteed") == b"\x01\x02"
             assert ledger.answer("r1") == (b"\x09" if late else None)
             assert not ledger.record([ENTRY], key="lease 7")
-    with SqliteLedger(path, 2) as ledger:
+    with SqlLedger(path, 2) as ledger:
         impressions = Entry(
             np.array([1, 2]), 1, 0.5, 0.25, opens_horizon=True, began=99.0, impressions=np.array([1, 0])
         )
         assert ledger.record([ENTRY, impressions], key="new", answers={"r2": b"x"})
         ledger.grow(3)
-    with SqliteLedger(path, 3) as ledger:
+    with SqlLedger(path, 3) as ledger:
         assert [one.exposures.tolist() for one in ledger.past()] == [[3, 7, 0], [2, 4, 0]]
         assert ledger.totals().began == 99.0
         assert ledger.answer("r2") == b"x"
@@ -87,23 +87,23 @@ def test_a_migration_is_atomic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with monkeypatch.context() as patched:
         patched.setattr("fairsync.ledger.sqlite_migrations.MIGRATIONS", [*sqlite_migrations.MIGRATIONS, fails])
         with pytest.raises(FairSyncError, match="Nothing was changed"):
-            SqliteLedger(path, 2)
+            SqlLedger(path, 2)
     db = sqlite3.connect(path)
     assert db.execute("PRAGMA user_version").fetchone() == (1,)
     assert [row[0] for row in db.execute("SELECT requests FROM horizons")] == [5, 2]
     db.close()
-    with SqliteLedger(path, 2) as ledger:
+    with SqlLedger(path, 2) as ledger:
         assert ledger.totals().requests == 2
 
 
 def test_a_file_of_a_later_format_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    SqliteLedger(path, 2).close()
+    SqlLedger(path, 2).close()
     later = sqlite3.connect(path)
     later.execute("PRAGMA user_version = 99")
     later.close()
     held = path.read_bytes()
-    for use in (lambda: SqliteLedger(path, 2), lambda: restore(path, tmp_path / "new.db")):
+    for use in (lambda: SqlLedger(path, 2), lambda: restore(path, tmp_path / "new.db")):
         with pytest.raises(InvalidInputError, match=r"later version.*format 99.*update FairSync"):
             use()
     assert path.read_bytes() == held
@@ -114,5 +114,5 @@ def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
     for script, words in (("DELETE FROM facts", "damaged"), ("DROP TABLE facts", "no ledger")):
         write_old(tmp_path / "broken.db", FORMAT_1, script)
         with pytest.raises(InvalidInputError, match=words):
-            SqliteLedger(tmp_path / "broken.db", 2)
+            SqlLedger(tmp_path / "broken.db", 2)
         (tmp_path / "broken.db").unlink()

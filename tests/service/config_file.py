@@ -21,7 +21,7 @@ def configured(folder: Path, more: str = "", *, port: int = 0) -> Path:
         save_catalog(small_catalog(), folder / "items")
     path = folder / "service.toml"
     path.write_text(
-        f'[catalog]\npath = "items"\n[promise]\nk = 3\n[ledger]\nkind = "sqlite"\npath = "exposures.db"\n'
+        f'[catalog]\npath = "items"\n[promise]\nk = 3\n[ledger]\nurl = "sqlite:///exposures.db"\n'
         f"[traffic]\nper_second = 1\n[http]\nport = {port}\n{more}"
     )
     return path
@@ -30,5 +30,5 @@ def configured(folder: Path, more: str = "", *, port: int = 0) -> Path:
 def over_redis(config: Path, server: ValkeyServer) -> Path:
     """Change a configuration to a ledger on a Redis server."""
     ledger = f'kind = "redis"\nurl = "{server.url}"\nname = "shop"'
-    config.write_text(config.read_text().replace('kind = "sqlite"\npath = "exposures.db"', ledger))
+    config.write_text(config.read_text().replace('url = "sqlite:///exposures.db"', ledger))
     return config

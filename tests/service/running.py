@@ -29,7 +29,7 @@ TOKENS = {role: f"{role}-token-that-is-long" for role in ("retrieve", "report", 
 def make_settings(http: dict[str, Any] | None = None, *, tokens: bool = False, **sections: Any) -> Settings:
     """Return settings. With tokens, there is one per role, in the environment variable of its name."""
     given = [{"name": role, "roles": [role], "env": f"TEST_{role.upper()}"} for role in TOKENS] if tokens else []
-    sections = {"catalog": {"path": "unused"}, "ledger": {"kind": "memory"}, **sections}
+    sections = {"catalog": {"path": "unused"}, "ledger": "memory://", **sections}
     return parse_settings({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
 
 

@@ -40,7 +40,7 @@ per_second = 60
 [http]
 log = "problems"
 """
-SQLITE = '[ledger]\nkind = "sqlite"\npath = "exposures.db"\n'
+SQLITE = '[ledger]\nurl = "sqlite:///exposures.db"\n'
 
 
 def make_catalog() -> Catalog:

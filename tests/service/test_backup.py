@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from coordination.valkey_server import ValkeyServer
 from fairsync.cli import app
 from fairsync.coordination.redis.ledger import RedisLedger
-from fairsync.ledger import SqliteLedger
+from fairsync.ledger import SqlLedger
 from fairsync.service.client import Client
 from fairsync.service.schema import PromiseRecord, WindowRecord
 from service.retrying_clients import RetryingClients, check_counts
@@ -82,10 +82,10 @@ def test_a_backup_of_a_running_service_is_restored(tmp_path: Path) -> None:
         assert before["wine has a price"]
         assert ended in [one["promise"] for one in before["past"]]
         service.kill()
-        with SqliteLedger(tmp_path / "exposures.db", 3) as ledger:
+        with SqlLedger(tmp_path / "exposures.db", 3) as ledger:
             check_counts([*ledger.past(), ledger.totals()], clients)
         (aside,) = tmp_path.glob("exposures.db.*")
-        with SqliteLedger(aside, 3) as ledger:
+        with SqlLedger(aside, 3) as ledger:
             assert sum(one.requests for one in [*ledger.past(), ledger.totals()]) > len(clients.received)
 
 
@@ -99,7 +99,7 @@ def test_backups_under_load_are_consistent(tmp_path: Path) -> None:
                 copy, answered = tmp_path / f"copy {number}.db", list(clients.received)
                 done = run("backup", service.config, copy)
                 assert done.exit_code == 0, done.output
-                with SqliteLedger(copy, 3) as ledger:
+                with SqlLedger(copy, 3) as ledger:
                     totals_list = [*ledger.past(), ledger.totals()]
                     requests = sum(one.requests for one in totals_list)
                     assert sum(int(one.exposures.sum()) for one in totals_list) == K * requests
@@ -110,7 +110,7 @@ def test_backups_under_load_are_consistent(tmp_path: Path) -> None:
 def test_a_backup_that_cannot_be_made_or_restored_is_refused_with_a_reason(tmp_path: Path) -> None:
     service = ServiceProcess(tmp_path)
     assert "there is no file" in run("backup", service.config, tmp_path / "copy.db").output
-    with SqliteLedger(tmp_path / "exposures.db", 3):
+    with SqlLedger(tmp_path / "exposures.db", 3):
         pass
     assert "make it first" in run("backup", service.config, tmp_path / "nowhere" / "copy.db").output
     assert "another name" in run("backup", service.config, tmp_path / "exposures.db").output

@@ -21,7 +21,7 @@ import pytest
 from coordination.valkey_server import ValkeyServer
 from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import BackendUnavailableError
-from fairsync.ledger import SqliteLedger
+from fairsync.ledger import SqlLedger
 from fairsync.service.client import Client
 from fairsync.service.schema import PromiseRecord, WindowRecord
 from service.retrying_clients import RetryingClients, check_counts
@@ -148,7 +148,7 @@ def test_a_service_that_is_killed_repeatedly(tmp_path: Path) -> None:
                 check_that_prices_are_saved(service, clients)
         editor.close()
         service.kill()
-        with SqliteLedger(tmp_path / "exposures.db", 3) as ledger:
+        with SqlLedger(tmp_path / "exposures.db", 3) as ledger:
             counts = check_counts([*ledger.past(), ledger.totals()], clients)
         assert "Traceback" not in service.log()
     print_figures("sqlite", clients, editor, counts, service.starts, started)
@@ -288,7 +288,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
             made = client.make_promise(PromiseRecord(group="books", floor=5, window=CAMPAIGN_WINDOW))
             assert service.pid == pid
         service.kill()
-        with SqliteLedger(tmp_path / "disk" / "exposures.db", 3) as ledger:
+        with SqlLedger(tmp_path / "disk" / "exposures.db", 3) as ledger:
             check_counts([*ledger.past(), ledger.totals()], clients)
             assert ledger.answer("by hand") is None
         service.start()

@@ -22,8 +22,8 @@ def check(
     """Check a configuration of `fairsync serve` without starting the service.
 
     Reads the file, the environment variables, the catalog and the ledger. Shows for each promise whether the expected
-    traffic can carry it. If promises are shared on a Redis server, shows whether the server answers, what is stored
-    there, and whether its settings may lose data. Exits with code 1 if there is a problem.
+    traffic can carry it. Shows what the ledger holds, and, if it is in Postgres, whether the server's
+    settings may lose data. Exits with code 1 if there is a problem.
     """
     need_service()
     from fairsync.service.check import check as check_settings

@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 
 from fairsync.errors import InvalidInputError
-from fairsync.ledger.sqlite_backup import back_up
-from fairsync.ledger.sqlite_backup import restore as restore_backup
+from fairsync.ledger.backup import back_up
+from fairsync.ledger.backup import restore as restore_backup
 
 if TYPE_CHECKING:
-    from fairsync.ledger.sqlite_backup import Summary
+    from fairsync.ledger.reader import Summary
 
 ledger = typer.Typer(help="Back up the ledger of a service, and restore it.", no_args_is_help=True)
 

@@ -1,59 +1,58 @@
-"""The coordinator: it holds counts and prices for any number of front ends."""
+"""The coordinator: it holds counts and prices for any number of front ends, alone or together with others."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, cast
 
-from fairsync.catalog.groups import Groups
-from fairsync.coordination.base import CoordinatorBase, check_seconds
+import numpy as np
+
+from fairsync.calibration import calibrate
+from fairsync.catalog.groups import Groups, grow
+from fairsync.closing import Closable, NoCopies
 from fairsync.coordination.local_state import LocalState
-from fairsync.floors import make_terms
-from fairsync.ledger import Ledger, MemoryLedger
+from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
+from fairsync.floors import changed_terms, make_terms, resolve_floors
+from fairsync.inputs import check_counts, check_positive
+from fairsync.ledger import Entry, MemoryLedger, SqlLedger, open_ledger
 from fairsync.policies import Policy, make_policy
+from fairsync.report import Report, make_report
+from fairsync.saved_prices import PriceSaver
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Self
 
+    from numpy.typing import ArrayLike, NDArray
+
+    from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Grouped, Label
+    from fairsync.coordination.leader_election import LeaderElection
     from fairsync.coordination.lease import Lease
+    from fairsync.coordination.shared_state import IfDiffers
+    from fairsync.coordination.state_store import StateStore
     from fairsync.floors import Floors
-    from fairsync.ledger import Entry
-    from fairsync.policies import Sample
+    from fairsync.hindsight import Hindsight
+    from fairsync.ledger import Ledger, Totals
+    from fairsync.policies import Sample, Terms
+    from fairsync.search import Index
+
+_log = logging.getLogger(__name__)
+# A coordinator that does not lead stands for election at most this often, in seconds.
+_ELECTION_SECONDS = 0.5
 
 
-class CoordinatorProtocol(Protocol):
-    """The part of a coordinator that front ends use, in this process or another."""
-
-    @property
-    def labels(self) -> Sequence[Label]: ...  # noqa: D102
-
-    @property
-    def k(self) -> int: ...  # noqa: D102
-
-    def lease(self, n: int) -> Lease:
-        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
-        ...
-
-    def settle(
-        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
-    ) -> None:
-        """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
-        ...
-
-    def answer(self, request_id: str) -> bytes | None:
-        """Return the saved answer to a request; see `Ledger.answer`."""
-        ...
-
-    def release(self, number: int) -> None:
-        """Return a lease that was not answered. Its requests can be leased again."""
-        ...
-
-
-class Coordinator(CoordinatorBase):
+class Coordinator(NoCopies, Closable):
     """Holds counts and prices for any number of front ends, and grants them leases.
 
     It knows groups and no items. All methods are thread-safe. The floors hold for any number of front ends
     (:mod:`fairsync.coordination.lease_table` proves it).
+
+    Coordinators that have the same ledger in Postgres share one promise: counts, leases and the promise are common, and
+    each makes prices from its own requests. So every replica of a service can have its own. One of them, the leader,
+    plans for all: see `lead`.
 
     With a durable ledger, a coordinator that was killed can be replaced by another one over the same ledger. It
     continues from the recorded counts and the saved state of the policy. Leases of the first coordinator can be settled
@@ -63,8 +62,11 @@ class Coordinator(CoordinatorBase):
     ----------
     catalog
         The catalog, or its `groups`: the coordinator needs no items.
-    k, floors, horizon, policy, batch_size, ledger
-        As for :class:`fairsync.FairRetriever`.
+    k, floors, horizon, policy, batch_size
+        As for :class:`fairsync.FairRetriever`. Coordinators that share a ledger must agree in all but the last.
+    ledger
+        The URL of a ledger, or a ledger, which belongs to the caller. ``"postgresql://..."`` is shared, and so is an
+        object that was opened with ``shared=True``.
     lease_seconds
         Seconds after which an open lease expires: its front end is taken to be dead.
     save_seconds
@@ -75,6 +77,13 @@ class Coordinator(CoordinatorBase):
     allow_infeasible
         Whether to continue where floors can no longer be met with the counts of the ledger, as after an outage.
         Refused by default.
+    replica
+        Name of this coordinator among those that share the ledger. Its prices are saved under it.
+    if_differs
+        If the ledger is shared, and has another promise: ``"refuse"`` to start, ``"follow"`` the ledger's, or
+        ``"take over"``, which replaces it for all if it can be kept. If k differs, stop the other coordinators first.
+    timeout
+        Seconds for which a server that is away is tried again, if the ledger is given by its URL.
 
     Examples
     --------
@@ -90,6 +99,8 @@ class Coordinator(CoordinatorBase):
     True
     """
 
+    use_instead = "it holds leases; make another one over the same ledger after close()"
+
     def __init__(
         self,
         catalog: Grouped,
@@ -99,15 +110,285 @@ class Coordinator(CoordinatorBase):
         horizon: int = 10_000,
         policy: str | Policy = "guaranteed",
         batch_size: int = 16,
-        ledger: Ledger | None = None,
+        ledger: str | Ledger | None = None,
         lease_seconds: float = 30.0,
         save_seconds: float = 5.0,
         auto_restart: bool = True,
         allow_infeasible: bool = False,
+        replica: str = "",
+        if_differs: IfDiffers = "refuse",
+        timeout: float = 10.0,
     ) -> None:
-        check_seconds(lease_seconds, save_seconds)
+        if not lease_seconds > 0 or not save_seconds >= 0:
+            raise InvalidInputError(
+                f"lease_seconds must be above 0, and save_seconds at least 0, got {lease_seconds} and {save_seconds}."
+            )
         terms = make_terms(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart)
-        groups, made = Groups(list(catalog.labels), catalog.group_sizes), make_policy(policy)
-        record = MemoryLedger(len(groups.labels)) if ledger is None else ledger
-        state = LocalState(record, groups, terms, made, lease_seconds, allow_infeasible=allow_infeasible)
-        super().__init__(state, record, made, lease_seconds, save_seconds, f"policy {made.name}")
+        groups, self.policy = Groups(list(catalog.labels), catalog.group_sizes), make_policy(policy)
+        self.replica, self.lease_seconds, self.save_seconds = replica, lease_seconds, save_seconds
+        self._changed, self._closed, self._asked_at = threading.Condition(), False, -_ELECTION_SECONDS
+        self._owns_ledger, self._election = isinstance(ledger, str), cast("LeaderElection | None", None)
+        if isinstance(ledger, str):
+            self.ledger: Ledger = open_ledger(ledger, len(groups.labels), shared=True, timeout=timeout)
+        else:
+            self.ledger = MemoryLedger(len(groups.labels)) if ledger is None else ledger
+        try:
+            if isinstance(self.ledger, SqlLedger) and self.ledger.shared:
+                self._state = self._shared_state(self.ledger, groups, terms, if_differs)
+            else:
+                self._state = LocalState(
+                    self.ledger, groups, terms, self.policy, lease_seconds, allow_infeasible=allow_infeasible
+                )
+            saved_as = f"policy {self.policy.name}" + (f" of {replica}" if replica else "")
+            self._saver = PriceSaver(self.ledger, self.policy, save_seconds, saved_as)
+            self._state.price_state = self._saver.load(self._state.terms, self._state.loop).price_state
+        except BaseException:
+            if self._owns_ledger:
+                self.ledger.close()
+            raise
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of the promise."""
+        return self._state.groups
+
+    @property
+    def terms(self) -> Terms:
+        """The promise."""
+        return self._state.terms
+
+    @property
+    def labels(self) -> list[Label]:
+        """The group labels, in the order of their codes."""
+        return self.groups.labels
+
+    @property
+    def k(self) -> int:
+        """Candidates per request."""
+        return self.terms.k
+
+    def lead(self, *, take: bool = False) -> bool:
+        """Return whether this coordinator is the leader, which plans for all that share the ledger.
+
+        A coordinator with a ledger to itself always leads. Of others, the first that asks becomes the leader, until it
+        is closed or its connection to the database ends. To be asked every second or so, which also keeps this
+        coordinator up to date. One that has lost the lead is told so once before it can lead again. If the database is
+        away, nobody leads.
+
+        Parameters
+        ----------
+        take
+            Whether to take the lead from another coordinator.
+        """
+        election, now = self._election, time.monotonic()
+        if election is None:
+            return True
+        if not (take or election.leads) and now < self._asked_at + _ELECTION_SECONDS:
+            return False
+        self._asked_at = now
+        try:
+            with self._changed:
+                leads = election.ask(take=take)
+                self._state.refresh()
+        except BackendUnavailableError as error:
+            _log.warning("nobody leads: %s", error)
+            return False
+        return leads
+
+    def take_news(self) -> bool:
+        """Return whether another coordinator has announced a change since the last call."""
+        return self._election is not None and self._election.take_news()
+
+    def announce(self) -> None:
+        """Announce a change, such as a new plan, to the coordinators that share the ledger."""
+        if self._election is not None:
+            self._election.announce()
+
+    def lease(self, n: int) -> Lease:
+        """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
+        while (lease := self.try_lease(n, timeout=self.lease_seconds)) is None:
+            pass
+        return lease
+
+    def try_lease(self, n: int, timeout: float = 0.0) -> Lease | None:
+        """Lease up to n requests; None if that would block for longer than ``timeout`` seconds."""
+        n, deadline, tries = check_positive(n, "n"), time.monotonic() + timeout, 0
+        with self._changed:
+            self._check_open()
+            while (lease := self._state.lease(n)) is None:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return None
+                self._changed.wait(min(self._state.retry_delay(tries), left))
+                self._check_open()
+                tries += 1
+            return lease
+
+    def settle(
+        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+    ) -> None:
+        """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
+
+        Raises
+        ------
+        RepeatedRequestError
+            Some of the requests have been answered before. Nothing was recorded: settle without them.
+        """
+        with self._changed:
+            self._check_open()
+            if self._state.settle(number, entry, sample, answers or {}):
+                self._changed.notify_all()
+                self._saver.save_if_due(self.terms, self._state.loop)
+
+    def release(self, number: int) -> None:
+        """Return a lease that was not answered. Its requests can be leased again."""
+        with self._changed:
+            self._state.release(number)
+            self._changed.notify_all()
+
+    def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the saved answers to requests, by request id; see `Ledger.answers`."""
+        return self.ledger.answers(request_ids)
+
+    def record_impressions(self, impressions: ArrayLike, key: str) -> bool:
+        """Record exposures that were reported as really shown; return False if this idempotency key is known.
+
+        Parameters
+        ----------
+        impressions
+            (G,) the number of each group; groups that were added since may be missing at the end.
+        key
+            The idempotency key.
+        """
+        counts = grow(check_counts(impressions, len(self.labels)), len(self.labels))
+        with self._changed:
+            self._check_open()
+            return self._state.record(Entry(np.zeros_like(counts), 0, 0.0, 0.0, impressions=counts), key)
+
+    def set_targets(
+        self, more: Floors, requests: int, restart_at: float | None = None, groups: Grouped | None = None
+    ) -> None:
+        """Aim at additional exposures within a number of further requests, for promises that end by the clock.
+
+        From then on a horizon ends when the next one begins, whatever the number of its requests. Targets are never
+        refused: they are lowered to what the requests can deliver, and reporting the rest is up to the caller.
+
+        Parameters
+        ----------
+        more
+            Additional exposures of each group.
+        requests
+            Expected number of further requests.
+        restart_at
+            Start of a new horizon, in seconds since 1970. By default the horizon under way continues.
+        groups
+            Groups of a changed catalog; new ones follow the known ones.
+        """
+        requests = check_positive(requests, "requests")
+
+        def attempt() -> bool:
+            known = self.groups if groups is None else self._state.extended_groups(groups)
+            return self._state.set_targets(known, resolve_floors(more, known), requests, restart_at)
+
+        self._retry(attempt)
+
+    def promise(self, floors: Floors | None = None, horizon: int | None = None, catalog: Grouped | None = None) -> None:
+        """Replace the promise. One that cannot be kept is refused, and nothing is changed.
+
+        Open leases were granted under the old promise. Blocks while they could make the new one unreachable, until they
+        are settled or expire.
+
+        Parameters
+        ----------
+        floors
+            One number for all groups, or {label: number}. By default the floors stay as they are.
+        horizon
+            Requests over which the floors are spread, from the start of the horizon under way. By default it stays as
+            it is.
+        catalog
+            The catalog after a change of items (:mod:`fairsync.catalog.changes`); new groups follow the known ones.
+            Change the coordinator first, then the front ends.
+        """
+        # Twice, because a lease may have been granted just now, and has to expire first.
+        deadline = time.monotonic() + 2 * self.lease_seconds
+
+        def attempt() -> bool:  # the promise may be changed by others between two attempts
+            groups = self.groups if catalog is None else self._state.extended_groups(catalog)
+            terms = changed_terms(self.terms, self.labels, groups, floors, horizon)
+            return self._state.promise(groups, terms, may_wait=time.monotonic() < deadline)
+
+        self._retry(attempt)
+
+    def calibrate(self, past_users: ArrayLike, catalog: Catalog, index: Index) -> Self:
+        """Learn prices from past requests over these items; see :meth:`fairsync.FairRetriever.calibrate`."""
+        with self._changed:
+            self._state.refresh()
+            calibrated = calibrate(self._state.loop, self.terms, self.policy, catalog, index, past_users)
+            self._state.price_state = calibrated.price_state
+            self._saver.save_if_due(self.terms, self._state.loop)
+        return self
+
+    def report(self, hindsight: Hindsight | None = None) -> Report:
+        """Return the state of the promise, from all settled leases."""
+        with self._changed:
+            self._state.refresh()
+            loop, past, labels, terms = self._state.loop, self._state.past(), self.labels, self.terms
+        prices = loop.prices_in_force(terms, self.policy)
+        return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight)
+
+    def save(self) -> None:
+        """Save the policy's state and the price batch under way in the ledger now.
+
+        It is also saved every ``save_seconds``, and by `close`.
+        """
+        with self._changed:
+            self._saver.save(self.terms, self._state.loop)
+
+    def close(self) -> None:
+        """Save the policy's state, and refuse further calls. Leases that are out can be settled with the next one.
+
+        A ledger that was given as an object stays open: it belongs to the caller. Close front ends first, so that they
+        settle their leases.
+        """
+        with self._changed:
+            if not self._closed:
+                self._closed = True
+                self._changed.notify_all()
+                self.save()
+                if self._election is not None:
+                    self._election.step_down()
+                if self._owns_ledger:
+                    self.ledger.close()
+
+    def totals(self) -> Totals:
+        """Return the totals of the horizon, from all settled leases known here."""
+        return self._state.loop.progress.totals
+
+    def prices(self) -> NDArray[np.float64]:
+        """Return (G,) the prices in force."""
+        with self._changed:
+            return self._state.loop.prices_in_force(self.terms, self.policy)
+
+    def _retry(self, attempt: Callable[[], bool]) -> None:
+        """Repeat an attempt until it succeeds, waiting in between for leases to be settled or to expire."""
+        tries = 0
+        with self._changed:
+            self._check_open()
+            self._state.refresh()
+            while not attempt():
+                self._changed.wait(self._state.retry_delay(tries))
+                tries += 1
+            self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise FairSyncError("The coordinator is closed: make another one over the same ledger, which continues.")
+
+    def _shared_state(self, ledger: SqlLedger, groups: Groups, terms: Terms, if_differs: IfDiffers) -> StateStore:
+        from fairsync.coordination.leader_election import LeaderElection  # here, because psycopg is optional
+        from fairsync.coordination.shared_state import SharedState
+
+        state = SharedState(ledger, groups, terms, self.policy, self.lease_seconds, if_differs)
+        self._election = LeaderElection(ledger.database)
+        ledger.fence = self._election.check
+        return state

@@ -13,7 +13,7 @@ from fairsync.batch import ServedBatch, serve
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
-from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
+from fairsync.errors import ExpiredRequestError, FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_request_ids, check_users
 from fairsync.search import Index, make_index, replace_index
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from fairsync.batch import Batch
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.coordination.coordinator import CoordinatorProtocol
     from fairsync.coordination.lease import Lease
+    from fairsync.coordination.protocol import CoordinatorProtocol
 
 
 class FrontEnd(NoCopies, Closable):
@@ -89,7 +89,9 @@ class FrontEnd(NoCopies, Closable):
             floors that take nearly all slots can be missed if those ask for fewer.
         request_ids
             (n,) idempotency key of each request, or None. A request whose id was answered before, by any front end,
-            gets the same answer and is not counted again.
+            gets the same answer and is not counted again, for as long as the ledger saves it
+            (:class:`fairsync.Retention`: 24 hours by default); after that it is refused with
+            :class:`ExpiredRequestError`.
         checked
             Whether :func:`fairsync.inputs.check_users` has returned these users, so that they are not checked again.
         """
@@ -130,11 +132,7 @@ class FrontEnd(NoCopies, Closable):
         for position, request_id in enumerate(ids):
             if request_id is not None:
                 first.setdefault(request_id, position)
-        saved = {
-            position: answer
-            for request_id, position in first.items()
-            if (answer := self._saved_answer(request_id, k)) is not None
-        }
+        saved = {first[request_id]: answer for request_id, answer in self._saved_answers(list(first), k).items()}
         waiting = [
             position
             for position, request_id in enumerate(ids)
@@ -190,28 +188,28 @@ class FrontEnd(NoCopies, Closable):
                     float(relevance[again].sum()),
                     len(again),
                 )
-                saved = {request_ids[i]: self._saved_answer(request_ids[i], k) for i in again}
+                saved = self._saved_answers(error.request_ids, k)
                 answers = {request_id: answer for request_id, answer in answers.items() if request_id not in saved}
-                parts = [
-                    saved.get(request_id) or found.take(slice(i, i + 1)) for i, request_id in enumerate(request_ids)
-                ]
-                found = Candidates.join(parts)
+                found = Candidates.join(
+                    [saved.get(name or "", found.take(slice(i, i + 1))) for i, name in enumerate(request_ids)]
+                )
             else:
                 return found
 
-    def _saved_answer(self, request_id: str | None, k: int) -> Candidates | None:
-        """Return the saved answer to a request that was answered before, or None."""
-        answer = None if request_id is None else self.coordinator.answer(request_id)
-        if answer is None:
-            return None
-        if not answer:
-            raise InvalidInputError(f"the request {request_id!r} was answered too long ago to be answered again.")
-        found = Candidates.load(answer)
-        if found.ids.shape[1] != k:
-            raise InvalidInputError(
-                f"the request {request_id!r} was answered with {found.ids.shape[1]} candidates, and now k is {k}: give"
-                " another request another id."
-            )
+    def _saved_answers(self, request_ids: Sequence[str], k: int) -> dict[str, Candidates]:
+        """Return the saved answers to requests that were answered before, by request id."""
+        answers = self.coordinator.answers(request_ids) if request_ids else {}
+        found = {}
+        for request_id, answer in answers.items():
+            if not answer:
+                raise ExpiredRequestError(request_id)
+            found[request_id] = Candidates.load(answer)
+            before = found[request_id].ids.shape[1]
+            if before != k:
+                raise InvalidInputError(
+                    f"the request {request_id!r} was answered with {before} candidates, and now k is {k}: give another"
+                    " request another id."
+                )
         return found
 
     def upsert(

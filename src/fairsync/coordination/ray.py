@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
-from fairsync.ledger import SqliteLedger
+from fairsync.ledger import SqlLedger
 from fairsync.search.ray.actor_names import NAMESPACE, check_connected
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class CoordinatorHost:
     """
 
     def __init__(self, groups: Groups, settings: Mapping[str, Any], ledger: str) -> None:
-        self._ledger = SqliteLedger(ledger, len(groups.labels))
+        self._ledger = SqlLedger(ledger, len(groups.labels))
         promised = self._load_promise()
         if promised is not None and ray.get_runtime_context().was_current_actor_reconstructed:
             document = json.loads(promised)  # the promise may have changed since the first start
@@ -81,9 +81,9 @@ class CoordinatorHost:
         self._coordinator.settle(number, entry, sample, answers)
 
     @ray.method(concurrency_group="settling")
-    def answer(self, request_id: str) -> bytes | None:
-        """Return the saved answer to a request."""
-        return self._coordinator.answer(request_id)
+    def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the saved answers to requests."""
+        return self._coordinator.answers(request_ids)
 
     @ray.method(concurrency_group="settling")
     def release(self, number: int) -> None:
@@ -185,7 +185,7 @@ class RayCoordinator:
         if _exists(name):
             raise InvalidInputError(f"a coordinator {name!r} runs already: connect to it, or end it first.")
         # Wrong arguments are refused here, before an actor is started.
-        with SqliteLedger(ledger, len(groups.labels)) as tried:
+        with SqlLedger(ledger, len(groups.labels)) as tried:
             Coordinator(groups, ledger=tried, **settings)
         here = ray.get_runtime_context().get_node_id()
         # Ray's type hints lack concurrency groups.
@@ -245,10 +245,10 @@ class RayCoordinator:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         self._call("settle", number, entry, sample, answers)
 
-    def answer(self, request_id: str) -> bytes | None:
-        """Return the saved answer to a request; see `Ledger.answer`."""
-        answer: bytes | None = self._call("answer", request_id)
-        return answer
+    def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the saved answers to requests, by request id; see `Ledger.answers`."""
+        answers: dict[str, bytes] = self._call("answers", list(request_ids))
+        return answers
 
     def release(self, number: int) -> None:
         """Return a lease that was not answered. Its requests can be leased again."""

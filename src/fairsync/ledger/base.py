@@ -9,10 +9,6 @@ import numpy.typing as npt
 
 from fairsync.catalog.groups import grow
 
-# A ledger keeps this many of the latest idempotency keys (a few megabytes) and answers (some ten megabytes).
-MAX_KEYS = 100_000
-MAX_ANSWERS = 10_000
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -118,6 +114,19 @@ class Totals:
             _sum(self.impressions, entry.impressions),
         )
 
+    def plus(self, other: "Totals") -> "Totals":
+        """Return the sum of these totals and those of more requests of the horizon, which may have fewer groups."""
+        other = other.grown(len(self.exposures))
+        return Totals(
+            self.exposures + other.exposures,
+            self.requests + other.requests,
+            self.relevance + other.relevance,
+            self.cost + other.cost,
+            self.forced + other.forced,
+            self.began,
+            _sum(self.impressions, other.impressions),
+        )
+
     def grown(self, n_groups: int) -> "Totals":
         """Return the same totals with zeros for groups that were added later."""
         if len(self.exposures) == n_groups:
@@ -132,7 +141,15 @@ def _sum(one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None)
     return one + other
 
 
-class Ledger(Protocol):
+class Saved(Protocol):
+    """Values that are saved beside the record."""
+
+    def load(self, name: str) -> bytes | None:
+        """Return the value saved under this name, or None."""
+        ...
+
+
+class Ledger(Saved, Protocol):
     """The durable record of exposures. It knows neither items nor floors nor prices."""
 
     def totals(self) -> Totals:
@@ -170,8 +187,12 @@ class Ledger(Protocol):
         """
         ...
 
-    def answer(self, request_id: str) -> bytes | None:
-        """Return the saved answer to a request; empty if it is too old to be saved still, None if there was none."""
+    def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the saved answers to requests, by request id.
+
+        An answer is empty if it is too old to be saved still (:class:`fairsync.ledger.Retention`). Requests that were
+        not answered are missing.
+        """
         ...
 
     def grow(self, n_groups: int) -> None:
@@ -180,10 +201,6 @@ class Ledger(Protocol):
 
     def save(self, name: str, value: bytes) -> None:
         """Save a value beside the record, such as the state of a policy, replacing the one of the same name."""
-        ...
-
-    def load(self, name: str) -> bytes | None:
-        """Return the value saved under this name, or None."""
         ...
 
     def close(self) -> None:

@@ -1,18 +1,30 @@
 """A ledger in memory: fast, and lost with its process."""
 
-import itertools
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeVar
 
 from fairsync.closing import Closable
 from fairsync.errors import RepeatedRequestError
-from fairsync.ledger.base import MAX_ANSWERS, MAX_KEYS, Entry, Totals
+from fairsync.ledger.base import Entry, Totals
+from fairsync.ledger.retention import Retention
+
+T = TypeVar("T")
+# Without a retention of its own, a ledger in memory takes some hundred megabytes at most.
+_RETENTION = Retention(max_bytes=100_000_000, max_ids=1_000_000)
 
 
 class MemoryLedger(Closable):
     """A ledger that keeps the record in memory.
 
     It can be given to one retriever or coordinator after another, and it can be pickled and copied.
+
+    Parameters
+    ----------
+    n_groups
+        Number of groups.
+    retention
+        How long answers and idempotency keys are saved. By default at most 100 MB of answers and a million keys.
 
     Examples
     --------
@@ -28,13 +40,16 @@ class MemoryLedger(Closable):
     ([2, 0], [[1, 3]])
     """
 
-    def __init__(self, n_groups: int) -> None:
+    def __init__(self, n_groups: int, retention: Retention | None = None) -> None:
         # One tuple, so that an interrupt cannot leave one of the two updated.
         self._record: tuple[Totals, tuple[Totals, ...]] = (Totals.zero(n_groups), ())
         self._n_groups = n_groups
-        self._keys: dict[str, None] = {}
-        self._answers: dict[str, bytes] = {}
-        self._expired: dict[str, bytes] = {}  # empty answers to requests whose answer is no longer saved
+        self.retention = retention or _RETENTION
+        # Keys and answers with the time at which they were recorded, oldest first.
+        self._keys: dict[str, float] = {}
+        self._answers: dict[str, tuple[float, bytes]] = {}
+        self._expired: dict[str, None] = {}  # requests whose answer is no longer saved
+        self._bytes = 0
         self._saved: dict[str, bytes] = {}
 
     def totals(self) -> Totals:
@@ -51,16 +66,16 @@ class MemoryLedger(Closable):
         """Add entries, unless entries were recorded under this idempotency key before."""
         if key in self._keys:
             return False
-        answers = answers or {}
-        repeated = [request for request in answers if self.answer(request) is not None]
+        repeated = list(self.answers(list(answers))) if answers else []
         if repeated:
             raise RepeatedRequestError(repeated)
+        now = time.time()
         if key is not None:
-            self._keys[key] = None
-            _drop_oldest(self._keys, MAX_KEYS)
-        self._answers.update(answers)
-        self._expired.update(dict.fromkeys(_drop_oldest(self._answers, MAX_ANSWERS), b""))
-        _drop_oldest(self._expired, MAX_KEYS)
+            self._keys[key] = now
+        for request_id, answer in (answers or {}).items():
+            self._answers[request_id] = (now, answer)
+            self._bytes += len(answer)
+        self._delete_old(now)
         totals, past = self._record
         for entry in entries:
             if entry.opens_horizon:
@@ -70,9 +85,13 @@ class MemoryLedger(Closable):
         self._record = (totals, past)
         return True
 
-    def answer(self, request_id: str) -> bytes | None:
-        """Return the saved answer to a request; empty if it is too old to be saved still, None if there was none."""
-        return self._answers.get(request_id, self._expired.get(request_id))
+    def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
+        """Return the saved answers to requests, by request id; empty if it is too old to be saved still."""
+        found = {request_id: b"" for request_id in request_ids if request_id in self._expired}
+        for request_id in request_ids:
+            if request_id in self._answers:
+                found[request_id] = self._answers[request_id][1]
+        return found
 
     def grow(self, n_groups: int) -> None:
         """Add groups with zero exposures."""
@@ -91,10 +110,20 @@ class MemoryLedger(Closable):
     def close(self) -> None:
         """Do nothing: there is nothing to release. The record lives as long as this object, and may be used again."""
 
+    def _delete_old(self, now: float) -> None:
+        oldest, retention = now - self.retention.seconds, self.retention
+        while self._keys and (len(self._keys) > retention.max_ids or _first(self._keys)[1] < oldest):
+            del self._keys[_first(self._keys)[0]]
+        while self._answers:
+            request_id, (answered_at, answer) = _first(self._answers)
+            if answered_at >= oldest and self._bytes <= retention.max_bytes:
+                break
+            del self._answers[request_id]
+            self._bytes -= len(answer)
+            self._expired[request_id] = None
+        while len(self._expired) > retention.max_ids:
+            del self._expired[_first(self._expired)[0]]
 
-def _drop_oldest(latest: dict[str, Any], limit: int) -> list[str]:
-    """Delete the oldest keys beyond a limit, and return them."""
-    dropped = list(itertools.islice(latest, max(len(latest) - limit, 0)))
-    for key in dropped:
-        del latest[key]
-    return dropped
+
+def _first(latest: dict[str, T]) -> tuple[str, T]:
+    return next(iter(latest.items()))

@@ -1,197 +1,147 @@
-"""A ledger in one SQLite file: it survives a kill at any moment, and a power failure."""
+"""A ledger's database in one SQLite file. It survives a kill at any moment, and a power failure."""
 
-import json
+from __future__ import annotations
+
+import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
-import numpy as np
-import numpy.typing as npt
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.ledger.file_lock import TIMEOUT_SECONDS, FileLock
 
-from fairsync.closing import Closable, NoCopies
-from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
-from fairsync.ledger.base import MAX_ANSWERS, MAX_KEYS, Entry, Totals
-from fairsync.ledger.sqlite_backup import back_up
-from fairsync.ledger.sqlite_lock import FileLock
-from fairsync.ledger.sqlite_migrations import migrate, read_format
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-# Old keys and answers are deleted once per this many new ones.
-DELETE_EVERY = 1000
-_COLUMNS = "number, requests, relevance, cost, forced, began, exposures, shown"
+    from fairsync.ledger.database import Lock, Transaction
+
+T = TypeVar("T")
+_PLACEHOLDERS = {
+    "{now}": "((julianday('now') - 2440587.5) * 86400.0)",
+    "{ids}": "(SELECT value FROM json_each(:ids))",
+}
 
 
-class SqliteLedger(NoCopies, Closable):
-    """A ledger in an SQLite file. When `record` returns, the entries are on the disk.
-
-    The file has one writer at a time: a second process that opens it is refused while the first runs. A file of an
-    earlier format is migrated to the current one, which earlier versions of FairSync refuse.
+class SqliteDatabase:
+    """An SQLite file. One process has it open at a time; others may read it.
 
     Parameters
     ----------
     path
-        Path of the file. It is created if it does not exist.
-    n_groups
-        Number of groups of a new file.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> folder = TemporaryDirectory()
-    >>> ledger = SqliteLedger(folder.name + "/exposures.db", n_groups=2)
-    >>> ledger.record([Entry(np.array([1, 1]), 1, 0.5, 0.0)], key="first"), ledger.record([], key="first")
-    (True, False)
-    >>> ledger.close()
-    >>> with SqliteLedger(folder.name + "/exposures.db", n_groups=2) as again:
-    ...     again.totals().exposures.tolist()
-    [1, 1]
-    >>> folder.cleanup()
+        Path of the file. It is created with the first transaction if it does not exist.
+    read_only
+        Open an existing file without locking it, also while another process writes to it.
     """
 
-    use_instead = "its file has one writer; open the file again after close(), or write a copy with back_up(path)"
+    types = {"serial": "INTEGER PRIMARY KEY AUTOINCREMENT", "integer": "INTEGER", "real": "REAL", "bytes": "BLOB"}  # noqa: RUF012
+    session = 0
 
-    def __init__(self, path: str | Path, n_groups: int) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
+        self.path, self.address = Path(path), str(path)
         self._lock = threading.RLock()
-        self._n_groups = n_groups
-        self._number, self._totals = 0, Totals.zero(n_groups)
-        self._past: list[Totals] = []
         if not self.path.parent.is_dir():
             raise InvalidInputError(f"{self.path.parent} is no folder: make it first, or put the ledger elsewhere.")
+        if read_only and not self.path.is_file():
+            raise InvalidInputError(f"there is no file {self.path}: check the path.")
+        if self.path.is_file() and not self.path.stat().st_size:
+            raise InvalidInputError(
+                f"{self.path} has no content, and is no ledger: restore a backup, or delete the file to begin a new"
+                " ledger."
+            )
         with self._access(), ExitStack() as opened:
-            opened.callback(FileLock(self.path).release)
-            self._db = sqlite3.connect(self.path, timeout=2.0, isolation_level=None, check_same_thread=False)
-            opened.callback(self._db.close)
-            self._open()
+            if read_only:
+                self._db = _connect(self.path, read_only=True)
+            else:
+                opened.callback(FileLock(self.path).release)
+                # A new ledger gets its name when it is complete, so that a crash leaves no empty file of that name.
+                self._new = None if self.path.exists() else self.path.with_name(f"{self.path.name}.new")
+                if self._new is not None:
+                    self._new.unlink(missing_ok=True)
+                self._db = _connect(self._new or self.path)
+            opened.callback(lambda: self._db.close())
+            self._identity = None if read_only or self._new else _identify(self.path)
             self._files = opened.pop_all()
 
-    def totals(self) -> Totals:
-        """Return the totals of the horizon under way."""
-        return self._totals
-
-    def past(self) -> Sequence[Totals]:
-        """Return the totals of the horizons before it, oldest first."""
+    def run(self, action: Callable[[Transaction], T], lock: Lock = "entries", *, durable: bool = True) -> T:
+        """Run an action in a transaction; see :class:`fairsync.ledger.database.Database`."""
         with self._access():
-            first = len(self._past)  # past horizons do not change: each is read once
-            rows = self._db.execute(
-                f"SELECT {_COLUMNS} FROM horizons WHERE number < ? ORDER BY number LIMIT -1 OFFSET ?",
-                [self._number, first],
-            )
-            self._past = [*self._past, *(_make_totals(row) for row in rows)]
-            self._past = [one.grown(self._n_groups) for one in self._past]
-            return self._past
+            if self._identity is not None and _identify(self.path) != self._identity:
+                raise FairSyncError(
+                    f"the ledger {self.path} was deleted or replaced while it was in use: stop this process, restore"
+                    " the file or a backup, and start again."
+                )
+            self._db.execute("BEGIN" if lock == "none" else "BEGIN IMMEDIATE")
+            try:
+                result = action(self)
+                self._db.execute("COMMIT")
+                return result
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
 
-    def record(
-        self, entries: Sequence[Entry], key: str | None = None, answers: Mapping[str, bytes] | None = None
-    ) -> bool:
-        """Add entries in one transaction, unless entries were recorded under this idempotency key before."""
+    def execute(self, query: str, /, **values: object) -> list[tuple[Any, ...]]:
+        """Run a query of the transaction under way, and return its rows."""
+        if "{" in query:
+            for name, text in _PLACEHOLDERS.items():
+                query = query.replace(name, text)
+        return self._db.execute(query, values).fetchall()
+
+    def insert(self, table: str, columns: Mapping[str, Sequence[object]], at: str | None = None) -> None:
+        """Insert rows, given by columns."""
+        names, values = list(columns), ["?"] * len(columns)
+        if at is not None:
+            names, values = [*names, at], [*values, _PLACEHOLDERS["{now}"]]
+        query = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(values)})"
+        self._db.executemany(query, list(zip(*columns.values(), strict=True)))
+
+    def read_format(self, transaction: Transaction) -> int:
+        """Return the format of the file, 0 if it is new; refuse a file that is no ledger."""
+        number = int(transaction.execute("PRAGMA user_version")[0][0])
+        tables = {row[0] for row in transaction.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if tables if number == 0 else not {"horizons", "facts"} <= tables:
+            raise InvalidInputError(f"{self.path} is a database, but no ledger: give another path.")
+        return number
+
+    def make_room(self, transaction: Transaction) -> None:
+        """No-op: the file exists."""
+
+    def write_format(self, transaction: Transaction, number: int) -> None:
+        """Set the format of the file."""
+        transaction.execute(f"PRAGMA user_version = {number}")
+
+    def begin(self) -> None:
+        """Give a new file its name, once it has its tables, and have it written to through a write-ahead log."""
+        if self._new is not None:
+            with self._access():
+                self._db.close()
+                os.replace(self._new, self.path)
+                sync_folder(self.path.parent)
+                self._new, self._db = None, _connect(self.path)
+                self._identity = _identify(self.path)
         with self._access():
-            number, totals = self._number, self._totals
-            with self._transaction():
-                if key is not None and not self._add_key(key):
-                    return False
-                self._write_answers(answers or {})
-                for entry in entries:
-                    if entry.opens_horizon:
-                        self._write(number, totals)
-                        number, totals = number + 1, Totals.zero(self._n_groups, entry.began)
-                    totals = totals.after(entry)
-                self._write(number, totals)
-            self._number, self._totals = number, totals
-            return True
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = FULL")
 
-    def answer(self, request_id: str) -> bytes | None:
-        """Return the saved answer to a request; empty if it is too old to be saved still, None if there was none."""
+    def check(self) -> list[str]:
+        """Return what is damaged in the file."""
         with self._access():
-            row = self._db.execute("SELECT answer FROM answers WHERE request = ?", [request_id]).fetchone()
-            return None if row is None else bytes(row[0])
+            found = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(5)")]
+        return [] if found == ["ok"] else [f"{self.path} is damaged: {one}." for one in found]
 
-    def grow(self, n_groups: int) -> None:
-        """Add groups with zero exposures."""
-        with self._access():
-            grown = self._totals.grown(n_groups)
-            with self._transaction():
-                self._write(self._number, grown)
-                self._db.execute("UPDATE facts SET value = ? WHERE name = 'groups'", [json.dumps(n_groups)])
-            self._n_groups, self._totals = n_groups, grown
-
-    def save(self, name: str, value: bytes) -> None:
-        """Save a value beside the record."""
-        with self._access(), self._transaction():
-            self._db.execute("REPLACE INTO kept VALUES (?, ?)", [name, value])
-
-    def load(self, name: str) -> bytes | None:
-        """Return the value saved under this name, or None."""
-        with self._access():
-            row = self._db.execute("SELECT value FROM kept WHERE name = ?", [name]).fetchone()
-            return None if row is None else bytes(row[0])
-
-    def back_up(self, path: str | Path) -> None:
-        """Write a backup to another file, while this one is in use; see :mod:`fairsync.ledger.sqlite_backup`."""
-        back_up(self.path, path)
+    def copy_to(self, path: Path) -> None:
+        """Write a consistent copy to a file that does not exist, while this one may be written to."""
+        with self._access(), closing(sqlite3.connect(path, isolation_level=None)) as copied:
+            self._db.backup(copied)
+            copied.execute("PRAGMA journal_mode = DELETE")
 
     def close(self) -> None:
         """Close the file and release its lock."""
         with self._lock:
             self._files.close()
-
-    def _open(self) -> None:
-        read_format(self._db, self.path)  # before anything is written: the file may be no ledger
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")
-        with self._transaction():
-            migrate(self._db, self.path, self._n_groups)
-        self._n_groups = self._read_n_groups()
-        self._totals = Totals.zero(self._n_groups)
-        row = self._db.execute(f"SELECT {_COLUMNS} FROM horizons ORDER BY number DESC LIMIT 1").fetchone()
-        if row is not None:
-            self._number, self._totals = int(row[0]), _make_totals(row)
-
-    def _read_n_groups(self) -> int:
-        row = self._db.execute("SELECT value FROM facts WHERE name = 'groups'").fetchone()
-        if row is None:
-            raise _DamageError("it does not say how many groups it counts")
-        return int(json.loads(row[0]))
-
-    def _write(self, number: int, totals: Totals) -> None:
-        cost = None if np.isnan(totals.cost) else totals.cost
-        exposures = totals.exposures.astype("<i8").tobytes()
-        impressions = None if totals.impressions is None else totals.impressions.astype("<i8").tobytes()
-        self._db.execute(
-            f"REPLACE INTO horizons ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [number, totals.requests, totals.relevance, cost, totals.forced, totals.began, exposures, impressions],
-        )
-
-    def _write_answers(self, answers: Mapping[str, bytes]) -> None:
-        repeated = [request for request in answers if self.answer(request) is not None]
-        if repeated:
-            raise RepeatedRequestError(repeated)
-        for request, answer in answers.items():
-            done = self._db.execute("INSERT INTO answers (request, answer) VALUES (?, ?)", [request, answer])
-            if done.lastrowid is not None and done.lastrowid % DELETE_EVERY == 0:
-                self._db.execute("DELETE FROM answers WHERE number <= ?", [done.lastrowid - MAX_KEYS])
-                # Older answers were emptied the last time.
-                old = [done.lastrowid - MAX_ANSWERS, done.lastrowid - MAX_ANSWERS - 2 * DELETE_EVERY]
-                self._db.execute("UPDATE answers SET answer = x'' WHERE number <= ? AND number > ?", old)
-
-    def _add_key(self, key: str) -> bool:
-        """Save an idempotency key; return False if it is known."""
-        done = self._db.execute("INSERT OR IGNORE INTO receipts (key) VALUES (?)", [key])
-        if done.rowcount and done.lastrowid is not None and done.lastrowid % DELETE_EVERY == 0:
-            self._db.execute("DELETE FROM receipts WHERE number <= ?", [done.lastrowid - MAX_KEYS])
-        return bool(done.rowcount)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
     @contextmanager
     def _access(self) -> Iterator[None]:
@@ -199,31 +149,42 @@ class SqliteLedger(NoCopies, Closable):
         with self._lock:
             try:
                 yield
-            except (sqlite3.DatabaseError, _DamageError) as error:
+            except (sqlite3.Error, sqlite3.Warning) as error:
                 reason = str(error)
                 if "locked" in reason:
                     raise FairSyncError(
-                        f"{self.path} is in use by another process: stop it first, or share a Redis ledger."
+                        f"{self.path} is in use by another process: stop it first, or share a ledger in Postgres."
                     ) from error
-                if isinstance(error, _DamageError) or "not a database" in reason or "malformed" in reason:
+                if "not a database" in reason or "malformed" in reason:
                     raise InvalidInputError(
                         f"{self.path} is damaged or no ledger ({reason}): restore a backup."
                     ) from error
                 raise FairSyncError(f"{self.path} could not be used: {reason}. Nothing was changed.") from error
 
 
-def _make_totals(row: tuple[int, int, float, float | None, int, float, bytes, bytes | None]) -> Totals:
-    _, requests, relevance, cost, forced, began, exposures, impressions = row
-    cost = float("nan") if cost is None else cost
-    counted = None if impressions is None else _counts(impressions)
-    return Totals(_counts(exposures), requests, relevance, cost, forced, began, counted)
+def sync_folder(folder: Path) -> None:
+    """Flush a folder, so that a file's new name survives a power failure."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
-def _counts(data: bytes) -> npt.NDArray[np.int64]:
-    if len(data) % 8:
-        raise _DamageError("a count is cut off")
-    return np.frombuffer(data, dtype="<i8").astype(np.int64)
+def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    mode = "ro" if read_only else "rwc"
+    return sqlite3.connect(
+        f"file:{quote(str(path))}?mode={mode}",
+        uri=True,
+        timeout=TIMEOUT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
 
 
-class _DamageError(Exception):
-    """The file has content that this class cannot have written."""
+def _identify(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,10 +11,10 @@ from fairsync.catalog.files import open_catalog
 from fairsync.errors import FairSyncError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k
-from fairsync.ledger.sqlite_backup import summarize
+from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
-from fairsync.service import sharing
+from fairsync.service.ledger_settings import describe_ledger
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.run import make_forecast
 from fairsync.service.server.authentication import Tokens
@@ -23,7 +22,6 @@ from fairsync.service.server.histories import load_histories
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from fairsync.catalog import Catalog
     from fairsync.schedule import Feasibility
@@ -94,7 +92,8 @@ def check(
     with _collecting(problems):
         make_policy(settings.promise.policy)
     with _collecting(problems):
-        _check_ledger(settings, catalog, facts, warnings)
+        facts["ledger"], risks = describe_ledger(settings, catalog)
+        warnings.extend(risks)
     problems = list(dict.fromkeys(problems))
     problems += [verdict.message for verdict in verdicts if not verdict.accepted]
     return ConfigurationCheck(facts, verdicts, problems, warnings)
@@ -110,11 +109,10 @@ def _collecting(problems: list[str]) -> Iterator[None]:
 
 
 def _facts(settings: Settings) -> dict[str, str]:
-    http, promise, ledger, search = settings.http, settings.promise, settings.ledger, settings.search
+    http, promise, search = settings.http, settings.promise, settings.search
     access = "no tokens: every process on this machine has full access"
     if settings.tokens:
         access = ", ".join(f"{one.name} ({'/'.join(one.roles)})" for one in settings.tokens)
-    where = {"memory": "in memory: lost when the service ends", "sqlite": f"sqlite, {ledger.path}"}
     counted = {"retrieved": "retrieved candidates", "impressions": "reported impressions"}[promise.count]
     return {
         "address": f"http://{http.host}:{http.port}",
@@ -122,7 +120,7 @@ def _facts(settings: Settings) -> dict[str, str]:
         "search": f"Ray shards {search.ray!r}" if search.ray else f"{search.index}, {search.shards} shard(s)",
         "promise": f"{promise.policy}, k = {promise.k}, exposures are {counted}",
         "traffic": f"{settings.traffic.per_second:g} requests per second expected before any was observed",
-        "ledger": where.get(ledger.kind, f"redis, shared under the name {ledger.name!r}"),
+        "ledger": describe_url(settings.ledger.url),
         "model": str(settings.model.path or "none: requests must contain vectors"),
     }
 
@@ -138,30 +136,3 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
         with _collecting(problems):  # such as a campaign that is over
             verdicts.append(check_promise(promise, promises, {}, forecast, now, k, caps))
     return verdicts
-
-
-def _check_ledger(settings: Settings, catalog: Catalog | None, facts: dict[str, str], warnings: list[str]) -> None:
-    ledger = settings.ledger
-    if ledger.kind == "redis":
-        facts["ledger"], doubts = sharing.describe_server(settings)
-        warnings.extend(doubts)
-        if catalog is not None:
-            sharing.check_agrees(settings, catalog)
-    elif ledger.kind == "sqlite" and ledger.path is not None:
-        facts["ledger"] += f", {_describe_file(ledger.path)}"
-
-
-def _describe_file(path: Path) -> str:
-    """Return the contents of the ledger's file in words; refuse a path that the service could not use."""
-    if not path.parent.is_dir():
-        raise FairSyncError(f"ledger.path is {path}, but there is no folder {path.parent}: make it, or name another.")
-    target = path if path.exists() else path.parent
-    if not os.access(target, os.W_OK):
-        raise FairSyncError(f"ledger.path is {path}, but {target} cannot be written to: name another.")
-    if target is not path:
-        return "a new file"
-    known = summarize(path)
-    return (
-        f"{known.requests:,} requests so far, {known.groups:,} groups; the promises in it apply, not those of the"
-        " settings"
-    )

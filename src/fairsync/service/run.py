@@ -20,26 +20,23 @@ from fairsync.catalog.files import open_catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
-from fairsync.ledger import MemoryLedger, SqliteLedger
+from fairsync.ledger.urls import is_postgres
 from fairsync.schedule import Forecast
 from fairsync.search import ExactIndex, ShardedIndex, make_index
+from fairsync.service.ledger_settings import fit_groups, open_service_ledger
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.promise_service import PromiseService
-from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.server.app import make_app
 from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.json_logging import log, start_logging
-from fairsync.service.sharing import join
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.catalog import Catalog
-    from fairsync.coordination.base import CoordinatorBase
-    from fairsync.ledger import Ledger
     from fairsync.search import Index
     from fairsync.service.server.request_context import RequestContextMiddleware
-    from fairsync.service.settings import HttpSettings, LedgerSettings, SearchSettings, Settings
+    from fairsync.service.settings import HttpSettings, SearchSettings, Settings
 
 # The search thread and the event loop hand the interpreter lock to each other. Python's default interval of 5 ms would
 # be most of the latency of a request.
@@ -58,22 +55,22 @@ def make_promise_service(settings: Settings) -> PromiseService:
     catalog: Catalog = open_catalog(settings.catalog.path)
     forecast = make_forecast(settings)
     promises = promises_from_records(settings.promises, catalog)
-    if settings.ledger.kind == "redis":
-        coordinator: CoordinatorBase
-        catalog, coordinator = join(settings, catalog)
-    else:
-        promise, ledger = settings.promise, make_ledger(settings.ledger, catalog.n_groups)
-        catalog = fit_groups(catalog, ledger)
-        coordinator = Coordinator(
-            catalog,
-            k=promise.k,
-            floors=0,
-            horizon=1,
-            policy=promise.policy,
-            batch_size=promise.batch_size,
-            ledger=ledger,
-            auto_restart=False,
-        )
+    promise, http, ledger = settings.promise, settings.http, open_service_ledger(settings, catalog.n_groups)
+    catalog = fit_groups(catalog, ledger)
+    if len(ledger.totals().exposures) < catalog.n_groups:
+        ledger.grow(catalog.n_groups)
+    coordinator = Coordinator(
+        catalog,
+        k=promise.k,
+        floors=0,
+        horizon=1,
+        policy=promise.policy,
+        batch_size=promise.batch_size,
+        ledger=ledger,
+        lease_seconds=http.request_seconds / 2,  # a call may have to wait for a replica that died
+        auto_restart=False,
+        replica=f"{socket.gethostname()}:{http.port or os.getpid()}" if is_postgres(settings.ledger.url) else "",
+    )
     front = FrontEnd(catalog, coordinator, index=make_search(settings.search, catalog))
     worst_case_traffic = settings.traffic.worst_case
     return PromiseService(
@@ -81,33 +78,9 @@ def make_promise_service(settings: Settings) -> PromiseService:
     )
 
 
-def fit_groups(catalog: Catalog, ledger: Ledger) -> Catalog:
-    """Return the catalog with its groups in the order of the ledger's counts.
-
-    Groups that were added since the last start follow the others. Groups that lost all their items stay, with their
-    counts and promises.
-    """
-    saved = SavedState.load(ledger)
-    if saved is None:
-        return catalog
-    labels = list(saved.labels)
-    fitted = catalog if catalog.labels == labels else catalog.under(labels)
-    if len(ledger.totals().exposures) < fitted.n_groups:
-        ledger.grow(fitted.n_groups)
-    return fitted
-
-
 def make_forecast(settings: Settings) -> Forecast:
     """Return the traffic forecast before any traffic was observed."""
     return Forecast(rate=settings.traffic.per_second, zone=settings.traffic.zone)
-
-
-def make_ledger(settings: LedgerSettings, n_groups: int) -> Ledger:
-    """Open a ledger that only this process uses."""
-    if settings.kind == "memory":
-        return MemoryLedger(n_groups)
-    assert settings.path is not None, "the settings are validated"
-    return SqliteLedger(settings.path, n_groups)
 
 
 def make_search(settings: SearchSettings, catalog: Catalog) -> Index:

@@ -9,11 +9,14 @@ from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta, Struct
 
 from fairsync.errors import InvalidInputError
+from fairsync.ledger import Retention
+from fairsync.ledger.urls import MEMORY, describe_url, is_postgres, sqlite_path
 from fairsync.schedule import WORST_CASE_TRAFFIC
 from fairsync.service.schema import PromiseRecord  # noqa: TC001 - msgspec resolves the annotations
 from fairsync.service.validation import Key, parse_struct
@@ -80,21 +83,26 @@ class TrafficSettings(Struct, frozen=True, kw_only=True):
 
 
 class LedgerSettings(Struct, frozen=True, kw_only=True):
-    """``[ledger]``: the durable record of exposures."""
+    """``[ledger]``: the durable record of exposures. ``ledger = "sqlite:///exposures.db"`` sets its URL only."""
 
-    kind: Literal["memory", "sqlite", "redis"] = "sqlite"
-    path: Path | None = None
-    """Path of the SQLite file."""
-    url: str | None = None
-    """URL of the Redis or Valkey server, such as ``redis://localhost:6379/0``."""
-    name: str = "fairsync"
-    """Services with the same server and the same name share their promises."""
+    url: str = "sqlite:///fairsync.db"
+    """``sqlite:///exposures.db``, ``postgresql://user@host/database?schema=shop``, or ``memory://``. Services with the
+    same Postgres database and schema share their promises. Set FAIRSYNC_LEDGER_URL if it contains a password."""
+    answers_seconds: Annotated[float, Meta(gt=0, le=1e9)] = Retention.seconds
+    """Seconds for which answers are saved, so that a repeated request gets the same answer and is counted once."""
+    answers_bytes: Positive = Retention.max_bytes
+    """Most bytes of saved answers. If they do not suffice for that time, the oldest answers are deleted earlier."""
+    known_ids: Positive = Retention.max_ids
+    """Request ids that are known when their answer is no longer saved. Repeating such a request is refused."""
 
     def __post_init__(self) -> None:
-        if self.kind == "sqlite" and self.path is None:
-            raise ValueError("kind is 'sqlite', so 'path' must say where the file is to be")
-        if self.kind == "redis" and self.url is None:
-            raise ValueError("kind is 'redis', so 'url' must say where the server is")
+        if self.url != MEMORY:
+            describe_url(self.url)  # refuses a URL that names no ledger
+
+    @property
+    def retention(self) -> Retention:
+        """How long answers are saved."""
+        return Retention(self.answers_seconds, self.answers_bytes, self.known_ids)
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
@@ -159,7 +167,7 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     Examples
     --------
-    >>> settings = parse_settings({"catalog": {"path": "items"}, "ledger": {"kind": "memory"}})
+    >>> settings = parse_settings({"catalog": {"path": "items"}, "ledger": "memory://"})
     >>> settings.http.port, settings.promise.k, settings.is_open
     (8080, 20, True)
     """
@@ -170,7 +178,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     promise: PromiseSettings = PromiseSettings()
     promises: list[PromiseRecord] = []
     traffic: TrafficSettings = TrafficSettings()
-    ledger: LedgerSettings = LedgerSettings(path=Path("fairsync.db"))
+    ledger: LedgerSettings = LedgerSettings()
     http: HttpSettings = HttpSettings()
     tokens: list[TokenSettings] = []
 
@@ -219,7 +227,7 @@ def parse_settings(given: Mapping[str, Any], origins: Mapping[Key, str] | None =
     origins
         Names of environment variables, for keys that do not come from the file.
     """
-    return parse_struct(Settings, msgspec.to_builtins(given, enc_hook=str), origins)
+    return parse_struct(Settings, _with_sections(msgspec.to_builtins(given, enc_hook=str)), origins)
 
 
 def load_settings(path: str | os.PathLike[str], environ: Mapping[str, str] | None = None) -> Settings:
@@ -244,7 +252,7 @@ def load_settings(path: str | os.PathLike[str], environ: Mapping[str, str] | Non
     9000
     """
     file = Path(path)
-    given = _read_toml(file)
+    given = _with_sections(_read_toml(file))
     origins: dict[Key, str] = {}
     for section, key, variable, value in _overrides(os.environ if environ is None else environ):
         if not isinstance(given.setdefault(section, {}), dict):
@@ -256,6 +264,12 @@ def load_settings(path: str | os.PathLike[str], environ: Mapping[str, str] | Non
     except InvalidInputError as error:
         raise InvalidInputError(f"{file}: {error}") from None
     return _resolve_paths(settings, file.resolve().parent)
+
+
+def _with_sections(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections with the short form of the ledger's written out."""
+    ledger = given.get("ledger")
+    return {**given, "ledger": {"url": ledger}} if isinstance(ledger, str) else dict(given)
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -296,8 +310,12 @@ def _overrides(environ: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
 def _resolve_paths(settings: Settings, folder: Path) -> Settings:
     """Return the settings with absolute paths, which do not depend on the working directory."""
     changed: dict[str, Struct] = {}
-    for section in ("catalog", "model", "ledger"):
+    for section in ("catalog", "model"):
         part = getattr(settings, section)
         if part.path is not None:
             changed[section] = msgspec.structs.replace(part, path=folder / part.path.expanduser())
+    url = settings.ledger.url
+    if url != MEMORY and not is_postgres(url):
+        path = folder / sqlite_path(url).expanduser()
+        changed["ledger"] = msgspec.structs.replace(settings.ledger, url=f"sqlite:///{quote(str(path))}")
     return msgspec.structs.replace(settings, **changed)

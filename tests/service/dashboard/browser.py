@@ -48,7 +48,7 @@ class ServedShop:
         self._settings = parse_settings(
             {
                 "catalog": {"path": "unused"},
-                "ledger": {"kind": "memory"},
+                "ledger": "memory://",
                 "http": {"log": "problems"},
                 "tokens": [
                     {"name": name, "roles": roles, "sha256": hashlib.sha256(name.encode()).hexdigest()}

@@ -14,7 +14,7 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownPromiseError
-from fairsync.ledger import Ledger, MemoryLedger, SqliteLedger
+from fairsync.ledger import Ledger, MemoryLedger, SqlLedger
 from fairsync.schedule import Forecast, Promise, Window
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.run import fit_groups
@@ -119,12 +119,12 @@ def test_a_surge_does_not_end_the_window() -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Iterator[SqliteLedger]:
-    with SqliteLedger(tmp_path / "a.db", 3) as ledger:
+def file(tmp_path: Path) -> Iterator[SqlLedger]:
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
         yield ledger
 
 
-def test_a_restart_forgets_nothing(file: SqliteLedger) -> None:
+def test_a_restart_forgets_nothing(file: SqlLedger) -> None:
     """Not the counts of the window, nor prices, promises and traffic; also when it was away over the end of a day."""
     world = World([Promise("blue", 2000, DAY)], ledger=file)
     made = world.promise_service.set_promise(Promise("green", 700, Window.week("Europe/Berlin")))
@@ -150,7 +150,7 @@ def test_a_restart_forgets_nothing(file: SqliteLedger) -> None:
     assert world.promise_service.promises()[0].start == START + timedelta(days=1)
 
 
-def test_windows_that_came_and_went_while_it_was_down_are_listed(file: SqliteLedger) -> None:
+def test_windows_that_came_and_went_while_it_was_down_are_listed(file: SqlLedger) -> None:
     berlin = Window.campaign(START + timedelta(hours=30), START + timedelta(hours=40), "Europe/Berlin")
     world = World(
         [Promise("blue", 500, DAY), Promise("green", 5, Window.hour("UTC")), Promise("red", 1, berlin)], ledger=file
@@ -308,7 +308,7 @@ def test_the_pace_of_a_promise() -> None:
     assert (pace.start, pace.end, pace.floor) == (START, START + timedelta(days=1), 500)
 
 
-def test_items_come_and_go(file: SqliteLedger) -> None:
+def test_items_come_and_go(file: SqlLedger) -> None:
     world = World([Promise("blue", 500, DAY)], ledger=file)
     world.pass_hours(2)
     world.promise_service.upsert_items(world.rng.normal(size=(20, 8)), ["new"] * 20, list(range(200, 220)))
@@ -332,13 +332,13 @@ def test_an_unknown_count_is_refused() -> None:
 def test_groups_of_changed_files_keep_their_counts(tmp_path: Path) -> None:
     """One group is gone and another one has come, which sorts before the others: counts stay with their labels."""
     path = tmp_path / "a.db"
-    with SqliteLedger(path, 3) as ledger:
+    with SqlLedger(path, 3) as ledger:
         world = World([Promise("blue", 500, DAY), Promise("green", 100, DAY)], ledger=ledger)
         world.pass_hours(3)
         world.promise_service.close()
     vectors = world.rng.normal(size=(120, 8))
     changed = Catalog(vectors, ["red"] * 40 + ["blue"] * 40 + ["amber"] * 40, ids=list(range(120)))
-    with SqliteLedger(path, changed.n_groups) as ledger:
+    with SqlLedger(path, changed.n_groups) as ledger:
         world.ledger = ledger
         fitted = fit_groups(changed, ledger)
         assert fitted.labels == ["blue", "green", "red", "amber"]

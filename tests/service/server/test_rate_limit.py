@@ -56,7 +56,7 @@ def with_tokens(monkeypatch: pytest.MonkeyPatch, http: dict[str, Any], **limits:
         monkeypatch.setenv(f"TEST_{name.upper()}", f"{name}-token-that-is-long")
         limit = {"per_second": limits[name]} if name in limits else {}
         tokens.append({"name": name, "roles": ["retrieve"], "env": f"TEST_{name.upper()}", **limit})
-    given = {"catalog": {"path": "unused"}, "ledger": {"kind": "memory"}, "tokens": tokens}
+    given = {"catalog": {"path": "unused"}, "ledger": "memory://", "tokens": tokens}
     return parse_settings({**given, "http": {"port": 0, "log": "problems", **http}})
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Grouped
-    from fairsync.coordination.base import CoordinatorBase
+    from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.schedule import Promise, Span
     from fairsync.service.promises.ledger_time import LedgerTime
@@ -66,7 +66,7 @@ class Periods:
 
     before: CountsBefore
 
-    def __init__(self, coordinator: CoordinatorBase, count: str, time: LedgerTime) -> None:
+    def __init__(self, coordinator: Coordinator, count: str, time: LedgerTime) -> None:
         self._coordinator, self._count, self.time = coordinator, count, time
 
     @property

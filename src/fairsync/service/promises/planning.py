@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
-    from fairsync.coordination.base import CoordinatorBase
+    from fairsync.coordination.coordinator import Coordinator
     from fairsync.schedule import Feasibility, Forecast, Plan, Promise, PromiseStatus, TrafficForecast
     from fairsync.service.promises.impression_rate import ExposureRule
 
@@ -34,7 +34,7 @@ class Planner:
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
     """
 
-    def __init__(self, coordinator: CoordinatorBase, rule: ExposureRule, worst_case_traffic: float) -> None:
+    def __init__(self, coordinator: Coordinator, rule: ExposureRule, worst_case_traffic: float) -> None:
         self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
 
     def caps(self) -> dict[Label, int]:

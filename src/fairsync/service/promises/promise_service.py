@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.catalog.changes import CatalogChange
     from fairsync.catalog.groups import Groups, Label
-    from fairsync.coordination.base import CoordinatorBase
+    from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.schedule import Forecast, Promise
     from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
@@ -76,7 +76,7 @@ class PromiseService:
     def __init__(
         self,
         front: FrontEnd,
-        coordinator: CoordinatorBase,
+        coordinator: Coordinator,
         promises: Sequence[Promise],
         forecast: Forecast,
         *,
@@ -161,7 +161,7 @@ class PromiseService:
         report_id
             Distinguishes several reports on one request.
         """
-        labels, unknown = groups_shown(items, self.coordinator.answer(request_id), self.catalog)
+        labels, unknown = groups_shown(items, self.coordinator.answers([request_id]).get(request_id), self.catalog)
         codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
         counts = np.bincount(codes, minlength=len(self.coordinator.labels))
         key = json.dumps(["shown", request_id, report_id])  # as all versions have written it

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.ledger import Ledger
+    from fairsync.ledger.base import Saved
 
 _NAME, _FORMAT = "service", 1
 # Past windows that are saved: a month of a hundred daily promises.
@@ -100,7 +101,7 @@ class SavedState:
         ledger.save(_NAME, json.dumps(document).encode())
 
     @classmethod
-    def load(cls, ledger: Ledger) -> SavedState | None:
+    def load(cls, ledger: Saved) -> SavedState | None:
         """Load the state from the ledger; None if there is none."""
         saved = ledger.load(_NAME)
         if saved is None:

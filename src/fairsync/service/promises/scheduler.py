@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fairsync.catalog.groups import Label
-    from fairsync.coordination.base import CoordinatorBase
+    from fairsync.coordination.coordinator import Coordinator
     from fairsync.schedule import Feasibility, Plan, Promise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
     from fairsync.service.promises.planning import FeasibilityCheck
@@ -82,7 +82,7 @@ class Scheduler:
 
     def __init__(
         self,
-        coordinator: CoordinatorBase,
+        coordinator: Coordinator,
         initial: SavedState,
         count: str,
         clock: Callable[[], float],
@@ -190,6 +190,7 @@ class Scheduler:
         if self._leadership.is_leader:
             self.state = replace(self.state, reading=self._read_clock())
             self.state.save(self.coordinator.ledger)
+            self.coordinator.announce()
             self._saved_at = self.now().timestamp()
 
     def _lead(self, *, take: bool = False) -> bool:
@@ -199,9 +200,9 @@ class Scheduler:
         return self._leadership.is_leader
 
     def _follow(self) -> bool:
-        """Load the leader's state if it is time; return whether it was."""
+        """Load the leader's state if it was announced, or if it is time; return whether it was loaded."""
         now = self.now().timestamp()
-        if now - self._loaded_at < self._plan_seconds:
+        if not self.coordinator.take_news() and now - self._loaded_at < self._plan_seconds:
             return False
         self._loaded_at = now
         self._load()

@@ -31,7 +31,7 @@ class FileLock:
             if "locked" not in str(error):
                 raise
             raise FairSyncError(
-                f"{path} is in use by another process: stop it first, or share a Redis ledger."
+                f"{path} is in use by another process: stop it first, or share a ledger in Postgres."
             ) from error
 
     def release(self) -> None:

