@@ -4,10 +4,11 @@ Counts, leases and the promise are rows of the ledger; prices are each coordinat
 transaction that reads the rows, applies the functions that a single coordinator applies to its memory, and writes what
 has changed. The rules are those of :mod:`fairsync.coordination.lease_table`, and so is the proof:
 
-- Leases are granted one at a time (the lock "leases"). So each is granted with all earlier ones known.
-- Settlements add an entry and delete the lease, side by side with each other and with a grant. A grant that does not
-  see one yet knows fewer exposures and the same number of requests left, so that it asks for more, never for less.
-- Horizons and promises change alone (the lock "all").
+- Leases are granted one at a time, and so do horizons and promises change (exclusive transactions). Therefore each
+  lease is granted with all earlier ones known.
+- A settlement is one statement that adds an entry and deletes the lease, side by side with all others. A grant sees
+  both or neither. If neither, it knows fewer exposures and the same number of requests left, so that it asks for more,
+  never for less. An entry that is committed after a horizon has begun counts in that horizon.
 - Leases expire by the server's clock. A lease without a row was lost, or was settled: the idempotency key tells.
 
 A grant is not flushed to the disk before it returns. If the server crashes and forgets it, the lease is lost like one
@@ -30,9 +31,9 @@ from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import target_terms
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, RepeatedRequestError
 from fairsync.floors import check_reachable, group_caps
-from fairsync.ledger.sql_ledger import FOLD_AT, LATEST
+from fairsync.ledger.sql_ledger import ENTRY_COLUMNS, FOLD_AT, LATEST, entry_values
 from fairsync.loop import LoopState, PriceState, Progress
 
 if TYPE_CHECKING:
@@ -59,8 +60,46 @@ UNION ALL SELECT value::bigint, 0, 0.0, NULL, 0, NULL, NULL, {_TERMS} FROM facts
 """
 
 
-class _HorizonOverError(Exception):
-    """The next lease begins a horizon, which needs another lock."""
+def _settlement(repeated: str = "SELECT NULL::text AS request_id WHERE false", saved: str = "SELECT 1") -> str:
+    """Return the statement that records the counts of a lease.
+
+    The requests of a lost lease were granted again, and do not count. The statement returns the requests that count, or
+    NULL if nothing was recorded; whether the idempotency key was known before; and which request ids were.
+
+    Parameters
+    ----------
+    repeated
+        Query of the request ids that are known.
+    saved
+        Statement that saves the answers.
+    """
+    return f"""
+    WITH repeated AS ({repeated}), recorded AS (
+        INSERT INTO keys (key, recorded_at) SELECT :key, {{now}} WHERE NOT EXISTS (SELECT FROM repeated)
+        ON CONFLICT (key) DO NOTHING RETURNING number
+    ), saved AS ({saved}), closed AS (
+        DELETE FROM leases WHERE number = :lease AND EXISTS (SELECT FROM recorded) RETURNING number
+    ), written AS (
+        INSERT INTO entries ({ENTRY_COLUMNS})
+        SELECT CASE WHEN EXISTS (SELECT FROM closed) THEN :requests::bigint ELSE 0 END, :relevance::float8,
+            :cost::float8, :forced::bigint, :exposures::bytea, :impressions::bytea FROM recorded RETURNING requests
+    )
+    SELECT (SELECT requests FROM written), EXISTS (SELECT FROM keys WHERE key = :key),
+        ARRAY(SELECT request_id FROM repeated)
+    """
+
+
+_SETTLE = _settlement()
+_SETTLE_WITH_ANSWERS = _settlement(
+    """
+    SELECT request_id FROM answers WHERE request_id = ANY(:ids)
+    UNION ALL SELECT request_id FROM expired_answers WHERE request_id = ANY(:ids)
+    """,
+    """
+    INSERT INTO answers (request_id, answer, answered_at)
+    SELECT one.*, {now} FROM unnest(:ids::text[], :answers::bytea[]) AS one WHERE EXISTS (SELECT FROM recorded)
+    """,
+)
 
 
 @dataclass(frozen=True)
@@ -124,7 +163,7 @@ class SharedState:
 
     def refresh(self) -> None:
         """Read what other coordinators have written."""
-        self.ledger.database.run(self._read, "none")
+        self.ledger.database.run(self._read, "read")
 
     def past(self) -> Sequence[Totals]:
         """Return the totals of the past horizons, oldest first."""
@@ -138,10 +177,7 @@ class SharedState:
         """Lease up to n requests; None if it has to wait for open leases."""
         # If the connection breaks, the grant is repeated: then the first one, which nobody has heard of, is taken back.
         number = self._retried = self._retried or 1 + secrets.randbits(62)
-        try:
-            lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n), "leases", durable=False)
-        except _HorizonOverError:
-            lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n, may_restart=True), "all")
+        lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n), "exclusive", durable=False)
         self._retried = 0
         if lease is None:
             return None
@@ -153,16 +189,19 @@ class SharedState:
 
     def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
-
-        def write(transaction: Transaction) -> Entry | None:
-            open_ = transaction.execute("DELETE FROM leases WHERE number = :number RETURNING number", number=number)
-            counted = entry if open_ else replace(entry, requests=0)  # the requests of a lost lease were granted again
-            return counted if self.ledger.write(transaction, [counted], f"lease {number}", answers) else None
-
-        counted = self.ledger.database.run(write)
-        if counted is None:
+        self.ledger.delete_old_if_due(len(answers))
+        values = {**entry_values(entry), "key": f"lease {number}", "lease": number}
+        if answers:
+            values |= {"ids": list(answers), "answers": list(answers.values())}
+        query = _SETTLE_WITH_ANSWERS if answers else _SETTLE
+        ((requests, is_known, repeated),) = self.ledger.database.run(
+            lambda transaction: transaction.execute(query, **values), "statement"
+        )
+        if repeated and not is_known:
+            raise RepeatedRequestError(repeated)
+        if requests is None:
             return False
-        self.progress, counted = self.progress.record(counted)
+        self.progress, counted = self.progress.record(replace(entry, requests=requests))
         self.price_state = self.price_state.record(self.policy, counted, sample)
         return True
 
@@ -251,7 +290,7 @@ class SharedState:
             rows = self._expire(transaction, rows)
             return attempt(transaction, rows)
 
-        done = self.ledger.database.run(change, "all")
+        done = self.ledger.database.run(change, "exclusive")
         self.refresh()
         return done
 
@@ -277,12 +316,10 @@ class SharedState:
             transaction.execute("DELETE FROM leases WHERE number = :number", number=number)
         return self._read(transaction)
 
-    def _grant(self, transaction: Transaction, number: int, n: int, *, may_restart: bool = False) -> Lease | None:
+    def _grant(self, transaction: Transaction, number: int, n: int) -> Lease | None:
         rows = self._expire(transaction, self._read(transaction))
         latest, leased = rows.latest, rows.leases.requests
         if not rows.leases.open and self.progress.is_over(self.terms):
-            if not may_restart:
-                raise _HorizonOverError
             latest = self.ledger.open_horizon(transaction, latest, 0.0)
             self.progress, self._horizon = Progress(latest.totals), latest.number
         begun = 0 if self._is_due() else self.price_state.requests
@@ -292,15 +329,15 @@ class SharedState:
         granted = replace(rows.leases, issued=number - 1).grant(batch)
         if granted is None:
             return None
-        transaction.execute(
+        if len(latest.entries) >= FOLD_AT:
+            self.ledger.fold(transaction, latest)
+        transaction.execute_last(
             "INSERT INTO leases VALUES (:number, :requests, {now} + :seconds, :replica)",
             number=number,
             requests=batch.requests,
             seconds=self.lease_seconds,
             replica=self._replica,
         )
-        if len(latest.entries) >= FOLD_AT:
-            self.ledger.fold(transaction, latest)
         return granted[1]
 
     def _is_due(self) -> bool:

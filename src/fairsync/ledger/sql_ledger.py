@@ -25,21 +25,23 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.ledger.base import Entry
-    from fairsync.ledger.database import Database, Lock, Transaction
+    from fairsync.ledger.database import Database, Mode, Transaction
 
 # Entries are added to the totals of their horizon when there are this many, so that there are few to read.
 FOLD_AT = 32
 # Old answers and keys are deleted once per this many new ones.
 DELETE_EVERY = 1000
 
-_COLUMNS = "requests, relevance, cost, forced, exposures, impressions"
+ENTRY_COLUMNS = "requests, relevance, cost, forced, exposures, impressions"
 # The totals of the horizon under way, and its latest entries, which have no start.
 LATEST = f"""
-SELECT number, {_COLUMNS}, began FROM horizons WHERE number = (SELECT max(number) FROM horizons)
-UNION ALL SELECT number, {_COLUMNS}, -1.0 FROM entries
+SELECT number, {ENTRY_COLUMNS}, began FROM horizons WHERE number = (SELECT max(number) FROM horizons)
+UNION ALL SELECT number, {ENTRY_COLUMNS}, -1.0 FROM entries
 """
-_PAST = f"SELECT number, {_COLUMNS}, began FROM horizons WHERE number >= :first ORDER BY number"
-_WRITE = f"INSERT INTO entries ({_COLUMNS}) VALUES (:requests, :relevance, :cost, :forced, :exposures, :impressions)"
+_PAST = f"SELECT number, {ENTRY_COLUMNS}, began FROM horizons WHERE number >= :first ORDER BY number"
+_WRITE = (
+    f"INSERT INTO entries ({ENTRY_COLUMNS}) VALUES (:requests, :relevance, :cost, :forced, :exposures, :impressions)"
+)
 _FOLD = """
 UPDATE horizons SET requests = :requests, relevance = :relevance, cost = :cost, forced = :forced,
 exposures = :exposures, impressions = :impressions WHERE number = :number
@@ -128,7 +130,7 @@ class SqlLedger(NoCopies, Closable):
         self._past, self._written, self._unfolded = list[Totals](), 0, FOLD_AT
         self._reading = threading.Lock()
         try:
-            self.database.run(lambda transaction: open_tables(self.database, transaction, n_groups), "all")
+            self.database.run(lambda transaction: open_tables(self.database, transaction, n_groups), "exclusive")
             self.database.begin()
         except BaseException:
             self.database.close()
@@ -139,13 +141,13 @@ class SqlLedger(NoCopies, Closable):
 
     def totals(self) -> Totals:
         """Return the totals of the horizon under way."""
-        return self.database.run(self.read_latest, "none").totals
+        return self.database.run(self.read_latest, "statement").totals
 
     def past(self) -> Sequence[Totals]:
         """Return the totals of the horizons before it, oldest first."""
         with self._reading:  # past horizons do not change: each is read once
             first = len(self._past)
-            *rows, latest = self.database.run(lambda transaction: transaction.execute(_PAST, first=first), "none")
+            *rows, latest = self.database.run(lambda transaction: transaction.execute(_PAST, first=first), "statement")
             n_groups = len(_make_totals(latest).exposures)
             self._past = [one.grown(n_groups) for one in [*self._past, *map(_make_totals, rows)]]
             return list(self._past)
@@ -156,22 +158,21 @@ class SqlLedger(NoCopies, Closable):
         """Add entries in one transaction, unless entries were recorded under this idempotency key before."""
         if key is None and is_postgres(self.database.address):
             key = secrets.token_hex(16)  # a commit whose outcome is unknown is repeated
-        lock: Lock = "entries" if self.shared else "leases"
-        if any(entry.opens_horizon for entry in entries):
-            lock = "all"
-        return self.database.run(lambda transaction: self._record(transaction, entries, key, answers or {}), lock)
+        # The entries of a ledger with one writer are added to totals here; others do that with their grants.
+        mode: Mode = "write" if self.shared else "exclusive"
+        return self.database.run(lambda transaction: self._record(transaction, entries, key, answers or {}), mode)
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; empty if it is too old to be saved still."""
         if not request_ids:
             return {}
         ids = json.dumps(list(request_ids))
-        rows = self.database.run(lambda transaction: transaction.execute(_ANSWERS, ids=ids), "none")
+        rows = self.database.run(lambda transaction: transaction.execute(_ANSWERS, ids=ids), "statement")
         return {request_id: b"" if answer is None else bytes(answer) for request_id, answer in rows}
 
     def grow(self, n_groups: int) -> None:
         """Add groups with zero exposures."""
-        self.database.run(lambda transaction: self.write_grown(transaction, n_groups), "all")
+        self.database.run(lambda transaction: self.write_grown(transaction, n_groups), "exclusive")
 
     def save(self, name: str, value: bytes) -> None:
         """Save a value beside the record."""
@@ -185,7 +186,8 @@ class SqlLedger(NoCopies, Closable):
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None."""
         rows = self.database.run(
-            lambda transaction: transaction.execute("SELECT value FROM saved WHERE name = :name", name=name), "none"
+            lambda transaction: transaction.execute("SELECT value FROM saved WHERE name = :name", name=name),
+            "statement",
         )
         return bytes(rows[0][0]) if rows else None
 
@@ -227,29 +229,39 @@ class SqlLedger(NoCopies, Closable):
             values = list(answers.values())
             transaction.insert("answers", {"request_id": list(answers), "answer": values}, at="answered_at")
         for entry in entries:
-            transaction.execute(_WRITE, **_values(Totals.zero(len(entry.counts)).after(entry)))
-        self._written += max(len(answers), 1)
-        if self._written >= DELETE_EVERY:
-            self._written = 0
+            transaction.execute(_WRITE, **entry_values(entry))
+        if self._is_deleting_due(len(answers)):
             delete_old(transaction, self.retention)
         return True
 
+    def delete_old_if_due(self, n_answers: int) -> None:
+        """Delete old answers and idempotency keys once per thousand new ones, in a transaction of its own."""
+        if self._is_deleting_due(n_answers):
+            self.database.run(lambda transaction: delete_old(transaction, self.retention))
+
+    def _is_deleting_due(self, n_answers: int) -> bool:
+        self._written += max(n_answers, 1)
+        due = self._written >= DELETE_EVERY
+        if due:
+            self._written = 0
+        return due
+
     def open_horizon(self, transaction: Transaction, latest: Latest, began: float) -> Latest:
-        """End the horizon under way and begin the next one. Needs the lock on all."""
+        """End the horizon under way and begin the next one. Needs an exclusive transaction."""
         self.fold(transaction, latest)
         zero = Totals.zero(len(latest.totals.exposures), began)
         open_horizon(transaction, latest.number + 1, zero)
         return Latest(latest.number + 1, zero, [])
 
     def fold(self, transaction: Transaction, latest: Latest) -> None:
-        """Add the latest entries to the stored totals. Needs the lock on leases, or on all."""
+        """Add the latest entries to the stored totals. Needs an exclusive transaction."""
         transaction.execute(_FOLD, number=latest.number, **_values(latest.totals))
         if latest.entries:
             ids = json.dumps([str(number) for number in latest.entries])
             transaction.execute("DELETE FROM entries WHERE CAST(number AS TEXT) IN {ids}", ids=ids)
 
     def write_grown(self, transaction: Transaction, n_groups: int) -> Latest:
-        """Add groups with zero exposures. Needs the lock on all."""
+        """Add groups with zero exposures. Needs an exclusive transaction."""
         latest = self.read_latest(transaction)
         if len(latest.totals.exposures) < n_groups:
             latest = Latest(latest.number, latest.totals.grown(n_groups), latest.entries)
@@ -293,6 +305,11 @@ def _make_totals(row: tuple[Any, ...]) -> Totals:
         began,
         None if impressions is None else _counts(impressions),
     )
+
+
+def entry_values(entry: Entry) -> dict[str, object]:
+    """Return the columns of an entry."""
+    return _values(Totals.zero(len(entry.counts)).after(entry))
 
 
 def _values(totals: Totals) -> dict[str, object]:
