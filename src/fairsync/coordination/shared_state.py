@@ -153,11 +153,16 @@ class SharedState:
 
     def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
+        done: list[Entry] = []  # by an attempt whose commit has an unknown outcome
 
         def write(transaction: Transaction) -> Entry | None:
+            if len(entry.counts) > len(self.groups.labels):
+                self._read(transaction)  # another coordinator has added groups
             open_ = transaction.execute("DELETE FROM leases WHERE number = :number RETURNING number", number=number)
             counted = entry if open_ else replace(entry, requests=0)  # the requests of a lost lease were granted again
-            return counted if self.ledger.write(transaction, [counted], f"lease {number}", answers) else None
+            if self.ledger.write(transaction, [counted], f"lease {number}", answers):
+                done[:] = [counted]
+            return done[0] if done else None
 
         counted = self.ledger.database.run(write)
         if counted is None:
@@ -241,12 +246,12 @@ class SharedState:
 
     def _change(self, attempt: Callable[[Transaction, _Rows], bool]) -> bool:
         """Change the promise in a transaction of its own; False if it has to be tried again."""
+        known = self._number
 
         def change(transaction: Transaction) -> bool:
-            known = self._number
             self.ledger.fence(transaction)
             rows = self._read(transaction)
-            if known and known != self._number:
+            if known != self._number:
                 return False  # another coordinator has changed it, and this one decided by the former terms
             rows = self._expire(transaction, rows)
             return attempt(transaction, rows)
@@ -271,11 +276,11 @@ class SharedState:
 
     def _expire(self, transaction: Transaction, rows: _Rows) -> _Rows:
         """Delete the leases that have expired. One that was settled meanwhile is counted; then the rows are others."""
-        if not self._expired:
-            return rows
-        for number in self._expired:
-            transaction.execute("DELETE FROM leases WHERE number = :number", number=number)
-        return self._read(transaction)
+        while self._expired:  # others may expire meanwhile: their requests are not granted before their rows are gone
+            for number in self._expired:
+                transaction.execute("DELETE FROM leases WHERE number = :number", number=number)
+            rows = self._read(transaction)
+        return rows
 
     def _grant(self, transaction: Transaction, number: int, n: int, *, may_restart: bool = False) -> Lease | None:
         rows = self._expire(transaction, self._read(transaction))
@@ -369,5 +374,6 @@ class SharedState:
         if caps.tolist() == self.terms.caps.tolist():
             return True
         now, new = self.ledger.totals(), len(caps) - len(self.terms.floors)
-        more = np.pad(np.maximum(self.terms.floors - now.exposures, 0), (0, new))
+        known_now = now.exposures[: len(self.terms.floors)]  # groups may have been added since
+        more = np.pad(np.maximum(self.terms.floors - known_now, 0), (0, new))
         return self.set_targets(known, more, max(self.terms.horizon - now.requests, 1))

@@ -126,6 +126,7 @@ class SqlLedger(NoCopies, Closable):
         self.database: Database = open_database(url, timeout=timeout, owner="many" if shared else "one")
         self.fence: Callable[[Transaction], None] = lambda _: None
         self._past, self._written, self._unfolded = list[Totals](), 0, FOLD_AT
+        self._n_groups = 0  # the ledger has at least as many
         self._reading = threading.Lock()
         try:
             self.database.run(lambda transaction: open_tables(self.database, transaction, n_groups), "all")
@@ -159,7 +160,15 @@ class SqlLedger(NoCopies, Closable):
         lock: Lock = "entries" if self.shared else "leases"
         if any(entry.opens_horizon for entry in entries):
             lock = "all"
-        return self.database.run(lambda transaction: self._record(transaction, entries, key, answers or {}), lock)
+        written = False
+
+        def write(transaction: Transaction) -> bool:
+            # If the key is known to a second attempt, the first one was committed, and its outcome was not heard.
+            nonlocal written
+            written = self._record(transaction, entries, key, answers or {}) or written
+            return written
+
+        return self.database.run(write, lock)
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; empty if it is too old to be saved still."""
@@ -206,6 +215,7 @@ class SqlLedger(NoCopies, Closable):
             raise InvalidInputError(f"{self.database.address} is damaged: it has no horizon. Restore a backup.")
         base, *entries = ordered
         totals = _make_totals(base)
+        self._n_groups = len(totals.exposures)
         for row in entries:
             totals = totals.plus(_make_totals(row))
         return Latest(base[0], totals, [row[0] for row in entries])
@@ -214,6 +224,12 @@ class SqlLedger(NoCopies, Closable):
         self, transaction: Transaction, entries: Sequence[Entry], key: str | None, answers: Mapping[str, bytes]
     ) -> bool:
         """Write entries of the horizon under way, unless the idempotency key is known: then return False."""
+        most = max((len(entry.counts) for entry in entries), default=0)
+        if most > self._n_groups and most > len(self.read_latest(transaction).totals.exposures):
+            raise InvalidInputError(
+                f"an entry counts {most} groups, and {self.database.address} has {self._n_groups}: add the groups to"
+                " the promise first (promise(catalog=...))."
+            )
         if key is not None and not transaction.execute(
             "INSERT INTO keys (key, recorded_at) VALUES (:key, {now}) ON CONFLICT (key) DO NOTHING RETURNING number",
             key=key,
