@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from fairsync.errors import BackendUnavailableError
+from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.ledger.postgres import LEADER, PostgresDatabase
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class LeaderElection:
         """Refuse a write of a former leader that does not know yet that it has lost the lead."""
         if self._session and self._session != self._database.session:
             raise BackendUnavailableError(
-                "another replica has taken the lead meanwhile: nothing was changed. Try again."
+                "the connection of the leader was lost, and another replica may have taken the lead: try again."
             )
 
     def step_down(self) -> None:
@@ -84,7 +84,7 @@ class LeaderElection:
         if self._session:
             self._session, (ledger, leader) = 0, self._lock
             # If the server is away, it releases the lock when it notices that the session has ended.
-            with suppress(BackendUnavailableError):
+            with suppress(FairSyncError):
                 self._database.run(
                     lambda tx: tx.execute("SELECT pg_advisory_unlock(:ledger, :leader)", ledger=ledger, leader=leader),
                     "read",

@@ -18,7 +18,8 @@ class Transaction(Protocol):
     """A transaction under way.
 
     Queries have parameters like ``:name``, and placeholders for what differs between the two: ``{now}``, the seconds
-    since 1970 by the database's clock, and ``{ids}``, a subquery of the values of the JSON array ``:ids``.
+    since 1970 by the database's clock, ``{ids}``, a subquery of the values of the JSON array ``:ids``, and
+    ``{for_update}``, which locks the rows that are read.
     """
 
     def execute(self, query: str, /, **values: object) -> list[tuple[Any, ...]]:

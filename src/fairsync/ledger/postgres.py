@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import re
 import threading
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from psycopg import Notify
+    from psycopg.abc import PQGen
 
     from fairsync.ledger.database import Mode, Transaction
 
@@ -42,13 +44,17 @@ _BEGIN: dict[str, str] = {
 _PLACEHOLDERS = {
     "{now}": "extract(epoch FROM clock_timestamp())::float8",
     "{ids}": "(SELECT jsonb_array_elements_text(:ids::jsonb))",
+    "{for_update}": "FOR UPDATE",
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COLUMN_TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8"}
 _MIN_PAUSE, _MAX_PAUSE = 0.01, 0.5
-# Errors after which a transaction is repeated: the server ends, starts, or is replaced; two transactions collided; a
-# session was ended because it was idle in a transaction; all connections are taken.
-_RETRIED = ("08", "57P", "40", "23505", "25P", "25006", "55P03", "53300")
+# Seconds for which a server that is connected may be silent, beyond the time in which it must end a statement.
+_SILENT_SECONDS = 1.0
+# Errors after which a transaction is repeated: the server ends, starts, or is replaced; a statement took too long,
+# because another process holds a lock; two transactions collided; a session was ended because it was idle in a
+# transaction; all connections are taken.
+_RETRIED = ("08", "57", "40", "23505", "25P", "25006", "55P03", "53300")
 
 
 class PostgresDatabase:
@@ -231,7 +237,7 @@ class PostgresDatabase:
             "tcp_keepalives_count": 3,
             "timezone": "UTC",
         }
-        connection = psycopg.connect(
+        connection = _Connection.connect(
             self._conninfo,
             autocommit=True,
             connect_timeout=max(int(self.timeout / 2), 2),
@@ -239,6 +245,7 @@ class PostgresDatabase:
             tcp_user_timeout=milliseconds,
         )
         try:
+            connection.seconds = self.timeout + _SILENT_SECONDS
             set_all = "; ".join(f"SET {name} = '{value}'" for name, value in settings.items())
             connection.execute(set_all.encode())
             self._take_ownership(connection)
@@ -247,6 +254,7 @@ class PostgresDatabase:
         except BaseException:
             connection.close()
             raise
+        self.has_news = self.has_news or self.session > 0  # what was announced meanwhile was not heard
         self._connection, self.session = connection, self.session + 1
         return connection
 
@@ -266,6 +274,29 @@ class PostgresDatabase:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class _Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is given up if the server does not answer, as one that is suspended, or whose disk hangs."""
+
+    seconds = math.inf
+
+    def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
+        """Wait until the server has answered."""
+        return super().wait(self._in_time(gen), *arguments, **options)
+
+    def _in_time(self, gen: PQGen[T]) -> PQGen[T]:
+        deadline = time.monotonic() + self.seconds
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready and time.monotonic() > deadline:  # psycopg looks every 0.1 seconds
+                    raise psycopg.OperationalError(f"no answer within {self.seconds:g} seconds")
+                state = gen.send(ready)
+        except StopIteration as ended:
+            answer: T = ended.value
+            return answer
 
 
 class InUseError(psycopg.OperationalError):

@@ -22,6 +22,7 @@ T = TypeVar("T")
 _PLACEHOLDERS = {
     "{now}": "((julianday('now') - 2440587.5) * 86400.0)",
     "{ids}": "(SELECT value FROM json_each(:ids))",
+    "{for_update}": "",
 }
 
 
