@@ -52,11 +52,13 @@ CREATE TABLE leases (
 -- Values saved beside the record: states of policies and of the service.
 CREATE TABLE saved (name TEXT PRIMARY KEY, value {bytes} NOT NULL);
 
--- Items that were changed since the catalog's files were written. Id and label are JSON; no embedding: it was removed.
+-- Items that were changed through the API since the catalog's files were written. Ids are JSON, and attributes are a JSON
+-- object. An item without an embedding was removed. "catalog" is the fingerprint of the files at the time.
 CREATE TABLE items (
     number {serial},
     id TEXT NOT NULL UNIQUE,
-    label TEXT,
+    attributes TEXT,
     embedding {bytes},
+    catalog TEXT NOT NULL,
     changed_at {real} NOT NULL
 );

@@ -88,6 +88,7 @@ class SqlLedger(NoCopies, Closable):
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
     >>> from fairsync.ledger import Entry
     >>> folder = TemporaryDirectory()
     >>> ledger = SqlLedger(f"sqlite:///{folder.name}/exposures.db", n_groups=2)
