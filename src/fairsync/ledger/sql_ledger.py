@@ -124,7 +124,7 @@ class SqlLedger(NoCopies, Closable):
             raise InvalidInputError(f"a ledger in {url} cannot be shared: it needs Postgres (postgresql://...).")
         self.shared, self.retention = shared, retention or Retention()
         self.database: Database = open_database(url, timeout=timeout, owner="many" if shared else "one")
-        self.fence: Callable[[Transaction], None] = lambda _: None
+        self.fence: Callable[[Transaction], None] | None = None  # a coordinator's check that it has not lost the lead
         self._past, self._written, self._unfolded = list[Totals](), 0, FOLD_AT
         self._n_groups = 0  # the ledger has at least as many
         self._reading = threading.Lock()
@@ -186,7 +186,7 @@ class SqlLedger(NoCopies, Closable):
         """Save a value beside the record."""
 
         def write(transaction: Transaction) -> None:
-            self.fence(transaction)
+            self.check_fence(transaction)
             self.write_saved(transaction, name, value)
 
         self.database.run(write)
@@ -272,6 +272,11 @@ class SqlLedger(NoCopies, Closable):
             self.fold(transaction, latest)
             latest = Latest(latest.number, latest.totals, [])
         return latest
+
+    def check_fence(self, transaction: Transaction) -> None:
+        """Refuse a write of a former leader."""
+        if self.fence is not None:
+            self.fence(transaction)
 
     def write_saved(self, transaction: Transaction, name: str, value: bytes) -> None:
         """Save a value beside the record."""
