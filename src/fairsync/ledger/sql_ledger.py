@@ -116,8 +116,9 @@ class SqlLedger(NoCopies, Closable):
             raise InvalidInputError(f"a ledger in {url} cannot be shared: it needs Postgres (postgresql://...).")
         self.shared, self.retention = shared, retention or Retention()
         self.database: Database = open_database(url, timeout=timeout, owner="many" if shared else "one")
-        self.fence: Callable[[Transaction], None] = lambda _: None
-        self._past, self._written, self._n_groups = list[Totals](), 0, 0
+        self.fence: Callable[[Transaction], None] | None = None  # a coordinator's check that it has not lost the lead
+        self._past, self._written = list[Totals](), 0
+        self._n_groups = 0  # the ledger has at least as many
         self._reading = threading.Lock()
         self._own = SharedEntry(self.database) if shared else None
         try:
@@ -199,7 +200,7 @@ class SqlLedger(NoCopies, Closable):
         """Save a value beside the record."""
 
         def write(transaction: Transaction) -> None:
-            self.fence(transaction)
+            self.check_fence(transaction)
             self.write_saved(transaction, name, value)
 
         self.database.run(write)
@@ -258,6 +259,11 @@ class SqlLedger(NoCopies, Closable):
         if len(stored.totals.exposures) < n_groups:
             self._store(transaction, Latest(stored.number, stored.totals.grown(n_groups)))
             self._n_groups = n_groups
+
+    def check_fence(self, transaction: Transaction) -> None:
+        """Refuse a write of a former leader."""
+        if self.fence is not None:
+            self.fence(transaction)
 
     def write_saved(self, transaction: Transaction, name: str, value: bytes) -> None:
         """Save a value beside the record."""
