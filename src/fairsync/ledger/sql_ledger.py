@@ -201,14 +201,7 @@ class SqlLedger(NoCopies, Closable):
 
     def make_latest(self, rows: Sequence[tuple[Any, ...]]) -> Latest:
         """Return the horizon under way from the rows of the query LATEST."""
-        ordered = sorted(rows, key=lambda row: (row[-1] < 0, row[0]))
-        if not ordered or ordered[0][-1] < 0:
-            raise InvalidInputError(f"{self.database.address} is damaged: it has no horizon. Restore a backup.")
-        base, *entries = ordered
-        totals = _make_totals(base)
-        for row in entries:
-            totals = totals.plus(_make_totals(row))
-        return Latest(base[0], totals, [row[0] for row in entries])
+        return make_latest(rows, self.database.address)
 
     def write(
         self, transaction: Transaction, entries: Sequence[Entry], key: str | None, answers: Mapping[str, bytes]
@@ -280,6 +273,18 @@ class SqlLedger(NoCopies, Closable):
             self.fold(transaction, self.read_latest(transaction))
             self._unfolded = 0
         return True
+
+
+def make_latest(rows: Sequence[tuple[Any, ...]], address: str) -> Latest:
+    """Return the horizon under way from the rows of the query LATEST; the address is for messages."""
+    ordered = sorted(rows, key=lambda row: (row[-1] < 0, row[0]))
+    if not ordered or ordered[0][-1] < 0:
+        raise InvalidInputError(f"{address} is damaged: it has no horizon. Restore a backup.")
+    base, *entries = ordered
+    totals = _make_totals(base)
+    for row in entries:
+        totals = totals.plus(_make_totals(row))
+    return Latest(base[0], totals, [row[0] for row in entries])
 
 
 def _make_totals(row: tuple[Any, ...]) -> Totals:
