@@ -53,11 +53,13 @@ def back_up(url: str | Path, file: str | Path) -> Summary:
     Summary(format=3, groups=2, horizons=1, requests=0)
     """
     file = Path(file)
-    if Path(f"{os.path.realpath(file)}-owner").exists():
+    if _is_ledger_in_use(file):
         raise InvalidInputError(f"{file} is in use as a ledger itself: give the backup another name.")
     if not file.parent.is_dir():
         raise InvalidInputError(f"{file.parent} is no folder: make it first.")
     with closing(open_database(url, timeout=_TIMEOUT, owner="none")) as database, _part_of(file) as part:
+        if isinstance(database, SqliteDatabase) and file.exists() and file.samefile(database.path):
+            raise InvalidInputError(f"{file} is the ledger itself: give the backup another name.")
         summary = _copy(database, part)
         os.replace(part, file)
     sync_folder(file.parent)
@@ -139,10 +141,19 @@ def _restore_postgres(backup: SqliteDatabase, url: str) -> tuple[Summary, str | 
         return summary, aside if database.run(load, "all") else None
 
 
+def _is_ledger_in_use(file: Path) -> bool:
+    """Return whether a file was opened as a ledger: then it has a write-ahead log, which a backup never has."""
+    if not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        header = opened.read(20)
+    return header.startswith(b"SQLite format 3\0") and header[18:] == b"\2\2"
+
+
 @contextmanager
 def _part_of(file: Path) -> Iterator[Path]:
     """Yield the path of a file that does not exist, on the same disk."""
-    with TemporaryDirectory(prefix=f".{file.name}-", dir=file.parent) as folder:
+    with TemporaryDirectory(prefix=f".{file.name}.part-", dir=file.parent) as folder:
         yield Path(folder) / "part.db"
 
 

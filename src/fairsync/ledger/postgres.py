@@ -10,7 +10,7 @@ import time
 import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError, MissingPackageError
 
@@ -146,7 +146,13 @@ class PostgresDatabase:
         transaction.execute("SELECT pg_notify(:channel, '')", channel=self.schema)
 
     def has_tables(self, transaction: Transaction) -> bool:
-        """Return whether the tables exist; refuse a schema with other tables."""
+        """Return whether the tables exist; refuse a schema that may not be used, or with other tables."""
+        # Postgres would look for the tables elsewhere.
+        if (False,) in transaction.execute(
+            "SELECT has_schema_privilege(nspname, 'USAGE') FROM pg_namespace WHERE nspname = :schema",
+            schema=self.schema,
+        ):
+            raise self._no_rights(f"permission denied for schema {self.schema}")
         rows = transaction.execute("SELECT tablename FROM pg_tables WHERE schemaname = :schema", schema=self.schema)
         if rows and not {("facts",), ("horizons",)} <= set(rows):
             raise InvalidInputError(f"{self.address} has other tables, and no ledger: name another schema.")
@@ -184,19 +190,38 @@ class PostgresDatabase:
         transaction.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def begin(self) -> None:
-        """Do nothing: a schema with its tables can be used."""
+        """Refuse tables that may not be written to."""
+        rows = self.run(
+            lambda transaction: transaction.execute(
+                "SELECT min(relname::text) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE"
+                " nspname = :schema AND relkind = 'r' AND NOT (has_table_privilege(pg_class.oid, 'INSERT')"
+                " AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE'))",
+                schema=self.schema,
+            ),
+            "none",
+        )
+        if rows[0][0] is not None:
+            raise self._no_rights(f"permission denied for table {rows[0][0]}")
 
     def check(self) -> list[str]:
-        """Return the settings with which the server may lose what it has acknowledged."""
+        """Return the settings of the server and of tables that may lose what was acknowledged."""
 
         def read(transaction: Transaction) -> list[str]:
             found = dict(
                 transaction.execute("SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes')")
             )
+            unlogged = transaction.execute(
+                "SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+                " WHERE nspname = :schema AND relkind = 'r' AND relpersistence = 'u' ORDER BY relname",
+                schema=self.schema,
+            )
             return [
                 f"{self.address} may lose exposures that it has acknowledged: set '{name} = on'."
                 for name, value in sorted(found.items())
                 if value != "on"
+            ] + [
+                f"{self.address} loses the table '{name}' in a crash: ALTER TABLE {name} SET LOGGED."
+                for (name,) in unlogged
             ]
 
         return self.run(read, "none")
@@ -206,6 +231,9 @@ class PostgresDatabase:
         with self._lock:
             self._closed = True
             self._disconnect()
+
+    def _no_rights(self, why: str) -> FairSyncError:
+        return InvalidInputError(f"{self.address} does not let us in: {why}. Check user, password and rights.")
 
     def _attempt(self, action: Callable[[Transaction], T], begin: str) -> T:
         connection = self._connect()
@@ -301,7 +329,8 @@ def parse_postgres_url(url: str) -> tuple[str, str, str]:
         query = parse_qsl(parts.query, keep_blank_values=True)
         schema = dict(query).get("schema", "fairsync")
         options = [(name, value) for name, value in query if name != "schema"]
-        conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+        # libpq takes "+" for itself, and "postgresql:/database" for no URL.
+        conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
         psycopg.conninfo.conninfo_to_dict(conninfo)
         host = parts.netloc.rpartition("@")[2] or "localhost"
     except (ValueError, psycopg.Error):

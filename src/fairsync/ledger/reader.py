@@ -127,8 +127,7 @@ class LedgerReader(Closable):
                 return []
             return [f"{self.database.address} is damaged: {one}. Restore a backup." for one in find_damage(transaction)]
 
-        # A file that is damaged may not even be readable.
-        return self.database.check() or self.database.run(read, "none")
+        return [*self.database.check(), *self.database.run(read, "none")]
 
     def close(self) -> None:
         """Close the database."""

@@ -109,7 +109,7 @@ class SqlLedger(NoCopies, Closable):
     >>> folder.cleanup()
     """
 
-    use_instead = "it has one writer; open it again after close(), or write a copy with back_up(path)"
+    use_instead = "it has one writer; open it again after close(), or write a copy with fairsync.ledger.backup.back_up"
 
     def __init__(
         self,

@@ -52,6 +52,9 @@ class SqliteDatabase:
                 f"{self.path} has no content, and is no ledger: restore a backup, or delete the file to begin a new"
                 " ledger."
             )
+        # SQLite would open it, and refuse the first write.
+        if self.path.is_file() and not read_only and not _is_writable(self.path):
+            raise FairSyncError(f"{self.path} is read-only: run this as a user who may write to it.")
         with self._access(), ExitStack() as opened:
             if read_only:
                 self._db = _connect(self.path, read_only=True)
@@ -171,6 +174,8 @@ class SqliteDatabase:
                     raise InvalidInputError(
                         f"{self.path} is damaged or no ledger ({reason}): restore a backup."
                     ) from error
+                if "readonly" in reason or "unable to open" in reason:
+                    reason += f"; {self.path.parent} must be writable, too"
                 raise FairSyncError(f"{self.path} could not be used: {reason}. Nothing was changed.") from error
 
 
@@ -192,6 +197,10 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _identify(path: Path) -> tuple[int, int] | None:
