@@ -256,7 +256,7 @@ def test_a_settlement_whose_outcome_is_unknown_counts_once(url: str, start: Star
     assert proxy.cuts == 1
     assert mine.totals().requests == 1
     mine.settle(lease.number, A, None, {"one": b"answer"})
-    proxy.lose_answer_to(b"COMMIT")
+    proxy.lose_answer_to(b"INSERT INTO keys")
     assert mine.record_impressions([1, 0], "shown"), "this call has recorded it"
     assert not mine.record_impressions([1, 0], "shown")
     assert (other.report().exposures, other.report().requests) == ({"a": 1, "b": 0}, 1)
