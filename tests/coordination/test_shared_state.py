@@ -127,7 +127,7 @@ def test_horizons_begin_beside_settlements(start: Start) -> None:
         thread.join()
     horizons = [*sharing[2].ledger.past(), sharing[2].ledger.totals()]
     assert len(horizons) == n_horizons + 1
-    assert sum(one.exposures for one in horizons).tolist() == [2 * n_settled, 0]
+    assert np.sum([one.exposures for one in horizons], axis=0).tolist() == [2 * n_settled, 0]
     assert sum(one.requests for one in horizons) == 2 * n_settled
     assert open_leases(sharing[0]) == {}
 
