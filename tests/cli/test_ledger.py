@@ -156,7 +156,7 @@ def test_check(source: str, tmp_path: Path) -> None:
         damaged = run("check", source)
         assert damaged.exit_code == 1
         assert "its promises cannot be read" in damaged.output
-        ledger.database.run(lambda tx: tx.execute("UPDATE horizons SET exposures = :cut", cut=b"1"), "all")
+        ledger.database.run(lambda tx: tx.execute("UPDATE horizons SET exposures = :cut", cut=b"1"), "exclusive")
         damaged = run("check", source)
         assert damaged.exit_code == 1
         assert "is damaged: a count of horizon 0 is cut off. Restore a backup." in damaged.output

@@ -228,11 +228,11 @@ def test_an_action_that_fails_changes_nothing(ledger: Ledger) -> None:
     assert isinstance(ledger, SqlLedger)
 
     def fails(transaction: Transaction) -> None:
-        ledger.write(transaction, [entry(1, 2, 3)], "key", {"a": b"x"})
+        ledger._write(transaction, [entry(1, 2, 3)], "key", {"a": b"x"})
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        ledger.database.run(fails, "all")
+        ledger.database.run(fails, "exclusive")
     assert ledger.totals().requests == 0
     assert ledger.answers(["a"]) == {}
     assert ledger.record([entry(1, 2, 3)], "key", {"a": b"x"})

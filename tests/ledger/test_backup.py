@@ -22,7 +22,7 @@ from ledger.test_sqlite import limited_files
 from ledger.writing import ENTRY, WRITER, content, fill, horizons, new_schema
 from postgres_server import PostgresServer
 
-FILLED = Summary(format=3, groups=3, horizons=2, requests=4)
+FILLED = Summary(format=3, groups=3, horizons=2, requests=5)
 
 
 def test_a_backup_is_a_ledger_in_one_file(url: str, tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_backup_is_a_ledger_in_one_file(url: str, tmp_path: Path) -> None:
         assert [path.name for path in copy.parent.iterdir()] == ["copy.db"]
     with SqlLedger(copy, 3) as restored:
         assert content(restored) == held
-        assert restored.database.run(lambda tx: tx.execute("SELECT * FROM leases"), "none") == []
+        assert restored.database.run(lambda tx: tx.execute("SELECT * FROM leases"), "read") == []
         assert not restored.record([ENTRY.grown(3)], key="first")
         assert restored.record([ENTRY.grown(3)], key="later")
 
@@ -255,8 +255,8 @@ def test_a_damaged_ledger_is_restored(url: str, tmp_path: Path) -> None:
     with SqlLedger(url, 2) as ledger:
         ledger.record([ENTRY])
         back_up(url, copy)
-        ledger.database.run(lambda tx: tx.execute("DELETE FROM facts"), "all")
-        ledger.database.run(lambda tx: tx.execute("DELETE FROM horizons"), "all")
+        ledger.database.run(lambda tx: tx.execute("DELETE FROM facts"), "exclusive")
+        ledger.database.run(lambda tx: tx.execute("DELETE FROM horizons"), "exclusive")
     if not url.startswith("postgresql"):
         Path(url.removeprefix("sqlite:///")).write_text("damaged" * 1000)
     summary, aside = restore(copy, url)

@@ -15,9 +15,9 @@ NEGATIVE = (-1).to_bytes(8, "little", signed=True)
 
 def test_a_sound_ledger_has_none(url: str) -> None:
     with SqlLedger(url, 2) as ledger:
-        assert ledger.database.run(find_damage, "none") == []
+        assert ledger.database.run(find_damage, "read") == []
         fill(ledger)
-        assert ledger.database.run(find_damage, "none") == []
+        assert ledger.database.run(find_damage, "read") == []
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_sound_ledger_has_none(url: str) -> None:
 def test_damage_is_found(url: str, query: str, values: dict[str, bytes], words: str) -> None:
     with SqlLedger(url, 2) as ledger:
         fill(ledger)
-        ledger.database.run(lambda tx: tx.execute(query, **values), "all")
+        ledger.database.run(lambda tx: tx.execute(query, **values), "exclusive")
     with LedgerReader(url) as reader:
         found = reader.check()
     assert any(re.search(words, one) for one in found), found
@@ -48,7 +48,7 @@ def test_of_many_faults_some_are_named(url: str) -> None:
     with SqlLedger(url, 1) as ledger:
         for _ in range(20):
             ledger.record([Entry(np.array([1]), 1, 0.5, 0.0, opens_horizon=True)])
-        ledger.database.run(lambda tx: tx.execute("UPDATE horizons SET exposures = :bad", bad=NEGATIVE), "all")
-        found = ledger.database.run(find_damage, "none")
+        ledger.database.run(lambda tx: tx.execute("UPDATE horizons SET exposures = :bad", bad=NEGATIVE), "exclusive")
+        found = ledger.database.run(find_damage, "read")
     assert len(found) == 6
     assert found[-1] == "and 16 more faults"

@@ -15,11 +15,11 @@ def record(ledger: SqlLedger, numbers: range) -> None:
 
 def make_older(ledger: SqlLedger, table: str, column: str, condition: str, seconds: float) -> None:
     query = f"UPDATE {table} SET {column} = {column} - {seconds} WHERE {condition}"
-    ledger.database.run(lambda tx: tx.execute(query), "all")
+    ledger.database.run(lambda tx: tx.execute(query), "exclusive")
 
 
 def delete(ledger: SqlLedger, retention: Retention) -> None:
-    ledger.database.run(lambda tx: delete_old(tx, retention), "all")
+    ledger.database.run(lambda tx: delete_old(tx, retention), "exclusive")
 
 
 def kept(ledger: SqlLedger) -> dict[str, int]:

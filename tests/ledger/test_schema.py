@@ -167,7 +167,7 @@ def test_a_migration_by_a_process_that_is_killed_from_outside(tmp_path: Path) ->
 def test_a_ledger_of_a_later_format_is_refused_and_left_as_it_is(url: str) -> None:
     with SqlLedger(url, 2) as ledger:
         database = ledger.database
-        database.run(lambda tx: database.write_format(tx, 99), "all")
+        database.run(lambda tx: database.write_format(tx, 99), "exclusive")
     words = r"later version.*format 99.*update FairSync"
     with pytest.raises(InvalidInputError, match=words):
         SqlLedger(url, 2)

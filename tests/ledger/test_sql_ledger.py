@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,9 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import Entry, SqlLedger
-from fairsync.ledger.sql_ledger import FOLD_AT
-from ledger.writing import ENTRY, WRITER, content, horizons
+from fairsync.ledger.backup import back_up
+from ledger.writing import ENTRY, WRITER, content, horizons, new_schema
+from postgres_server import PostgresServer
 
 
 def test_it_is_durable(url: str) -> None:
@@ -56,20 +58,29 @@ def test_killed_at_any_moment(url: str) -> None:
             assert [one.requests for one in found[1:-1]] == [50] * (len(found) - 2)
 
 
-def test_few_entries_are_stored_at_a_time(url: str) -> None:
-    with SqlLedger(url, 2) as ledger:
-        for number in range(2 * FOLD_AT):
+def test_processes_that_share_a_ledger_have_a_row_each(postgres: PostgresServer, tmp_path: Path) -> None:
+    url = new_schema(postgres)
+    with SqlLedger(url, 2, shared=True) as one, SqlLedger(url, 2, shared=True) as other:
+        for ledger in (one, other, other):
             ledger.record([ENTRY])
-            assert len(content(ledger)["entries"]) <= FOLD_AT
-            assert ledger.totals().requests == number + 1
+        assert [row[1] for row in content(one)["entries"]] == [1, 2]
+        assert one.totals().exposures.tolist() == [3, 6]
+        assert back_up(url, tmp_path / "copy.db").requests == 3
+        one.record([Entry(np.array([1, 0]), 1, 0.5, 0.25, opens_horizon=True)])
+        assert [row.requests for row in horizons(other)] == [3, 1]
+    with SqlLedger(tmp_path / "copy.db", 2) as copy:
+        assert (copy.totals().exposures.tolist(), copy.totals().requests) == ([3, 6], 3)
+        copy.record([Entry(np.array([1, 0]), 1, 0.5, 0.25, opens_horizon=True)])
+        assert [row.exposures.tolist() for row in horizons(copy)] == [[3, 6], [1, 0]]
+        assert content(copy)["entries"] == []
 
 
 def test_counts_that_are_cut_off_are_refused(url: str) -> None:
     with SqlLedger(url, 2) as ledger:
-        ledger.database.run(lambda tx: tx.execute("UPDATE horizons SET exposures = :cut", cut=b"\1\2"), "all")
+        ledger.database.run(lambda tx: tx.execute("UPDATE horizons SET exposures = :cut", cut=b"\1\2"), "exclusive")
         with pytest.raises(InvalidInputError, match=r"a count is cut off. Restore a backup"):
             ledger.totals()
-        ledger.database.run(lambda tx: tx.execute("DELETE FROM horizons"), "all")
+        ledger.database.run(lambda tx: tx.execute("DELETE FROM horizons"), "exclusive")
         with pytest.raises(InvalidInputError, match=r"it has no horizon. Restore a backup"):
             ledger.totals()
 

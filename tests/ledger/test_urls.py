@@ -69,7 +69,7 @@ def test_a_description_has_no_password() -> None:
 
 def test_settings_of_libpq_reach_the_server(postgres: PostgresServer) -> None:
     with closing(PostgresDatabase(f"{postgres.url}?options=-c%20work_mem%3D5MB", owner="none")) as database:
-        assert database.run(lambda tx: tx.execute("SHOW work_mem"), "none") == [("5MB",)]
+        assert database.run(lambda tx: tx.execute("SHOW work_mem"), "read") == [("5MB",)]
 
 
 def test_the_description_of_a_ledger_in_memory() -> None:

@@ -42,13 +42,26 @@ def fill(ledger: SqlLedger) -> None:
     ledger.save("service", b"")
 
     def insert(transaction: Transaction) -> None:
+        entry: dict[str, list[object]] = {
+            "requests": [1],
+            "relevance": [0.5],
+            "cost": [None],
+            "forced": [0],
+            "exposures": [np.array([0, 0, 1]).tobytes()],
+        }
+        transaction.insert("entries", entry)  # of another process
         transaction.insert("expired_answers", {"request_id": ["r0"]})
         transaction.insert("facts", {"name": ["terms"], "value": ["7"]})
-        items: dict[str, list[object]] = {"id": ['"a"', '"b"'], "label": ['"x"', None], "embedding": [b"1234", None]}
+        items: dict[str, list[object]] = {
+            "id": ['"a"', '"b"'],
+            "attributes": ['{"group": "x"}', None],
+            "embedding": [b"1234", None],
+            "catalog": ["files", "files"],
+        }
         transaction.insert("items", items, at="changed_at")
         transaction.insert("leases", {"number": [5], "requests": [16], "expires_at": [9e9], "replica": ["a"]})
 
-    ledger.database.run(insert, "all")
+    ledger.database.run(insert, "exclusive")
 
 
 def content(ledger: SqlLedger) -> dict[str, list[tuple[Any, ...]]]:
@@ -64,7 +77,7 @@ def content(ledger: SqlLedger) -> dict[str, list[tuple[Any, ...]]]:
             for table, columns in TABLES.items()
         }
 
-    return ledger.database.run(read, "none")
+    return ledger.database.run(read, "read")
 
 
 def horizons(ledger: SqlLedger) -> list[Totals]:

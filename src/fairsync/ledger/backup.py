@@ -112,7 +112,7 @@ def _restore_postgres(backup: SqliteDatabase, url: str) -> tuple[Summary, str | 
         TemporaryDirectory(prefix="fairsync-") as folder,
     ):
         # Before the backup is read, which may take long: is the ledger free, and nothing else in its place?
-        database.run(database.has_tables, "none")
+        database.run(database.has_tables, "read")
         part = Path(folder) / "part.db"
         summary = _copy(backup, part)
         aside = f"{database.schema[:36]}_{datetime.now():%Y_%m_%d_%H_%M_%S_%f}"
@@ -129,7 +129,7 @@ def _restore_postgres(backup: SqliteDatabase, url: str) -> tuple[Summary, str | 
             database.make_room(transaction)
             create_tables(database, transaction)
             with closing(SqliteDatabase(part, read_only=True)) as source:
-                source.run(lambda reading: _copy_rows(reading, transaction), "none")
+                source.run(lambda reading: _copy_rows(reading, transaction), "read")
             database.write_format(transaction, FORMAT)
             for table in SERIAL:
                 transaction.execute(
@@ -138,7 +138,7 @@ def _restore_postgres(backup: SqliteDatabase, url: str) -> tuple[Summary, str | 
                 )
             return replaced
 
-        return summary, aside if database.run(load, "all") else None
+        return summary, aside if database.run(load, "exclusive") else None
 
 
 def _is_ledger_in_use(file: Path) -> bool:
@@ -160,10 +160,10 @@ def _part_of(file: Path) -> Iterator[Path]:
 def _copy(source: Database, part: Path) -> Summary:
     """Write a copy of a ledger to a file: a snapshot, in the present format, and undamaged."""
     if isinstance(source, SqliteDatabase):
-        source.run(lambda transaction: _check_is_ledger(source, transaction), "none")
+        source.run(lambda transaction: _check_is_ledger(source, transaction), "read")
         source.copy_to(part)
     else:
-        source.run(lambda transaction: _write_file(source, transaction, part), "none")
+        source.run(lambda transaction: _write_file(source, transaction, part), "read")
     with closing(SqliteDatabase(part)) as copied:
         copied.address = source.address
 
@@ -178,7 +178,7 @@ def _copy(source: Database, part: Path) -> Summary:
         damage = copied.check()
         if damage:
             raise InvalidInputError(f"{damage[0]} Take another backup.")
-        summary = copied.run(complete, "all")
+        summary = copied.run(complete, "exclusive")
     with closing(sqlite3.connect(part, isolation_level=None)) as last:
         last.execute("PRAGMA journal_mode = DELETE")  # so that the backup is one file
     return summary
@@ -201,7 +201,7 @@ def _write_file(source: Database, transaction: Transaction, part: Path) -> None:
             _copy_rows(transaction, writing)
             copied.write_format(writing, FORMAT)
 
-        copied.run(fill, "all")
+        copied.run(fill, "exclusive")
         copied.begin()
 
 

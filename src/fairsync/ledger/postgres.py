@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import re
 import threading
@@ -17,6 +18,7 @@ from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInput
 try:
     import psycopg
     from psycopg import sql
+    from psycopg.pq import TransactionStatus
 except ImportError as error:  # pragma: no cover -- tests have it
     raise MissingPackageError("a ledger in Postgres needs psycopg: pip install 'fairsync[postgres]'.") from error
 
@@ -24,36 +26,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from psycopg import Notify
+    from psycopg.abc import PQGen
 
-    from fairsync.ledger.database import Lock, Transaction
+    from fairsync.ledger.database import Mode, Transaction
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-# Numbers of advisory locks. ENTRIES is shared by all that write entries; who holds it alone may begin horizons.
-ENTRIES, LEASES, LEADER, OWNER = 1, 2, 3, 4
-# How a transaction begins. Locks are taken in this order everywhere, and before the first snapshot.
-_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = {durable}; SELECT "
-_ENTRIES, _SHARED = (
-    f"pg_advisory_xact_lock({{schema}}, {ENTRIES})",
-    f"pg_advisory_xact_lock_shared({{schema}}, {ENTRIES})",
-)
-_LEASES = f"pg_advisory_xact_lock({{schema}}, {LEASES})"
+# Numbers of advisory locks.
+EXCLUSIVE, LEADER, OWNER = 1, 2, 3
+# How a transaction begins. The lock is taken before the first snapshot.
 _BEGIN: dict[str, str] = {
-    "none": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    "entries": f"{_WRITE}{_SHARED}",
-    "leases": f"{_WRITE}{_SHARED}, {_LEASES}",
-    "all": f"{_WRITE}{_ENTRIES}, {_LEASES}",
+    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "statement": "",
+    "write": "BEGIN; SET LOCAL synchronous_commit = {durable}",
+    "exclusive": "BEGIN; SET LOCAL synchronous_commit = {durable}; SELECT pg_advisory_xact_lock({ledger}, {lock})",
 }
 _PLACEHOLDERS = {
     "{now}": "extract(epoch FROM clock_timestamp())::float8",
     "{ids}": "(SELECT jsonb_array_elements_text(:ids::jsonb))",
+    "{for_update}": "FOR UPDATE",
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COLUMN_TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8"}
 _MIN_PAUSE, _MAX_PAUSE = 0.01, 0.5
-# Errors after which a transaction is repeated: the server ends, starts, or is replaced; two transactions collided; a
-# session was ended because it was idle in a transaction; all connections are taken.
-_RETRIED = ("08", "57P", "40", "23505", "25P", "25006", "55P03", "53300")
+# Seconds for which a server that is connected may be silent, beyond the time in which it must end a statement.
+_SILENT_SECONDS = 1.0
+# Errors after which a transaction is repeated: the server ends, starts, or is replaced; a statement took too long,
+# because another process holds a lock; two transactions collided; a session was ended because it was idle in a
+# transaction; all connections are taken.
+_RETRIED = ("08", "57", "40", "23505", "25P", "25006", "55P03", "53300")
 
 
 class PostgresDatabase:
@@ -93,7 +94,7 @@ class PostgresDatabase:
         # Locks of several ledgers in one database must differ; a collision only makes them wait for each other.
         self._lock_class = zlib.crc32(self.schema.encode()) & 0x7FFFFFFF
         self._lock = threading.RLock()
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: _Connection | None = None
         self._is_away, self._closed = False, False
         self.session, self.has_news = 0, False
 
@@ -101,9 +102,9 @@ class PostgresDatabase:
         """Return the two numbers of an advisory lock of this ledger."""
         return self._lock_class, number
 
-    def run(self, action: Callable[[Transaction], T], lock: Lock = "entries", *, durable: bool = True) -> T:
+    def run(self, action: Callable[[Transaction], T], mode: Mode = "write", *, durable: bool = True) -> T:
         """Run an action in a transaction; see :class:`fairsync.ledger.database.Database`."""
-        begin = _BEGIN[lock].format(schema=self._lock_class, durable="on" if durable else "off")
+        begin = _BEGIN[mode].format(ledger=self._lock_class, lock=EXCLUSIVE, durable="on" if durable else "off")
         # While the server is known to be away, callers are refused sooner.
         deadline = time.monotonic() + self.timeout * (0.1 if self._is_away else 1.0)
         pause = _MIN_PAUSE
@@ -128,6 +129,12 @@ class PostgresDatabase:
         assert self._connection is not None
         cursor = self._connection.execute(_translate(query), values or None, binary=True)
         return cursor.fetchall() if cursor.description else []
+
+    def execute_last(self, query: str, /, **values: object) -> None:
+        """Run the last query of a transaction, and commit with it in one round trip."""
+        assert self._connection is not None
+        # Values are quoted by libpq: two statements with parameters cannot be sent together.
+        psycopg.ClientCursor(self._connection).execute(_translate(query) + b"; COMMIT", values)
 
     def insert(self, table: str, columns: Mapping[str, Sequence[object]], at: str | None = None) -> None:
         """Insert rows, given by columns, in one statement."""
@@ -188,6 +195,8 @@ class PostgresDatabase:
         """Lift the limits on the time of the transaction under way, except that for locks."""
         transaction.execute("SET LOCAL statement_timeout = 0")
         transaction.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        assert self._connection is not None
+        self._connection.seconds = math.inf
 
     def begin(self) -> None:
         """Refuse tables that may not be written to."""
@@ -198,7 +207,7 @@ class PostgresDatabase:
                 " AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE'))",
                 schema=self.schema,
             ),
-            "none",
+            "read",
         )
         if rows[0][0] is not None:
             raise self._no_rights(f"permission denied for table {rows[0][0]}")
@@ -224,7 +233,7 @@ class PostgresDatabase:
                 for (name,) in unlogged
             ]
 
-        return self.run(read, "none")
+        return self.run(read, "read")
 
     def close(self) -> None:
         """Close the connection, and with it release all advisory locks."""
@@ -238,9 +247,11 @@ class PostgresDatabase:
     def _attempt(self, action: Callable[[Transaction], T], begin: str) -> T:
         connection = self._connect()
         try:
-            connection.execute(begin.encode())
+            if begin:
+                connection.execute(begin.encode())
             result = action(self)
-            connection.execute(b"COMMIT")
+            if connection.info.transaction_status != TransactionStatus.IDLE:
+                connection.execute(b"COMMIT")
             return result
         except BaseException as error:
             self._roll_back(connection, error)
@@ -250,7 +261,7 @@ class PostgresDatabase:
         try:
             if isinstance(error, KeyboardInterrupt):
                 raise psycopg.OperationalError("interrupted in the middle of a query")
-            if not connection.closed:
+            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.execute(b"ROLLBACK")
         except psycopg.Error:
             self._disconnect()
@@ -274,7 +285,7 @@ class PostgresDatabase:
             "tcp_keepalives_count": 3,
             "timezone": "UTC",
         }
-        connection = psycopg.connect(
+        connection = _Connection.connect(
             self._conninfo,
             autocommit=True,
             connect_timeout=max(int(self.timeout / 2), 2),
@@ -282,6 +293,7 @@ class PostgresDatabase:
             tcp_user_timeout=milliseconds,
         )
         try:
+            connection.seconds = self.timeout + _SILENT_SECONDS
             set_all = "; ".join(f"SET {name} = '{value}'" for name, value in settings.items())
             connection.execute(set_all.encode())
             self._take_ownership(connection)
@@ -291,6 +303,7 @@ class PostgresDatabase:
         except BaseException:
             connection.close()
             raise
+        self.has_news = self.has_news or self.session > 0  # what was announced meanwhile was not heard
         self._connection, self.session = connection, self.session + 1
         return connection
 
@@ -310,6 +323,29 @@ class PostgresDatabase:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class _Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is given up if the server does not answer, as one that is suspended, or whose disk hangs."""
+
+    seconds = math.inf
+
+    def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
+        """Wait until the server has answered."""
+        return super().wait(self._in_time(gen), *arguments, **options)
+
+    def _in_time(self, gen: PQGen[T]) -> PQGen[T]:
+        deadline = time.monotonic() + self.seconds
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready and time.monotonic() > deadline:  # psycopg looks every 0.1 seconds
+                    raise psycopg.OperationalError(f"no answer within {self.seconds:g} seconds")
+                state = gen.send(ready)
+        except StopIteration as ended:
+            answer: T = ended.value
+            return answer
 
 
 class InUseError(psycopg.OperationalError):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairsync.closing import Closable
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.damage import find_damage
 from fairsync.ledger.schema import FORMAT, check_format
-from fairsync.ledger.sql_ledger import LATEST, make_latest
+from fairsync.ledger.shared_entry import make_totals
+from fairsync.ledger.sql_ledger import LATEST
 from fairsync.ledger.urls import open_database
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from fairsync.ledger.base import Totals
@@ -99,11 +101,11 @@ class LedgerReader(Closable):
 
     def summary(self) -> Summary:
         """Return a summary; refuse tables that are no ledger, or of a later format."""
-        return self.database.run(lambda transaction: summarize(self.database, transaction), "none")
+        return self.database.run(lambda transaction: summarize(self.database, transaction), "read")
 
     def contents(self) -> Contents:
         """Return what the ledger holds, from one snapshot; refuse as `summary` does."""
-        return self.database.run(self._contents, "none")
+        return self.database.run(self._contents, "read")
 
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None; see `Ledger.load`."""
@@ -116,7 +118,7 @@ class LedgerReader(Closable):
             rows = transaction.execute(f"SELECT value FROM {table} WHERE name = :name", name=name)
             return bytes(rows[0][0]) if rows else None
 
-        return self.database.run(read, "none")
+        return self.database.run(read, "read")
 
     def check(self) -> list[str]:
         """Return what is damaged, or may be lost, each as a sentence. The content of earlier formats is not checked."""
@@ -127,7 +129,7 @@ class LedgerReader(Closable):
                 return []
             return [f"{self.database.address} is damaged: {one}. Restore a backup." for one in find_damage(transaction)]
 
-        return [*self.database.check(), *self.database.run(read, "none")]
+        return [*self.database.check(), *self.database.run(read, "read")]
 
     def close(self) -> None:
         """Close the database."""
@@ -139,13 +141,13 @@ class LedgerReader(Closable):
             return Contents(summary, None)
         if summary.format < FORMAT:
             return _contents_before_3(transaction, summary, address)
-        totals = make_latest(transaction.execute(LATEST), address).totals
+        totals = _sum(transaction.execute(LATEST), address)
         ((answers, size, since),) = transaction.execute(
             "SELECT count(*), coalesce(sum(length(answer)), 0), min(answered_at) FROM answers"
         )
         counts = [
             int(transaction.execute(f"SELECT count(*) FROM {table}")[0][0])
-            for table in ("expired_answers", "leases", "items")
+            for table in ("expired_answers", "leases WHERE requests > 0", "items")
         ]
         return Contents(summary, totals, answers, int(size), since, *counts)
 
@@ -171,12 +173,23 @@ def summarize(database: Database, transaction: Transaction) -> Summary:
     return Summary(number, groups, int(horizons), int(requests))
 
 
+def _sum(rows: Sequence[tuple[Any, ...]], address: str) -> Totals:
+    """Return the totals of the horizon under way from the rows of LATEST: its stored totals first, then entries."""
+    base, *entries = sorted(rows, key=lambda row: row[-1] < 0) or [()]
+    if not base or base[-1] < 0:
+        raise InvalidInputError(f"{address} is damaged: it has no horizon. Restore a backup.")
+    totals = make_totals(base)
+    for row in entries:
+        totals = totals.plus(make_totals(row))
+    return totals
+
+
 def _contents_before_3(transaction: Transaction, summary: Summary, address: str) -> Contents:
     """Return what a ledger of format 1 or 2 holds."""
     tables = {row[0] for row in transaction.execute("SELECT name FROM sqlite_master")}
     columns = {row[0] for row in transaction.execute("SELECT name FROM pragma_table_info('horizons')")}
     rows = transaction.execute((_LATEST_2 if "shown" in columns else _LATEST_1) + _LAST)
-    totals = make_latest(rows, address).totals.grown(summary.groups) if rows else None
+    totals = _sum(rows, address).grown(summary.groups) if rows else None
     if "answers" not in tables:
         return Contents(summary, totals)
     ((answers, size, expired),) = transaction.execute(

@@ -19,7 +19,7 @@ TABLES = {
     "answers": ("number", "request_id", "answer", "answered_at"),
     "expired_answers": ("number", "request_id"),
     "saved": ("name", "value"),
-    "items": ("number", "id", "label", "embedding", "changed_at"),
+    "items": ("number", "id", "attributes", "embedding", "catalog", "changed_at"),
 }
 # Tables whose numbers the database assigns.
 SERIAL = ("entries", "keys", "answers", "expired_answers", "items")
