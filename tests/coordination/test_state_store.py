@@ -1,7 +1,7 @@
 """Both state stores, in any order of events, against the plainest model: a dictionary of leases, and counts."""
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
