@@ -50,6 +50,7 @@ _PLACEHOLDERS = {
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COLUMN_TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8"}
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(:[0-9]*)?")
 _MIN_PAUSE, _MAX_PAUSE = 0.01, 0.5
 # Errors after which a transaction is repeated: the server ends, starts, or is replaced; two transactions collided; a
 # session was ended because it was idle in a transaction; all connections are taken.
@@ -202,9 +203,11 @@ class PostgresDatabase:
 
     def _roll_back(self, connection: psycopg.Connection[tuple[Any, ...]], error: BaseException) -> None:
         try:
-            if isinstance(error, KeyboardInterrupt):
+            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                self._disconnect()  # the next session may be with the primary server
+            elif isinstance(error, KeyboardInterrupt):
                 raise psycopg.OperationalError("interrupted in the middle of a query")
-            if not connection.closed:
+            elif not connection.closed:
                 connection.execute(b"ROLLBACK")
         except psycopg.Error:
             self._disconnect()
@@ -232,7 +235,7 @@ class PostgresDatabase:
             self._conninfo,
             autocommit=True,
             connect_timeout=max(int(self.timeout / 2), 2),
-            application_name="fairsync",
+            fallback_application_name="fairsync",
             tcp_user_timeout=milliseconds,
         )
         try:
@@ -285,6 +288,9 @@ def parse_postgres_url(url: str) -> tuple[str, str, str]:
         conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
         psycopg.conninfo.conninfo_to_dict(conninfo)
         host = parts.netloc.rpartition("@")[2] or "localhost"
+        # A "/", "?" or "#" in the password ends the part before the host: then the rest is no host and no port.
+        if "@" in parts.path + parts.query or parts.fragment or not all(map(_HOST.fullmatch, host.split(","))):
+            raise ValueError
     except (ValueError, psycopg.Error):
         # The message does not repeat the URL: it may hold a password.
         raise InvalidInputError(

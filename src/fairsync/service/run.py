@@ -56,9 +56,9 @@ def make_promise_service(settings: Settings) -> PromiseService:
     forecast = make_forecast(settings)
     promises = promises_from_records(settings.promises, catalog)
     promise, http, ledger = settings.promise, settings.http, open_service_ledger(settings, catalog.n_groups)
-    catalog = fit_groups(catalog, ledger)
-    if len(ledger.totals().exposures) < catalog.n_groups:
-        ledger.grow(catalog.n_groups)
+    catalog, shared = fit_groups(catalog, ledger), is_postgres(settings.ledger.url)
+    if not shared and len(ledger.totals().exposures) < catalog.n_groups:
+        ledger.grow(catalog.n_groups)  # a shared one grows with the promise, which other replicas follow
     coordinator = Coordinator(
         catalog,
         k=promise.k,
@@ -69,7 +69,7 @@ def make_promise_service(settings: Settings) -> PromiseService:
         ledger=ledger,
         lease_seconds=http.request_seconds / 2,  # a call may have to wait for a replica that died
         auto_restart=False,
-        replica=f"{socket.gethostname()}:{http.port or os.getpid()}" if is_postgres(settings.ledger.url) else "",
+        replica=f"{socket.gethostname()}:{http.port or os.getpid()}" if shared else "",
     )
     front = FrontEnd(catalog, coordinator, index=make_search(settings.search, catalog))
     worst_case_traffic = settings.traffic.worst_case
