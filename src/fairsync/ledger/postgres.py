@@ -12,7 +12,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError, MissingPackageError
+from fairsync.errors import (
+    BackendUnavailableError,
+    FairSyncError,
+    InvalidInputError,
+    MissingPackageError,
+    UnusableLedgerError,
+)
 
 try:
     import psycopg
@@ -334,7 +340,7 @@ def _unavailable(error: psycopg.Error, address: str, why: str) -> FairSyncError:
 
 def _translated(error: psycopg.Error, address: str, why: str) -> FairSyncError:
     if error.sqlstate is None or error.sqlstate.startswith(("28", "3D", "42501")):
-        return InvalidInputError(f"{address} does not let us in: {why}. Check user, password and rights.")
+        return UnusableLedgerError(f"{address} does not let us in: {why}. Check user, password and rights.")
     if error.sqlstate.startswith(("42P01", "3F")):
         return FairSyncError(f"the ledger is gone from {address}: restore a backup, or start every process again.")
     return FairSyncError(f"{address} refuses: {why}. Nothing was changed.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.closing import Closable, NoCopies
-from fairsync.errors import InvalidInputError, RepeatedRequestError
+from fairsync.errors import InvalidInputError, RepeatedRequestError, UnusableLedgerError
 from fairsync.ledger.base import Totals
 from fairsync.ledger.retention import Retention, delete_old
 from fairsync.ledger.schema import open_horizon, open_tables
@@ -203,7 +203,7 @@ class SqlLedger(NoCopies, Closable):
         """Return the horizon under way from the rows of the query LATEST."""
         ordered = sorted(rows, key=lambda row: (row[-1] < 0, row[0]))
         if not ordered or ordered[0][-1] < 0:
-            raise InvalidInputError(f"{self.database.address} is damaged: it has no horizon. Restore a backup.")
+            raise UnusableLedgerError(f"{self.database.address} is damaged: it has no horizon. Restore a backup.")
         base, *entries = ordered
         totals = _make_totals(base)
         for row in entries:
@@ -308,5 +308,5 @@ def _values(totals: Totals) -> dict[str, object]:
 
 def _counts(data: bytes) -> NDArray[np.int64]:
     if len(data) % 8:
-        raise InvalidInputError("the ledger is damaged: a count is cut off. Restore a backup.")
+        raise UnusableLedgerError("the ledger is damaged: a count is cut off. Restore a backup.")
     return np.frombuffer(data, dtype="<i8").astype(np.int64)

@@ -341,6 +341,7 @@ def test_groups_of_changed_files_keep_their_counts(tmp_path: Path) -> None:
     with SqlLedger(path, changed.n_groups) as ledger:
         world.ledger = ledger
         fitted = fit_groups(changed, ledger)
+        ledger.grow(fitted.n_groups)
         assert fitted.labels == ["blue", "green", "red", "amber"]
         world.start(fitted)
         views = {view.group: view for view in world.promise_service.promises()}
