@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from fairsync.errors import BackendUnavailableError
+from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.ledger.postgres import LEADER, PostgresDatabase
 
 if TYPE_CHECKING:
@@ -56,27 +56,27 @@ class LeaderElection:
             Whether to end the session of another leader, and take its place.
         """
         deadline = time.monotonic() + self._database.timeout
-        held, self._session = self._session, self._database.run(self._attempt, "none")
+        held, self._session = self._session, self._database.run(self._attempt, "read")
         if held and not take:
             return bool(self._session)
         while not self._session:
-            holder = self._database.run(self._read_holder, "none")
+            holder = self._database.run(self._read_holder, "read")
             if not take and (holder is None or holder[1] < SILENT_SECONDS):
                 return False
             if time.monotonic() > deadline:
                 raise BackendUnavailableError("another process leads, and does not end: try again.")
             if holder is not None:
                 pid = holder[0]
-                self._database.run(lambda tx: tx.execute("SELECT pg_terminate_backend(:pid)", pid=pid), "none")  # noqa: B023
+                self._database.run(lambda tx: tx.execute("SELECT pg_terminate_backend(:pid)", pid=pid), "read")  # noqa: B023
             time.sleep(_POLL_SECONDS)
-            self._session = self._database.run(self._attempt, "none")
+            self._session = self._database.run(self._attempt, "read")
         return True
 
     def check(self, transaction: Transaction) -> None:
         """Refuse a write of a former leader that does not know yet that it has lost the lead."""
         if self._session and self._session != self._database.session:
             raise BackendUnavailableError(
-                "another replica has taken the lead meanwhile: nothing was changed. Try again."
+                "the connection of the leader was lost, and another replica may have taken the lead: try again."
             )
 
     def step_down(self) -> None:
@@ -84,15 +84,15 @@ class LeaderElection:
         if self._session:
             self._session, (ledger, leader) = 0, self._lock
             # If the server is away, it releases the lock when it notices that the session has ended.
-            with suppress(BackendUnavailableError):
+            with suppress(FairSyncError):
                 self._database.run(
                     lambda tx: tx.execute("SELECT pg_advisory_unlock(:ledger, :leader)", ledger=ledger, leader=leader),
-                    "none",
+                    "read",
                 )
 
     def announce(self) -> None:
         """Announce a change to the other processes that share the ledger."""
-        self._database.run(self._database.notify, "none")
+        self._database.run(self._database.notify, "read")
 
     def take_news(self) -> bool:
         """Return whether another process has announced a change since the last call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import re
 import threading
@@ -10,7 +11,7 @@ import time
 import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fairsync.errors import (
     BackendUnavailableError,
@@ -23,6 +24,7 @@ from fairsync.errors import (
 try:
     import psycopg
     from psycopg import sql
+    from psycopg.pq import TransactionStatus
 except ImportError as error:  # pragma: no cover -- tests have it
     raise MissingPackageError("a ledger in Postgres needs psycopg: pip install 'fairsync[postgres]'.") from error
 
@@ -30,37 +32,36 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from psycopg import Notify
+    from psycopg.abc import PQGen
 
-    from fairsync.ledger.database import Lock, Transaction
+    from fairsync.ledger.database import Mode, Transaction
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-# Numbers of advisory locks. ENTRIES is shared by all that write entries; who holds it alone may begin horizons.
-ENTRIES, LEASES, LEADER, OWNER = 1, 2, 3, 4
-# How a transaction begins. Locks are taken in this order everywhere, and before the first snapshot.
-_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = {durable}; SELECT "
-_ENTRIES, _SHARED = (
-    f"pg_advisory_xact_lock({{schema}}, {ENTRIES})",
-    f"pg_advisory_xact_lock_shared({{schema}}, {ENTRIES})",
-)
-_LEASES = f"pg_advisory_xact_lock({{schema}}, {LEASES})"
+# Numbers of advisory locks.
+EXCLUSIVE, LEADER, OWNER = 1, 2, 3
+# How a transaction begins. The lock is taken before the first snapshot.
 _BEGIN: dict[str, str] = {
-    "none": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    "entries": f"{_WRITE}{_SHARED}",
-    "leases": f"{_WRITE}{_SHARED}, {_LEASES}",
-    "all": f"{_WRITE}{_ENTRIES}, {_LEASES}",
+    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "statement": "",
+    "write": "BEGIN; SET LOCAL synchronous_commit = {durable}",
+    "exclusive": "BEGIN; SET LOCAL synchronous_commit = {durable}; SELECT pg_advisory_xact_lock({ledger}, {lock})",
 }
 _PLACEHOLDERS = {
     "{now}": "extract(epoch FROM clock_timestamp())::float8",
     "{ids}": "(SELECT jsonb_array_elements_text(:ids::jsonb))",
+    "{for_update}": "FOR UPDATE",
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COLUMN_TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8"}
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(:[0-9]*)?")
 _MIN_PAUSE, _MAX_PAUSE = 0.01, 0.5
-# Errors after which a transaction is repeated: the server ends, starts, or is replaced; two transactions collided; a
-# session was ended because it was idle in a transaction; all connections are taken.
-_RETRIED = ("08", "57P", "40", "23505", "25P", "25006", "55P03", "53300")
+# Seconds for which a server that is connected may be silent, beyond the time in which it must end a statement.
+_SILENT_SECONDS = 1.0
+# Errors after which a transaction is repeated: the server ends, starts, or is replaced; a statement took too long,
+# because another process holds a lock; two transactions collided; a session was ended because it was idle in a
+# transaction; all connections are taken.
+_RETRIED = ("08", "57", "40", "23505", "25P", "25006", "55P03", "53300")
 
 
 class PostgresDatabase:
@@ -108,9 +109,9 @@ class PostgresDatabase:
         """Return the two numbers of an advisory lock of this ledger."""
         return self._lock_class, number
 
-    def run(self, action: Callable[[Transaction], T], lock: Lock = "entries", *, durable: bool = True) -> T:
+    def run(self, action: Callable[[Transaction], T], mode: Mode = "write", *, durable: bool = True) -> T:
         """Run an action in a transaction; see :class:`fairsync.ledger.database.Database`."""
-        begin = _BEGIN[lock].format(schema=self._lock_class, durable="on" if durable else "off")
+        begin = _BEGIN[mode].format(ledger=self._lock_class, lock=EXCLUSIVE, durable="on" if durable else "off")
         # While the server is known to be away, callers are refused sooner.
         deadline = time.monotonic() + self.timeout * (0.1 if self._is_away else 1.0)
         pause = _MIN_PAUSE
@@ -136,10 +137,18 @@ class PostgresDatabase:
         cursor = self._connection.execute(_translate(query), values or None, binary=True)
         return cursor.fetchall() if cursor.description else []
 
+    def execute_last(self, query: str, /, **values: object) -> None:
+        """Run the last query of a transaction, and commit with it in one round trip."""
+        assert self._connection is not None
+        # Values are quoted by libpq: two statements with parameters cannot be sent together.
+        psycopg.ClientCursor(self._connection).execute(_translate(query) + b"; COMMIT", values)
+
     def insert(self, table: str, columns: Mapping[str, Sequence[object]], at: str | None = None) -> None:
         """Insert rows, given by columns, in one statement."""
         assert self._connection is not None
-        arrays = ", ".join(f"%s::{_COLUMN_TYPES[type(values[0])]}[]" for values in columns.values())
+        # A column without any value has no type to be known by, and is null by default.
+        columns = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+        arrays = ", ".join(f"%s::{_column_type(values)}[]" for values in columns.values())
         names, values = list(columns), ["rows.*"]
         if at is not None:
             names, values = [*names, at], [*values, _PLACEHOLDERS["{now}"]]
@@ -150,19 +159,36 @@ class PostgresDatabase:
         """Announce a change to all other processes that share the ledger, when the transaction is committed."""
         transaction.execute("SELECT pg_notify(:channel, '')", channel=self.schema)
 
+    def has_tables(self, transaction: Transaction) -> bool:
+        """Return whether the tables exist; refuse a schema that may not be used, or with other tables."""
+        # Postgres would look for the tables elsewhere.
+        if (False,) in transaction.execute(
+            "SELECT has_schema_privilege(nspname, 'USAGE') FROM pg_namespace WHERE nspname = :schema",
+            schema=self.schema,
+        ):
+            raise self._no_rights(f"permission denied for schema {self.schema}")
+        rows = transaction.execute("SELECT tablename FROM pg_tables WHERE schemaname = :schema", schema=self.schema)
+        if rows and not {("facts",), ("horizons",)} <= set(rows):
+            raise InvalidInputError(f"{self.address} has other tables, and no ledger: name another schema.")
+        return bool(rows)
+
     def read_format(self, transaction: Transaction) -> int:
         """Return the format of the tables, 0 if there are none; refuse a schema with other tables."""
-        rows = transaction.execute("SELECT tablename FROM pg_tables WHERE schemaname = :schema", schema=self.schema)
-        if not rows:
+        if not self.has_tables(transaction):
             return 0
-        if not {("facts",), ("horizons",)} <= set(rows):
-            raise InvalidInputError(f"{self.address} has other tables, and no ledger: name another schema.")
-        return int(transaction.execute("SELECT value FROM facts WHERE name = 'format'")[0][0])
+        rows = transaction.execute("SELECT value FROM facts WHERE name = 'format'")
+        if not rows or not rows[0][0].isdecimal():
+            raise UnusableLedgerError(f"{self.address} is damaged: it does not say its format. Restore a backup.")
+        return int(rows[0][0])
+
+    def has_schema(self, transaction: Transaction, name: str) -> bool:
+        """Return whether the database has a Postgres schema of this name."""
+        return bool(transaction.execute("SELECT 1 FROM pg_namespace WHERE nspname = :name", name=name))
 
     def make_room(self, transaction: Transaction) -> None:
         """Create the Postgres schema if it does not exist."""
         # "IF NOT EXISTS" would need the right to create schemas even if it exists.
-        if not transaction.execute("SELECT 1 FROM pg_namespace WHERE nspname = :schema", schema=self.schema):
+        if not self.has_schema(transaction, self.schema):
             transaction.execute(f'CREATE SCHEMA "{self.schema}"')
 
     def write_format(self, transaction: Transaction, number: int) -> None:
@@ -172,23 +198,47 @@ class PostgresDatabase:
             format=str(number),
         )
 
+    def allow_long(self, transaction: Transaction) -> None:
+        """Lift the limits on the time of the transaction under way, except that for locks."""
+        transaction.execute("SET LOCAL statement_timeout = 0")
+        transaction.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+
     def begin(self) -> None:
-        """Do nothing: a schema with its tables can be used."""
+        """Refuse tables that may not be written to."""
+        rows = self.run(
+            lambda transaction: transaction.execute(
+                "SELECT min(relname::text) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE"
+                " nspname = :schema AND relkind = 'r' AND NOT (has_table_privilege(pg_class.oid, 'INSERT')"
+                " AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE'))",
+                schema=self.schema,
+            ),
+            "read",
+        )
+        if rows[0][0] is not None:
+            raise self._no_rights(f"permission denied for table {rows[0][0]}")
 
     def check(self) -> list[str]:
-        """Return the settings with which the server may lose what it has acknowledged."""
+        """Return the settings of the server and of tables that may lose what was acknowledged."""
 
         def read(transaction: Transaction) -> list[str]:
             found = dict(
                 transaction.execute("SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes')")
             )
+            unlogged = transaction.execute(
+                "SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+                " WHERE nspname = :schema AND relkind = 'r' AND relpersistence = 'u' ORDER BY relname",
+                schema=self.schema,
+            )
             return [
                 f"{self.address} may lose exposures that it has acknowledged: set '{name} = on'."
                 for name, value in sorted(found.items())
                 if value != "on"
+            ] + [
+                f"{self.address} loses the table '{name}' in a crash: ALTER TABLE {name} SET LOGGED."
+                for (name,) in unlogged
             ]
 
-        return self.run(read, "none")
+        return self.run(read, "read")
 
     def close(self) -> None:
         """Close the connection, and with it release all advisory locks."""
@@ -196,12 +246,17 @@ class PostgresDatabase:
             self._closed = True
             self._disconnect()
 
+    def _no_rights(self, why: str) -> FairSyncError:
+        return UnusableLedgerError(f"{self.address} does not let us in: {why}. Check user, password and rights.")
+
     def _attempt(self, action: Callable[[Transaction], T], begin: str) -> T:
         connection = self._connect()
         try:
-            connection.execute(begin.encode())
+            if begin:
+                connection.execute(begin.encode())
             result = action(self)
-            connection.execute(b"COMMIT")
+            if connection.info.transaction_status != TransactionStatus.IDLE:
+                connection.execute(b"COMMIT")
             return result
         except BaseException as error:
             self._roll_back(connection, error)
@@ -213,7 +268,7 @@ class PostgresDatabase:
                 self._disconnect()  # the next session may be with the primary server
             elif isinstance(error, KeyboardInterrupt):
                 raise psycopg.OperationalError("interrupted in the middle of a query")
-            elif not connection.closed:
+            elif not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.execute(b"ROLLBACK")
         except psycopg.Error:
             self._disconnect()
@@ -237,7 +292,7 @@ class PostgresDatabase:
             "tcp_keepalives_count": 3,
             "timezone": "UTC",
         }
-        connection = psycopg.connect(
+        connection = _Connection.connect(
             self._conninfo,
             autocommit=True,
             connect_timeout=max(int(self.timeout / 2), 2),
@@ -245,14 +300,17 @@ class PostgresDatabase:
             tcp_user_timeout=milliseconds,
         )
         try:
+            connection.seconds = self.timeout + _SILENT_SECONDS
             set_all = "; ".join(f"SET {name} = '{value}'" for name, value in settings.items())
             connection.execute(set_all.encode())
             self._take_ownership(connection)
-            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.schema)))
-            connection.add_notify_handler(self._heard)
+            if self._owner != "none":  # a standby, which can be read, does not listen
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.schema)))
+                connection.add_notify_handler(self._heard)
         except BaseException:
             connection.close()
             raise
+        self.has_news = self.has_news or self.session > 0  # what was announced meanwhile was not heard
         self._connection, self.session = connection, self.session + 1
         return connection
 
@@ -274,6 +332,29 @@ class PostgresDatabase:
             self._connection = None
 
 
+class _Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection that is given up if the server does not answer, as one that is suspended, or whose disk hangs."""
+
+    seconds = math.inf
+
+    def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
+        """Wait until the server has answered."""
+        return super().wait(self._in_time(gen), *arguments, **options)
+
+    def _in_time(self, gen: PQGen[T]) -> PQGen[T]:
+        deadline = time.monotonic() + self.seconds
+        try:
+            state = next(gen)
+            while True:
+                ready = yield state
+                if not ready and time.monotonic() > deadline:  # psycopg looks every 0.1 seconds
+                    raise psycopg.OperationalError(f"no answer within {self.seconds:g} seconds")
+                state = gen.send(ready)
+        except StopIteration as ended:
+            answer: T = ended.value
+            return answer
+
+
 class InUseError(psycopg.OperationalError):
     """Another process holds the ledger."""
 
@@ -291,7 +372,8 @@ def parse_postgres_url(url: str) -> tuple[str, str, str]:
         query = parse_qsl(parts.query, keep_blank_values=True)
         schema = dict(query).get("schema", "fairsync")
         options = [(name, value) for name, value in query if name != "schema"]
-        conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+        # libpq takes "+" for itself, and "postgresql:/database" for no URL.
+        conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
         psycopg.conninfo.conninfo_to_dict(conninfo)
         host = parts.netloc.rpartition("@")[2] or "localhost"
         # A "/", "?" or "#" in the password ends the part before the host: then the rest is no host and no port.
@@ -313,6 +395,10 @@ def _translate(query: str) -> bytes:
     for name, text in _PLACEHOLDERS.items():
         query = query.replace(name, text)
     return _PARAMETER.sub(r"%(\1)s", query).encode()
+
+
+def _column_type(values: Sequence[object]) -> str:
+    return _COLUMN_TYPES[type(next(value for value in values if value is not None))]
 
 
 def _can_retry(error: psycopg.Error) -> bool:
