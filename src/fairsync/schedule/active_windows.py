@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 MOST_DEADLINES = 64
 """Deadlines that a plan tells apart: its time grows with their square."""
 
+# A period does not wait longer than this for a window to begin: the forecast would have to reach that far.
+_LONGEST_WAIT = timedelta(days=7)
+
 
 @dataclass(frozen=True)
 class ActiveWindows:
@@ -42,7 +45,7 @@ class ActiveWindows:
         The active window of each promise, or None if it begins later.
     end : datetime
         End of the current *period*: the nearest moment at which any window begins or ends, so that no count has to be
-        split. Without any such moment, it is the next full hour.
+        split. Without any such moment in sight, it is the next full hour.
     deadlines : tuple of datetime
         The end of the period, and all later ends of active windows; if these are very many, some of them
         (:func:`thin_out`).
@@ -105,6 +108,8 @@ class ActiveWindows:
         ends = {span.end for span in at.values() if span}
         full_hour = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
         end = min(ends | {span.start for span in next_of.values() if span}, default=full_hour)
+        if end not in ends and end - now > _LONGEST_WAIT:
+            end = full_hour
         deadlines = thin_out(now, sorted({end} | ends))
         sizes = np.array([int(caps[label]) for label in labels], dtype=np.int64)
         rates = np.array([1.0 if impression_rates is None else impression_rates.get(label, 1.0) for label in labels])
@@ -115,47 +120,60 @@ class ActiveWindows:
     def required_exposures(self, counted: Sequence[int]) -> Ints:
         """Return (P,) the exposures to retrieve for each promise so that at least ``counted`` of them count."""
         # The tolerance keeps an integer that floating-point arithmetic made slightly too large.
-        needed: Ints = np.ceil(np.array(counted) / self._rate_per_promise() - 1e-6).astype(np.int64)
+        needed: Ints = np.ceil(np.array(counted) / self.impression_rates[self._group] - 1e-6).astype(np.int64)
         return needed
 
     def counted_exposures(self, retrieved: Ints) -> list[int]:
         """Return (P,) the exposures that count for each promise out of those retrieved."""
-        counted: list[int] = np.floor(retrieved * self._rate_per_promise() + 1e-6).astype(np.int64).tolist()
+        counted: list[int] = np.floor(retrieved * self.impression_rates[self._group] + 1e-6).astype(np.int64).tolist()
         return counted
 
     def requirements(self, missing: Sequence[int], requests: Sequence[int]) -> Requirements:
         """Return the requirements, given (P,) missing exposures and (S,) the requests until each deadline."""
-        group_of = {label: group for group, label in enumerate(self.labels)}
         return Requirements(
-            group=np.array([group_of[promise.group] for promise in self.promises], dtype=np.int64),
+            group=self._group,
             missing=self.required_exposures(missing),
-            floor=self.required_exposures([promise.floor for promise in self.promises]),
-            deadline=np.array([self.deadline_of(span.end) if span else 0 for span in self.spans], dtype=np.int64),
+            floor=self._floor,
+            deadline=self.deadline,
             later_windows=self._later_windows,
             requests=np.maximum.accumulate(np.array(requests, dtype=np.int64)),
             caps=self.caps,
             k=self.k,
         )
 
-    def deadline_of(self, end: datetime) -> int:
-        """Return the deadline by which a window that ends at a moment is planned to be complete."""
-        return bisect_right(self.deadlines, end) - 1
+    @cached_property
+    def _group(self) -> Ints:
+        """(P,) The group of each promise."""
+        group_of = {label: group for group, label in enumerate(self.labels)}
+        return np.array([group_of[promise.group] for promise in self.promises], dtype=np.int64)
+
+    @cached_property
+    def _floor(self) -> Ints:
+        """(P,) The exposures to retrieve for the floor of each promise."""
+        return self.required_exposures([promise.floor for promise in self.promises])
+
+    @cached_property
+    def _windows(self) -> tuple[list[tuple[Window, Span | None]], Ints]:
+        """The different windows with their active spans, and (P,) which of them each promise has."""
+        row_of: dict[Window, int] = {}
+        rows = [row_of.setdefault(promise.window, len(row_of)) for promise in self.promises]
+        span_of = dict(zip(rows, self.spans, strict=True))
+        return [(window, span_of[row]) for window, row in row_of.items()], np.array(rows, dtype=np.int64)
+
+    @cached_property
+    def deadline(self) -> Ints:
+        """(P,) The last deadline that is not after the end of each promise's window."""
+        windows, rows = self._windows
+        last = [bisect_right(self.deadlines, span.end) - 1 if span else 0 for _, span in windows]
+        return np.array(last, dtype=np.int64)[rows]
 
     @cached_property
     def _later_windows(self) -> Ints:
         """(P, S) Number of later windows of each promise that end by each deadline."""
-        kinds = [
-            (promise.window, span.end if span else self.now)
-            for promise, span in zip(self.promises, self.spans, strict=True)
-        ]
-        row_of = {kind: row for row, kind in enumerate(dict.fromkeys(kinds))}
-        counts = [_count_windows(window, start, self.deadlines) for window, start in row_of]
-        table = np.array(counts, dtype=np.int64).reshape(len(row_of), len(self.deadlines))
-        return table[[row_of[kind] for kind in kinds]]
-
-    def _rate_per_promise(self) -> Floats:
-        rate = dict(zip(self.labels, self.impression_rates.tolist(), strict=True))
-        return np.array([rate[promise.group] for promise in self.promises], dtype=np.float64)
+        windows, rows = self._windows
+        counts = [_count_windows(window, span.end if span else self.now, self.deadlines) for window, span in windows]
+        table: Ints = np.array(counts, dtype=np.int64).reshape(len(windows), len(self.deadlines))[rows]
+        return table
 
 
 def thin_out(now: datetime, deadlines: Sequence[datetime], most: int = MOST_DEADLINES) -> tuple[datetime, ...]:
@@ -177,7 +195,7 @@ def thin_out(now: datetime, deadlines: Sequence[datetime], most: int = MOST_DEAD
         return tuple(deadlines)
     near, far = deadlines[: most // 2], deadlines[most // 2 :]
     parts = most - len(near)
-    nearest, farthest = ((moment - now).total_seconds() for moment in (far[0], far[-1]))
+    nearest, farthest = (max((moment - now).total_seconds(), 1.0) for moment in (far[0], far[-1]))
     ratio = (farthest / nearest) ** (1 / parts)
     kept = [far[0]]
     for moment in far:

@@ -139,10 +139,14 @@ class Scheduler:
                 self.save()
             return planned
 
-    def change(self, decide: Callable[[Mapping[str, Promise]], Mapping[str, Promise]]) -> None:
-        """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing."""
+    def take_lead(self) -> None:
+        """Become the leader, whose promises are those that count, or raise if that is not possible."""
         if not (self._lead() or self._lead(take=True)):
             raise BackendUnavailableError("promises cannot be changed while the ledger is out of reach. Try again.")
+
+    def change(self, decide: Callable[[Mapping[str, Promise]], Mapping[str, Promise]]) -> None:
+        """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing."""
+        self.take_lead()
         now = self.now()
         if self._is_over(now):  # windows that have ended belong to the promises as they were
             self._begin_period(now)
