@@ -49,6 +49,7 @@ from fairsync.errors import (
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.ledger import MemoryLedger, SqliteLedger
 from fairsync.report import Report
+from fairsync.report.cost_curve import CostCurve, cost_curve
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, HnswIndex, IvfIndex, OneHotIndex, ShardedIndex
 
@@ -70,6 +71,7 @@ __all__ = [
     "Candidates",
     "Catalog",
     "Coordinator",
+    "CostCurve",
     "ExactIndex",
     "FairRetriever",
     "FairSyncError",
@@ -92,6 +94,7 @@ __all__ = [
     "UnknownGroupError",
     "UnknownPromiseError",
     "__version__",
+    "cost_curve",
     "hindsight",
     "open_catalog",
     "save_catalog",
