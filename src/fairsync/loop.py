@@ -89,7 +89,8 @@ class Progress:
         n_groups = len(self.totals.exposures)
         if len(entry.counts) < n_groups:  # groups were added since it was made
             entry = entry.grown(n_groups)
-        entry = replace(entry, opens_horizon=self.opens_horizon, began=self.totals.began)
+        if (entry.opens_horizon, entry.began) != (self.opens_horizon, self.totals.began):
+            entry = replace(entry, opens_horizon=self.opens_horizon, began=self.totals.began)
         return Progress(self.totals.after(entry)), entry
 
 
@@ -120,10 +121,10 @@ class PriceState:
     costs: PromiseCosts | None = None
 
     @classmethod
-    def of(cls, policy: Policy, state: Any, version: int = 0) -> PriceState:
+    def of(cls, policy: Policy, state: Any, version: int = 0, costs: PromiseCosts | None = None) -> PriceState:
         """Return the prices of a policy's state, at the start of a price batch."""
         prices = policy.prices(state)
-        return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version)
+        return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version, costs=costs)
 
     def with_state(self, policy: Policy, state: Any) -> PriceState:
         """Return the same price batch under another state of the policy, which may have more groups.
@@ -159,12 +160,15 @@ class PriceState:
         samples = self.samples if sample is None else (*self.samples, sample)
         if len(samples) >= _MAX_SAMPLES:
             samples = (Sample.join(samples, keep=policy.memory),)
-        return replace(
-            self,
-            counts=self.counts + entry.counts,
-            requests=self.requests + entry.requests,
-            samples=samples,
-            costs=None if self.costs is None or costs is None else self.costs.plus(costs),
+        # Not `replace`, which takes as long as the rest: this runs with every batch.
+        return PriceState(
+            self.state,
+            self.prices,
+            self.counts + entry.counts,
+            self.version,
+            self.requests + entry.requests,
+            samples,
+            None if self.costs is None or costs is None else self.costs.plus(costs),
         )
 
     def step(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
@@ -172,8 +176,7 @@ class PriceState:
         left = max(terms.horizon - totals.requests, 1)
         sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
         feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample)
-        stepped = PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1)
-        return replace(stepped, costs=self.costs)
+        return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1, self.costs)
 
 
 @dataclass(frozen=True)
@@ -210,9 +213,8 @@ class LoopState:
             if not allow_infeasible or len(totals.exposures) != len(terms.floors):
                 raise
             _log.warning("continuing all the same: %s", error)
-        price_state = PriceState.of(policy, policy.start(terms))
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
-        return cls(Progress(totals), replace(price_state, costs=costs))
+        return cls(Progress(totals), PriceState.of(policy, policy.start(terms), costs=costs))
 
     def begin(self, terms: Terms, policy: Policy, *, may_restart: bool = True) -> LoopState:
         """Start a new horizon, or a new price batch, if the last one is over.

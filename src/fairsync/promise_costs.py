@@ -79,8 +79,12 @@ def given_up_by_group(
     >>> given_up_by_group(np.array([[0.9, 0.8]]), np.array([[0.9, 0.5]]), np.array([[0, 1]]), 2).round(3).tolist()
     [0.0, 0.3]
     """
-    came = relevance < best.min(axis=1, keepdims=True)
-    went = best.sum(axis=1) - np.where(came, 0.0, relevance).sum(axis=1)
-    mean = went / np.maximum(np.count_nonzero(came, axis=1), 1)
-    lost = np.where(came, np.maximum(mean[:, None] - relevance, 0.0), 0.0)  # rounding can make it negative
-    return np.bincount(groups.ravel(), lost.ravel(), n_groups).astype(np.float64, copy=False)
+    came = (relevance < best.min(axis=1, keepdims=True)).ravel().nonzero()[0]
+    if len(came) == 0:
+        return np.zeros(n_groups)
+    n, k = relevance.shape
+    request, own = came // k, relevance.ravel()[came]
+    went = best.sum(axis=1) - relevance.sum(axis=1) + np.bincount(request, own, n)
+    lost = (went / np.maximum(np.bincount(request, minlength=n), 1))[request] - own
+    # Rounding can make a loss slightly negative.
+    return np.bincount(groups.ravel()[came], np.maximum(lost, 0.0), n_groups).astype(np.float64, copy=False)

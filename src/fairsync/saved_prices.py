@@ -79,7 +79,7 @@ class SavedPrices:
         if not _is_same(self.terms, terms):
             # The costs of requests that were counted since the save are not known.
             costs = None if is_after or saved.costs is None else saved.costs.grown(len(terms.floors))
-            return replace(PriceState.of(policy, policy.resume(saved.state, terms), saved.version), costs=costs)
+            return PriceState.of(policy, policy.resume(saved.state, terms), saved.version, costs)
         return PriceState.of(policy, saved.state, saved.version) if is_after else saved
 
 

@@ -91,6 +91,51 @@ def settle(
     return hits
 
 
+def settle_one(
+    catalog: Catalog,
+    user: npt.NDArray[np.float64],
+    prices: npt.NDArray[np.float64] | None,
+    k: int,
+    rows: npt.NDArray[np.int64],
+) -> Hits:
+    """Rank the candidates of a single user, (interests, d), as `settle` does, with fewer calls of numpy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> catalog = Catalog(np.array([[1.0], [3.0]]), ["a", "b"])
+    >>> settle_one(catalog, np.ones((1, 1)), np.array([0.0, 2.5]), 2, np.array([0, 1])).rows
+    array([[0, 1]])
+    """
+    raw = _relevance_to_one(catalog, user, rows)
+    priced = raw if prices is None else raw - prices[catalog.group_of[rows]]
+    rank = rows if catalog.rank is None else catalog.rank[rows]
+    order = np.lexsort((rank, -priced))[:k]
+    if len(order) == k:
+        return Hits(rows[order][None], raw[order][None])
+    hits = Hits.empty(1, k)
+    hits.rows[0, : len(order)], hits.relevance[0, : len(order)] = rows[order], raw[order]
+    return hits
+
+
+def _relevance_to_one(
+    catalog: Catalog, user: npt.NDArray[np.float64], rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.float64]:
+    """Return the relevance of some items to one user, (interests, d): the same bits as `relevance`."""
+    if len(rows) * catalog.dim > 4 * _PIECE_VALUES:
+        return relevance(catalog, user[None], np.zeros(len(rows), dtype=np.int64), rows)
+    items = catalog.embeddings[rows].T
+    products = np.empty(items.shape)
+    best: npt.NDArray[np.float64] | None = None
+    for vector in user:
+        # Summing over the first axis of a C array adds whole rows one after another, from the first dimension on.
+        np.multiply(items, vector[:, None], out=products)
+        total = np.add.reduce(products, axis=0) if len(rows) > 1 else np.add.accumulate(products, axis=0)[-1]
+        best = total if best is None else np.maximum(best, total)
+    assert best is not None
+    return best
+
+
 def settle_indifferent(catalog: Catalog, prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
     """Return the hits of a user whose vector is zero: every relevance is 0, so only price and id decide.
 
