@@ -111,7 +111,7 @@ def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floati
     if hits.reached is not None:
         terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
         searched = float(hits.reached.sum() / len(catalog))
-    groups = catalog.group_of[hits.rows]
+    groups = catalog.group_of.take(hits.rows)
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
     if batch.keeps_floors and guard.needs_guard(terms, batch.missing, prices, counts, len(users), batch.left):
@@ -119,12 +119,13 @@ def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floati
             lambda i, p, n: index.search(users[i : i + 1], p, n),
             catalog, terms, prices, hits, batch.missing, batch.left, k,
         )  # fmt: skip
-        counts = np.bincount(catalog.group_of[chosen.rows].ravel(), minlength=n_groups)
+        counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
     relevance = float(chosen.relevance.sum())
-    best = _plain_relevance(k, len(catalog), prices, hits, groups)
+    is_priced = bool(prices.any())
+    best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
-    costs = _costs(batch, catalog, chosen, counts, best) if forced or prices.any() else PromiseCosts.zero(n_groups)
+    costs = _costs(batch, catalog, chosen, counts, best) if forced or is_priced else PromiseCosts.zero(n_groups)
     sample = make_sample(k, groups, hits, prices) if batch.watched and width > k else None
     return ServedBatch(chosen, Entry(counts, len(users), relevance, cost, forced), sample, searched, costs)
 
@@ -153,14 +154,13 @@ def _plain_relevance(
     price, so that this value takes the place of lower ones. The bound is tight where the prices suit the data.
     """
     width = hits.rows.shape[1]
-    if not prices.any():
-        return hits.relevance[:, :k]
-    if width == k < n_items or np.isinf(prices).any():  # the list says nothing about masked items
+    highest = float(prices.max())
+    if width == k < n_items or highest == np.inf:  # the list says nothing about masked items
         return None
     best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
     if width < n_items:
         last = hits.relevance[:, -1] - prices[groups[:, -1]]
-        np.maximum(best, (last + float(prices.max()))[:, None], out=best)
+        np.maximum(best, (last + highest)[:, None], out=best)
     return best
 
 
@@ -173,6 +173,6 @@ def _costs(
     if best is None:
         given_up = np.full(n_groups, np.nan)
     else:
-        given_up = given_up_by_group(best, chosen.relevance, catalog.group_of[chosen.rows], n_groups)
+        given_up = given_up_by_group(best, chosen.relevance, catalog.group_of.take(chosen.rows), n_groups)
     subsidies: NDArray[np.float64] = np.maximum(-batch.prices, 0.0) * subsidised
     return PromiseCosts(subsidies, given_up)

@@ -159,14 +159,20 @@ def prepare_query(
 @lru_cache(maxsize=16)  # many requests come between two price changes, and most share a unit
 def _bonus(given: bytes, reference: float, unit: int) -> tuple[npt.NDArray[np.float32], float]:
     """Return the bonus of each group in this unit, rounded up, and how much too high one can be."""
-    prices = np.frombuffer(given, dtype=np.float64)
-    open_ = prices < np.inf
-    price = np.where(open_, prices, 0.0)
+    price = np.frombuffer(given, dtype=np.float64)
+    masked = None
+    if price.max(initial=0.0) == np.inf:
+        masked = price == np.inf
+        price = np.where(masked, 0.0, price)
     wobble = np.ldexp(np.abs(price) + abs(reference), -unit) * 2.0**-50
     value = np.ldexp(reference - price, -unit)
-    low = np.clip(value - wobble, -_CUT_OFF, _CUT_OFF)
-    high = np.clip(value + wobble, -_CUT_OFF, _CUT_OFF)
-    bonus = np.where(open_, high + 8 * _U * np.abs(high), -np.inf).astype(np.float32)
-    slack = float(np.where(open_, high - low + 20 * _U * np.abs(high), 0.0).max(initial=0.0))
+    low = np.minimum(np.maximum(value - wobble, -_CUT_OFF), _CUT_OFF)
+    high = np.minimum(np.maximum(value + wobble, -_CUT_OFF), _CUT_OFF)
+    size = np.abs(high)
+    bonus = (high + 8 * _U * size).astype(np.float32)
+    spread = high - low + 20 * _U * size
+    if masked is not None:
+        bonus[masked], spread[masked] = -np.inf, 0.0
+    slack = float(spread.max(initial=0.0))
     bonus.flags.writeable = False
     return bonus, slack

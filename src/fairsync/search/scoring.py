@@ -210,8 +210,9 @@ def reference_price(catalog: Catalog, prices: npt.NDArray[np.float64], k: int) -
     >>> reference_price(catalog, np.array([-1e6, 0.5]), 2)
     (2, 0.5)
     """
-    by_price = np.argsort(prices, kind="stable")
-    by_price = by_price[prices[by_price] < np.inf]
+    by_price = np.argsort(prices)  # not stable, which is slower: groups of one price change nothing
+    if prices[by_price[-1]] == np.inf:
+        by_price = by_price[prices[by_price] < np.inf]
     reached = np.cumsum(catalog.group_sizes[by_price])
     if not len(reached):
         return 0, 0.0
