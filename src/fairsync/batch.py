@@ -133,7 +133,8 @@ def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floati
 def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64] | None = None) -> Sample:
     """Return the part of the lists that a policy may see: groups and relative relevance, no items."""
     beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
-    return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32), prices)
+    within = np.minimum(np.maximum(beyond_last, -1e30), 1e30)  # the range of float32
+    return Sample(groups.astype(np.intp), within.astype(np.float32), prices)
 
 
 def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:

@@ -139,13 +139,14 @@ def prepare_query(
     >>> prepare_query(items, np.ones((1, 2)), None, 0.0)[2] < 1e-5
     True
     """
-    d = user.shape[1]
-    peak = max(float(user.max()), -float(user.min()))
-    scaled = user / peak
-    # Dividing first keeps the squares of tiny and of huge users in range. The sum over all interests is no smaller than
-    # that of the longest one.
-    flat = scaled.ravel()
-    length = peak * math.sqrt(float(flat.dot(flat))) * (1 + 1e-6)
+    d, flat, peak = user.shape[1], user.ravel(), 1.0
+    # The sum over all interests is no smaller than that of the longest one.
+    squares = float(flat.dot(flat))
+    if not 1e-200 < squares < 1e200:  # dividing first keeps the squares of tiny and of huge users in range
+        peak = max(float(user.max()), -float(user.min()))
+        flat = flat / peak
+        squares = float(flat.dot(flat))
+    length = peak * math.sqrt(squares) * (1 + 1e-6)
     unit = math.frexp(length * items.largest_norm)[1]
     unit = max(-(-unit // 4) * 4, -200 - items.exponent)
     columns = np.ldexp(user, -unit).astype(np.float32).T
