@@ -9,7 +9,7 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits, check_prices
-from fairsync.search.direct import MOST_VALUES, search_one
+from fairsync.search.direct import is_small, search_one
 from fairsync.search.rounding import Float32Items
 from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
 from fairsync.search.scoring import reference_price, settle_indifferent
@@ -58,6 +58,7 @@ class ExactIndex:
         self.catalog = catalog
         self.threads = threads or _processors()
         self.items = Float32Items.of(catalog.embeddings)
+        self._is_small = is_small(self.items)
         # Of the last prices, because many requests come between two price changes.
         self._last_goal: tuple[tuple[tuple[int, ...], bytes, int], bool, int, float] | None = None
         # numpy's own index type makes the lookup of bonuses almost twice as fast. Its 8 bytes matter only if vectors
@@ -69,7 +70,7 @@ class ExactIndex:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         vectors = np.asarray(users, dtype=np.float64)
         prices, goal, reference = self._goal(prices, k)
-        if len(vectors) == 1 and goal and self.items.values.size <= MOST_VALUES and vectors.any():
+        if self._is_small and len(vectors) == 1 and goal and vectors.any():
             return search_one(self.catalog, self.items, self._item_bonus, vectors[0], prices, reference, goal, k)
         hits = Hits.empty(len(vectors), k)
         real = vectors.any(axis=(1, 2))

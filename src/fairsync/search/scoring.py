@@ -50,10 +50,11 @@ def relevance(
 
 def _sum_in_order(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Sum each column of a C array from the first row to the last; `numpy.sum` along a row would add pairwise."""
+    total: npt.NDArray[np.float64]
     if products.shape[1] == 1:  # which numpy takes for a row
-        return np.add.accumulate(products, axis=0)[-1]
-    # Summing over the first axis of a C array adds whole rows one after another: in order, and vectorised.
-    total: npt.NDArray[np.float64] = np.add.reduce(products, axis=0)
+        total = np.add.accumulate(products, axis=0)[-1]
+    else:  # adds whole rows one after another: in order, and vectorised
+        total = np.add.reduce(products, axis=0)
     return total
 
 
@@ -118,8 +119,8 @@ def _by_score(
     score = np.take_along_axis(table, best, axis=1)
     if ((score[:, 1:] == score[:, :-1]) & (score[:, 1:] < np.inf)).any():
         return None
-    at = np.nonzero(score[:, :k] < np.inf)
-    return by_user[starts[at[0]] + best[at]], at
+    users, places = np.nonzero(score[:, :k] < np.inf)
+    return by_user[starts[users] + best[users, places]], (users, places)
 
 
 def settle_one(
