@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
+from fairsync.search.eligibility import Eligibility
 
 # Finite prices beyond this could overflow next to extreme embeddings. They are not needed, since +inf masks a group.
 LARGEST_PRICE = 1e100
@@ -62,7 +63,13 @@ class Index(Protocol):
         """How prices enter the search: ``"bias"``, ``"one-hot"`` or ``"over-fetch"``."""
         ...
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user.
 
         Parameters
@@ -75,6 +82,8 @@ class Index(Protocol):
             and no state is kept between calls, so that calls can run at the same time.
         k
             The number of items to find per user.
+        eligible
+            The items that each user may get. By default all of them; it is passed only where some are not eligible.
         """
         ...
 

@@ -140,7 +140,7 @@ class IvfIndex(ApproximateIndex):
             goal, reference = min(k, len(self.catalog)), 0.0
             open_ = np.arange(self.catalog.n_groups)
             if prices is not None:
-                goal, reference = reference_price(self.catalog, prices, k)
+                goal, reference = reference_price(self.catalog.group_sizes, prices, k)
                 open_ = np.flatnonzero(prices < np.inf)
             few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
             self._last_eligible = last = (key, (goal, reference, open_, few))

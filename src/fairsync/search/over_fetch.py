@@ -74,7 +74,7 @@ class OverFetch:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         prices = check_prices(prices, self.catalog.n_groups)
         spread = np.zeros(self.catalog.n_groups) if prices is None else prices
-        goal, reference = reference_price(self.catalog, spread, k)
+        goal, reference = reference_price(self.catalog.group_sizes, spread, k)
         vectors = np.asarray(users, dtype=np.float64)
         waiting = np.flatnonzero(vectors.any(axis=(1, 2)))
         eligible = int(self.catalog.group_sizes[spread < np.inf].sum())

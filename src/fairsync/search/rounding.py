@@ -110,9 +110,7 @@ class Float32Queries:
         array([ True])
         """
         n, interests, d = users.shape
-        peak = np.abs(users).max(axis=(1, 2))
-        # Dividing first keeps the squares of tiny and of huge users in range.
-        length = peak * np.sqrt(np.square(users / peak[:, None, None]).sum(axis=2).max(axis=1)) * (1 + 1e-6)
+        length = _lengths(users) * (1 + 1e-6)
         unit = int(np.frexp(length.max() * items.largest_norm)[1])
         # Steps of 16: users of different length then mostly share a unit, and with it the bonuses of all items.
         unit = -(-unit // 4) * 4
@@ -124,6 +122,30 @@ class Float32Queries:
         if prices is not None:
             bonus, slack = _bonus(prices.tobytes(), reference, unit + items.exponent)
         return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error)
+
+
+def reaches(items: Float32Items, users: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return (n,) a bound on the relevance of any item to each nonzero user, in the unit of prices.
+
+    If two reference prices differ by no more than this, either serves: counted from the other, the k-th best score is
+    within ±2 instead of ±1, and a bonus is cut off only beyond ±4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> items = Float32Items.of(np.array([[0.0, 2.0], [1.0, 0.0]], dtype=np.float32))
+    >>> reaches(items, np.array([[[3.0, 4.0]]])).round(3)
+    array([10.])
+    """
+    return np.ldexp(_lengths(users) * items.largest_norm, items.exponent)
+
+
+def _lengths(users: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the length of the longest interest of each nonzero user."""
+    peak = np.abs(users).max(axis=(1, 2))
+    # Dividing first keeps the squares of tiny and of huge users in range.
+    lengths: npt.NDArray[np.float64] = peak * np.sqrt(np.square(users / peak[:, None, None]).sum(axis=2).max(axis=1))
+    return lengths
 
 
 @lru_cache(maxsize=16)  # many requests come between two price changes, and most share a unit

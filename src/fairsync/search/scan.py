@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
+from fairsync.search.restriction import Restriction
 from fairsync.search.rounding import Float32Items, Float32Queries
 from fairsync.search.scoring import settle
 
@@ -73,7 +74,11 @@ class ItemBonus:
 
 
 class Tile:
-    """The users that are scored in one pass, with the data that all threads share."""
+    """The users that are scored in one pass, with the data that all threads share.
+
+    Where few items are eligible, only those are scored: ``rows`` are their rows, and a scan counts in places among
+    them.
+    """
 
     def __init__(
         self,
@@ -85,24 +90,35 @@ class Tile:
         reference: float,
         k: int,
         who: _Rows,
+        restriction: Restriction | None = None,
+        rows: _Rows | None = None,
     ) -> None:
         self.catalog, self.items, self.group_of = catalog, items.values, item_bonus.group_of
+        self.restriction, self.rows, self.size = restriction, rows, len(catalog)
+        if rows is not None:
+            self.items, self.group_of, self.size = self.items[rows], self.group_of[rows], len(rows)
         self.users, self.prices, self.k, self.who = users, prices, k, who
         queries = Float32Queries.of(items, users, prices, reference)
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
-        self.item_bonus = item_bonus.of(self.bonus) if self.bonus is not None and width == 1 else None
+        self.item_bonus = None
+        if self.bonus is not None and width == 1 and rows is None:
+            self.item_bonus = item_bonus.of(self.bonus)
         products = PANEL_PRODUCTS if width > 1 else PANEL_PRODUCTS_OF_ONE
         self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
         self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
         # For a single vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
         scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
-        block = min(max(scores // width, BLOCK_PER_K * k), len(catalog))
+        block = min(max(scores // width, BLOCK_PER_K * k), self.size)
         self.block = -(-block // self.panel) * self.panel
 
     def settle(self, owners: _Rows, rows: _Rows) -> Hits:
-        """Order candidates by the float64 scores that decide."""
-        return settle(self.catalog, self.users, self.prices, self.k, owners, rows)
+        """Order candidates by the float64 scores that decide. The hits are in rows of the catalog."""
+        return settle(self.catalog, self.users, self.prices, self.k, owners, self.catalog_rows(rows))
+
+    def catalog_rows(self, rows: _Rows) -> _Rows:
+        """Return the rows of the catalog for the rows of a scan."""
+        return rows if self.rows is None else self.rows[rows]
 
     def answer(self, parts: "tuple[Scan, ...]", hits: Hits) -> None:
         """Merge the scans of all parts, and write the result to the hits of these users."""
@@ -159,9 +175,15 @@ class Scan:
         return self
 
     def joined(self) -> tuple[_Rows, _Rows, _Floats]:
-        """Return owners, rows and float32 scores of all items found."""
-        owners, rows, scores = zip(*self.found, strict=True)
-        return np.concatenate(owners), np.concatenate(rows), np.concatenate(scores)
+        """Return owners, rows and float32 scores of all eligible items found."""
+        if not self.found:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        parts = (np.concatenate(column) for column in zip(*self.found, strict=True))
+        owners, rows, scores = parts
+        if self.tile.restriction is not None and self.tile.restriction.own is not None:
+            kept = self.tile.restriction.own.allows(owners, rows)
+            owners, rows, scores = owners[kept], rows[kept], scores[kept]
+        return owners, rows, scores
 
     def sift(self) -> None:
         """Raise the cut to what the items found so far allow, and drop those below it."""
@@ -169,7 +191,7 @@ class Scan:
         order = np.argsort(owners.astype(np.int16), kind="stable")
         owners, rows, scores = owners[order], rows[order], scores[order]
         counts = np.bincount(owners, minlength=len(self.cut))
-        most, k = int(counts.max()), self.tile.k
+        most, k = int(counts.max(initial=0)), self.tile.k
         if most >= k:
             place = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
             table = np.full((len(self.cut), most), -np.inf, dtype=np.float32)
@@ -182,7 +204,7 @@ class Scan:
         owners, rows, scores = self.joined()
         n, best = len(self.tile.catalog), self.tile.settle(owners, rows).rows
         chosen = (np.arange(len(best))[:, None] * n + best)[best >= 0]
-        self._keep(owners, rows, scores, np.isin(owners * n + rows, chosen))
+        self._keep(owners, rows, scores, np.isin(owners * n + self.tile.catalog_rows(rows), chosen))
 
     def _keep(self, owners: _Rows, rows: _Rows, scores: _Floats, kept: npt.NDArray[np.bool_]) -> None:
         self.found = [(owners[kept], rows[kept], scores[kept])]
@@ -202,6 +224,9 @@ class Scan:
         length = size * bundles
         scores = memory[: length * width].reshape(length, width)
         self._multiply(start, stop, scores)
+        limits = tile.restriction
+        if limits is not None:
+            limits.exclude(start, stop, scores)
         rest = memory[length * width :]
         best, rest = rest[: size * width].reshape(size, width), rest[size * width :]
         bonus = None
@@ -211,6 +236,8 @@ class Scan:
             bonus = rest[:length]
             bonus[stop - start :] = 0.0
             np.take(tile.bonus, tile.group_of[start:stop], mode="clip", out=bonus[: stop - start])
+        if limits is not None and limits.shared is not None:
+            bonus = limits.lower(start, stop, bonus, rest[:length])
         # The most bundles that are worth opening. If k is large for the block, that is a quarter of them.
         crowd = min(4 * tile.k, size // 4) * users
         open_, worth = None, True
@@ -229,6 +256,9 @@ class Scan:
             open_ = top >= self.cut
             if np.count_nonzero(open_) > crowd:
                 # The first block, or items in an unfavourable order: the block's own k-th best is a better cut.
+                if limits is not None and limits.own is not None:
+                    limits.mask(start, stop, scores)
+                    top = self._bundles(scores, best)
                 self._raise(self._kth(top, scores[: stop - start]))
                 open_ = top >= self.cut
         bundle, owner = np.divmod(np.flatnonzero(open_), users)

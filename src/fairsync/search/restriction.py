@@ -1,0 +1,93 @@
+"""What the users of one scan may get, applied to blocks of scores: an item that is not eligible scores -inf."""
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.search.eligibility import Eligibility
+
+_Floats = npt.NDArray[np.float32]
+
+
+class Restriction:
+    """The eligibility of the users of one tile, prepared for scores of (items, interests × users).
+
+    Parameters
+    ----------
+    eligible
+        The eligibility of the users, in the rows that are scanned.
+
+    Attributes
+    ----------
+    shared : numpy.ndarray or None
+        (items,) the items that are eligible for all of the users, where all have the same condition. It becomes part of
+        the bonus of an item, which costs nothing for each user.
+    own : Eligibility or None
+        The eligibility, where the users have different conditions. Scores are compared with the cut first, and only
+        the few items that reach it are checked.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.selection import Selection
+    >>> limits = Restriction(Eligibility.of(3, [None, None], [[0], [1]]))
+    >>> scores = np.zeros((3, 2), dtype=np.float32)
+    >>> limits.exclude(0, 3, scores)
+    >>> scores.tolist()
+    [[-inf, 0.0], [0.0, -inf], [0.0, 0.0]]
+    """
+
+    def __init__(self, eligible: Eligibility) -> None:
+        self.users = len(eligible)
+        self.shared: npt.NDArray[np.bool_] | None = None
+        self.own: Eligibility | None = None
+        used = eligible.selection_of
+        if (used == used[0]).all():
+            self.shared = eligible.selections[used[0]].mask if used[0] >= 0 else None
+        else:
+            self.own = Eligibility(
+                eligible.n_items, eligible.selections, used, eligible.excluded[:0], np.zeros_like(eligible.offsets)
+            )
+        # Sorted by row, so that the entries of a block of rows are next to each other.
+        self._excluded = np.sort(eligible.excluded * self.users + eligible.owners)
+
+    def exclude(self, start: int, stop: int, scores: _Floats) -> None:
+        """Lower the scores of items that single users exclude, in a block of rows."""
+        if not len(self._excluded):
+            return
+        first, end = np.searchsorted(self._excluded, (start * self.users, stop * self.users))
+        at = self._excluded[first:end] - start * self.users
+        width = scores.shape[1]
+        flat = scores.reshape(-1)
+        if width == self.users:
+            flat[at] = -np.inf
+            return
+        row, user = np.divmod(at, self.users)
+        for interest in range(width // self.users):
+            flat[row * width + interest * self.users + user] = -np.inf
+
+    def lower(self, start: int, stop: int, bonus: _Floats | None, memory: _Floats) -> _Floats:
+        """Return the bonus of each item of a block, -inf where the shared condition is not met.
+
+        Parameters
+        ----------
+        start, stop
+            The rows of the block.
+        bonus
+            The bonus of each item without the condition; None for zeros. It is left as it is, unless it is ``memory``.
+        memory
+            Where to write the result: as long as the block, or longer.
+        """
+        assert self.shared is not None
+        if bonus is None:
+            memory[:] = 0.0
+        elif bonus is not memory:
+            memory[:] = bonus
+        np.copyto(memory[: stop - start], -np.inf, where=~self.shared[start:stop])
+        return memory
+
+    def mask(self, start: int, stop: int, scores: _Floats) -> None:
+        """Lower the scores of all items that the users' own conditions do not admit, in a block of rows."""
+        assert self.own is not None
+        for user, at in enumerate(self.own.selection_of.tolist()):
+            if at >= 0:
+                barred = ~self.own.selections[at].mask[start:stop]
+                scores[: stop - start, user :: self.users][barred] = -np.inf
