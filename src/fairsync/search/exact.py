@@ -21,7 +21,7 @@ THREAD_PRODUCTS = 1 << 23
 _THREAD_BYTES = 1 << 27
 # Up to this share of the items, those that meet a condition are copied and scored alone. A copy for a few users of a
 # larger batch is worth it for a smaller share: scoring everything costs little for one user more.
-_FEW, _FEW_OF_ONE = 0.1, 0.02
+_FEW, _FEW_OF_ONE = 0.1, 0.05
 _ENOUGH_USERS = 8
 
 _Rows = npt.NDArray[np.int64]
@@ -100,7 +100,7 @@ class ExactIndex:
     def _run(self, tiles: list[Tile], hits: Hits) -> None:
         """Scan the items of each tile, with several threads if that is worth it, and write to the hits."""
         widths = [tile.columns.shape[1] for tile in tiles]
-        products = sum(tile.items.size * width for tile, width in zip(tiles, widths, strict=True))
+        products = sum(tile.size * tile.catalog.dim * width for tile, width in zip(tiles, widths, strict=True))
         workers = min(self.threads, products // THREAD_PRODUCTS)
         if sum(widths) == 1:
             workers = min(workers, tiles[0].items.nbytes // _THREAD_BYTES)
@@ -203,20 +203,10 @@ class ExactIndex:
             for who in self._split(kept[references == one], vectors.shape[1], goal):
                 mine = eligible.take(who) if rows is None else _in_part(eligible, who, *part)
                 limits = Restriction(mine) if len(mine.excluded) or mine.selections else None
-                tiles.append(
-                    Tile(
-                        self.catalog,
-                        self.items,
-                        self._item_bonus,
-                        vectors[who],
-                        prices,
-                        float(one),
-                        goal,
-                        who,
-                        limits,
-                        rows,
-                    )  # fmt: skip
-                )
+                tile = Tile(
+                    self.catalog, self.items, self._item_bonus, vectors[who], prices, float(one), goal, who, limits, rows
+                )  # fmt: skip
+                tiles.append(tile)
         return tiles
 
     def _reference(

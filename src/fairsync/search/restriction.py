@@ -7,6 +7,8 @@ from fairsync.search.eligibility import Eligibility
 
 _Floats = npt.NDArray[np.float32]
 
+_INFINITY_BITS = np.array([-np.inf], dtype=np.float32).view(np.int32)[0]
+
 
 class Restriction:
     """The eligibility of the users of one tile, prepared for scores of (items, interests × users).
@@ -46,8 +48,11 @@ class Restriction:
             self.own = Eligibility(
                 eligible.n_items, eligible.selections, used, eligible.excluded[:0], np.zeros_like(eligible.offsets)
             )
+        keys = eligible.excluded * self.users + eligible.owners
+        if eligible.n_items * self.users < np.iinfo(np.int32).max:
+            keys = keys.astype(np.int32)  # sorted in half the time
         # Sorted by row, so that the entries of a block of rows are next to each other.
-        self._excluded = np.sort(eligible.excluded * self.users + eligible.owners)
+        self._excluded = np.sort(keys)
 
     def exclude(self, start: int, stop: int, scores: _Floats) -> None:
         """Lower the scores of items that single users exclude, in a block of rows."""
@@ -72,22 +77,30 @@ class Restriction:
         start, stop
             The rows of the block.
         bonus
-            The bonus of each item without the condition; None for zeros. It is left as it is, unless it is ``memory``.
+            The bonus of each item without the condition; None for zeros. It is left as it is, unless it shares memory
+            with the result.
         memory
             Where to write the result: as long as the block, or longer.
         """
         assert self.shared is not None
+        barred = _minus_infinity(self.shared[start:stop])
         if bonus is None:
-            memory[:] = 0.0
-        elif bonus is not memory:
-            memory[:] = bonus
-        np.copyto(memory[: stop - start], -np.inf, where=~self.shared[start:stop])
+            memory[: stop - start] = barred
+        else:
+            np.add(bonus[: stop - start], barred, out=memory[: stop - start])
+        memory[stop - start :] = 0.0
         return memory
 
     def mask(self, start: int, stop: int, scores: _Floats) -> None:
         """Lower the scores of all items that the users' own conditions do not admit, in a block of rows."""
         assert self.own is not None
-        for user, at in enumerate(self.own.selection_of.tolist()):
-            if at >= 0:
-                barred = ~self.own.selections[at].mask[start:stop]
-                scores[: stop - start, user :: self.users][barred] = -np.inf
+        everything = np.ones(stop - start, dtype=bool)
+        masks = [chosen.mask[start:stop] for chosen in self.own.selections] + [everything]
+        barred = _minus_infinity(np.ascontiguousarray(np.array([masks[at] for at in self.own.selection_of]).T))
+        for interest in range(scores.shape[1] // self.users):
+            scores[: stop - start, interest * self.users : (interest + 1) * self.users] += barred
+
+
+def _minus_infinity(mask: npt.NDArray[np.bool_]) -> _Floats:
+    """Return 0 where the mask is True and -inf elsewhere, from the bits of -inf: ten times as fast as by a condition."""
+    return ((mask.view(np.int8).astype(np.int32) - 1) & _INFINITY_BITS).view(np.float32)

@@ -28,6 +28,7 @@ PANEL_PRODUCTS_OF_ONE = 9_215
 _BUNDLE, _BUNDLE_OF_ONE = 8, 32
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
 BLOCK_PER_K = 128
+_PIECE_VALUES = 1 << 17
 _LOWEST = np.finfo(np.float32).min
 
 # A pool of buffers for scores: fresh pages from the kernel cost as much as computing the scores. `pop` and `append` are
@@ -94,9 +95,8 @@ class Tile:
         rows: _Rows | None = None,
     ) -> None:
         self.catalog, self.items, self.group_of = catalog, items.values, item_bonus.group_of
-        self.restriction, self.rows, self.size = restriction, rows, len(catalog)
-        if rows is not None:
-            self.items, self.group_of, self.size = self.items[rows], self.group_of[rows], len(rows)
+        self.restriction, self.rows = restriction, rows
+        self.size = len(catalog) if rows is None else len(rows)
         self.users, self.prices, self.k, self.who = users, prices, k, who
         queries = Float32Queries.of(items, users, prices, reference)
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
@@ -111,6 +111,8 @@ class Tile:
         scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
         block = min(max(scores // width, BLOCK_PER_K * k), self.size)
         self.block = -(-block // self.panel) * self.panel
+        # Items that are not next to each other are copied in pieces that stay in cache, of whole panels.
+        self.gathered = min(self.block, max(1, _PIECE_VALUES // (self.panel * catalog.dim)) * self.panel)
 
     def settle(self, owners: _Rows, rows: _Rows) -> Hits:
         """Order candidates by the float64 scores that decide. The hits are in rows of the catalog."""
@@ -154,6 +156,8 @@ class Scan:
         tile = self.tile
         width = tile.columns.shape[1]
         size = tile.block * (width + 1) + tile.block // tile.bundle * width
+        if tile.rows is not None:
+            size += tile.gathered * tile.catalog.dim
         try:
             memory = _spare.pop()
         except IndexError:
@@ -223,7 +227,7 @@ class Scan:
         size = -(-(stop - start) // bundles)
         length = size * bundles
         scores = memory[: length * width].reshape(length, width)
-        self._multiply(start, stop, scores)
+        self._multiply(start, stop, scores, memory)
         limits = tile.restriction
         if limits is not None:
             limits.exclude(start, stop, scores)
@@ -235,7 +239,8 @@ class Scan:
         elif tile.bonus is not None:
             bonus = rest[:length]
             bonus[stop - start :] = 0.0
-            np.take(tile.bonus, tile.group_of[start:stop], mode="clip", out=bonus[: stop - start])
+            at = slice(start, stop) if tile.rows is None else tile.rows[start:stop]
+            np.take(tile.bonus, tile.group_of[at], mode="clip", out=bonus[: stop - start])
         if limits is not None and limits.shared is not None:
             bonus = limits.lower(start, stop, bonus, rest[:length])
         # The most bundles that are worth opening. If k is large for the block, that is a quarter of them.
@@ -279,14 +284,25 @@ class Scan:
             self.count += len(at)
         return worth
 
-    def _multiply(self, start: int, stop: int, scores: _Floats) -> None:
-        items, columns, panel = self.tile.items, self.tile.columns, self.tile.panel
-        dim, width = columns.shape
-        whole = (stop - start) // panel * panel
-        panels = items[start : start + whole].reshape(-1, panel, dim)
-        np.matmul(panels, columns, out=scores[:whole].reshape(-1, panel, width))
-        np.matmul(items[start + whole : stop], columns, out=scores[whole : stop - start])
+    def _multiply(self, start: int, stop: int, scores: _Floats, memory: _Floats) -> None:
+        tile = self.tile
+        if tile.rows is None:
+            self._product(tile.items[start:stop], scores[: stop - start])
+        else:
+            for first in range(start, stop, tile.gathered):
+                rows = tile.rows[first : min(first + tile.gathered, stop)]
+                items = memory[-tile.gathered * tile.catalog.dim :].reshape(-1, tile.catalog.dim)[: len(rows)]
+                # In this mode, `take` copies whole rows right into place.
+                np.take(tile.items, rows, axis=0, out=items, mode="clip")
+                self._product(items, scores[first - start : first - start + len(rows)])
         scores[stop - start :] = -np.inf
+
+    def _product(self, items: _Floats, scores: _Floats) -> None:
+        columns, panel = self.tile.columns, self.tile.panel
+        dim, width = columns.shape
+        whole = len(items) // panel * panel
+        np.matmul(items[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
+        np.matmul(items[whole:], columns, out=scores[whole:])
 
     def _bundles(self, scores: _Floats, best: _Floats) -> _Floats:
         """Return the best score of each bundle for each user, over all interests.
