@@ -12,13 +12,28 @@ import plain
 from contract.test_indexes import cases
 from fairsync.catalog import Catalog
 from fairsync.catalog.selection import Selection
-from fairsync.search import ExactIndex, Index
+from fairsync.search import ExactIndex, Hits, Index
 from fairsync.search.eligibility import Eligibility
+from fairsync.search.filtering import search_eligible
 
 Prices = npt.NDArray[np.float64] | None
 
+
+class Unaware:
+    """An index whose search knows nothing of eligibility."""
+
+    applies_prices = "bias"
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.exact = ExactIndex(catalog)
+
+    def search(self, users: npt.NDArray[np.floating], prices: Prices, k: int) -> Hits:
+        return self.exact.search(users, prices, k)
+
+
 KINDS: dict[str, Callable[[Catalog], Index]] = {
     "exact": ExactIndex,
+    "unaware": Unaware,
 }
 
 
@@ -30,7 +45,7 @@ def build(request: pytest.FixtureRequest) -> Callable[[Catalog], Index]:
 def assert_plain(
     index: Index, catalog: Catalog, users: npt.NDArray[np.floating], prices: Prices, k: int, eligible: Eligibility
 ) -> None:
-    hits = index.search(users, prices, k, eligible)
+    hits = search_eligible(index, users, prices, k, eligible)
     sets = [set(np.flatnonzero(eligible.mask(i)).tolist()) for i in range(len(users))]
     rows, relevance = plain.search(catalog, users, prices, k, sets)
     assert hits.rows.tolist() == rows
@@ -77,7 +92,7 @@ def test_it_agrees_on_a_larger_catalog(
         # What the search without conditions finds is what hurts most when it is excluded.
         best = index.search(requests, prices, 60).rows
         eligible = Eligibility.of(n, chosen, [np.append(row[:30], rng.integers(n, size=20)) for row in best])
-        hits = index.search(requests, prices, 25, eligible)
+        hits = search_eligible(index, requests, prices, 25, eligible)
         scores = (requests @ catalog.embeddings.astype(float).T).max(axis=1)
         priced = scores - (0.0 if prices is None else prices[catalog.group_of])
         for i in range(users):
@@ -90,7 +105,7 @@ def test_it_agrees_on_a_larger_catalog(
 def test_a_list_is_short_only_if_too_few_items_are_eligible(build: Callable[[Catalog], Index]) -> None:
     catalog = Catalog(np.array([[3.0], [2.0], [1.0]]), ["a", "b", "c"])
     eligible = Eligibility.of(3, [None, Selection(np.array([False, True, True]))], [[0, 1], [1]])
-    found = build(catalog).search(np.ones((2, 1, 1)), None, 2, eligible)
+    found = search_eligible(build(catalog), np.ones((2, 1, 1)), None, 2, eligible)
     assert found.rows.tolist() == [[2, -1], [2, -1]]
     assert found.relevance.tolist() == [[1.0, -np.inf], [1.0, -np.inf]]
 
@@ -98,5 +113,5 @@ def test_a_list_is_short_only_if_too_few_items_are_eligible(build: Callable[[Cat
 def test_a_user_of_zeros_gets_eligible_items_by_price_and_id(build: Callable[[Catalog], Index]) -> None:
     catalog = Catalog(np.eye(4), ["a", "b", "b", "a"], ids=["z", "y", "x", "w"])
     eligible = Eligibility.of(4, [None, None], [[3], [0, 1, 2, 3]])
-    found = build(catalog).search(np.zeros((2, 1, 4)), np.array([0.0, -1.0]), 3, eligible)
+    found = search_eligible(build(catalog), np.zeros((2, 1, 4)), np.array([0.0, -1.0]), 3, eligible)
     assert found.rows.tolist() == [[2, 1, 0], [-1, -1, -1]]

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fairsync.catalog import Catalog, check_names
+from fairsync.catalog.attributes import make_column
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ FILES = {"catalog.json", "embeddings.npy", "items.parquet"}
 
 VERSION = 1
 """The version of the folder format. A folder with another version is refused."""
+
+PREFIX = "attribute "
+"""What the columns of attributes begin with in ``items.parquet``."""
 
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, TypeError, pl.exceptions.PolarsError)
 _COLUMNS = ("id", "group", "embedding")
@@ -37,7 +41,7 @@ class Reader(Protocol):
     """The saved fingerprint (``names`` and ``blocks``), if there is one."""
 
     def names(self) -> Catalog:
-        """Return a catalog with the ids and groups. Its embeddings are placeholders."""
+        """Return a catalog with the ids, groups and attributes. Its embeddings are placeholders."""
         ...
 
     def embeddings(self) -> NDArray[np.floating[Any]]:
@@ -79,6 +83,7 @@ class FolderReader:
             raise InvalidInputError(f"{path} has version {words['version']}, this program reads {VERSION}: save again.")
         self.shape, self.dtype = (int(words["items"]), int(words["dim"])), np.dtype(words["dtype"])
         self.labels = list(words["labels"])
+        self.group_attribute = str(words.get("group_attribute", "group"))
         self.saved: tuple[str, tuple[int, ...]] | None = (str(words["names"]), tuple(words["blocks"]))
         paged = np.load(path / "embeddings.npy", mmap_mode="r", allow_pickle=False)
         if (paged.shape, paged.dtype) != (self.shape, self.dtype) or not paged.flags.c_contiguous:
@@ -97,7 +102,12 @@ class FolderReader:
                 raise ValueError(f"{len(items)} items")
             ids = check_names(items["id"].to_list(), len(items), "ids", "id")
             check_names(self.labels, None, "groups", "label")
-            return Catalog.from_codes(_nothing(len(ids)), codes, self.labels, ids)
+            others = {
+                name.removeprefix(PREFIX): make_column(name.removeprefix(PREFIX), items[name].to_list(), len(items))
+                for name in items.columns
+                if name.startswith(PREFIX)
+            }
+            return Catalog.from_codes(_nothing(len(ids)), codes, self.labels, ids, others, self.group_attribute)
         except _DAMAGE as error:
             raise _damaged(self.path / "items.parquet", error) from error
 
@@ -122,7 +132,7 @@ class FolderReader:
 
 
 class ParquetReader:
-    """Reads a parquet file with the columns id, group and embedding."""
+    """Reads a parquet file with the columns id, group and embedding. Other columns are ignored."""
 
     saved: tuple[str, tuple[int, ...]] | None = None
 

@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.search.eligibility import Eligibility
 
 # Finite prices beyond this could overflow next to extreme embeddings. They are not needed, since +inf masks a group.
 LARGEST_PRICE = 1e100
@@ -63,14 +62,12 @@ class Index(Protocol):
         """How prices enter the search: ``"bias"``, ``"one-hot"`` or ``"over-fetch"``."""
         ...
 
-    def search(
-        self,
-        users: npt.NDArray[np.floating],
-        prices: npt.NDArray[np.float64] | None,
-        k: int,
-        eligible: Eligibility | None = None,
-    ) -> Hits:
+    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find the k items of highest relevance minus price for each user.
+
+        A fourth parameter, ``eligible``, an `Eligibility` or None, is optional: the items that each user may get. All
+        indexes of this package have it. One that has not is asked for more items instead, and those that are not
+        eligible are dropped; see `fairsync.search.filtering`.
 
         Parameters
         ----------
@@ -82,8 +79,6 @@ class Index(Protocol):
             and no state is kept between calls, so that calls can run at the same time.
         k
             The number of items to find per user.
-        eligible
-            The items that each user may get. By default all of them; it is passed only where some are not eligible.
         """
         ...
 

@@ -89,7 +89,7 @@ class ExactIndex:
                 hits.rows[~real], hits.relevance[~real] = same.rows, same.relevance
             tiles = self._tiles(vectors, prices, k, kept)
         else:
-            for i in np.flatnonzero(~real):
+            for i in np.flatnonzero(~real).tolist():
                 same = settle_indifferent(self.catalog, prices, k, eligible.mask(i))
                 hits.rows[i], hits.relevance[i] = same.rows, same.relevance
             tiles = self._eligible_tiles(vectors, prices, k, kept, eligible)
@@ -201,12 +201,10 @@ class ExactIndex:
         tiles = []
         for one in np.unique(references):
             for who in self._split(kept[references == one], vectors.shape[1], goal):
-                mine = eligible.take(who) if rows is None else _in_part(eligible, who, *part)
+                mine = eligible.take(who) if part is None else _in_part(eligible, who, *part)
                 limits = Restriction(mine) if len(mine.excluded) or mine.selections else None
-                tile = Tile(
-                    self.catalog, self.items, self._item_bonus, vectors[who], prices, float(one), goal, who, limits, rows
-                )  # fmt: skip
-                tiles.append(tile)
+                shared = (self.catalog, self.items, self._item_bonus)
+                tiles.append(Tile(*shared, vectors[who], prices, float(one), goal, who, limits, rows))
         return tiles
 
     def _reference(

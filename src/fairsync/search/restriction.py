@@ -102,5 +102,6 @@ class Restriction:
 
 
 def _minus_infinity(mask: npt.NDArray[np.bool_]) -> _Floats:
-    """Return 0 where the mask is True and -inf elsewhere, from the bits of -inf: ten times as fast as by a condition."""
-    return ((mask.view(np.int8).astype(np.int32) - 1) & _INFINITY_BITS).view(np.float32)
+    """Return 0 where the mask is True and -inf elsewhere: by the bits of -inf, ten times as fast as by a condition."""
+    floats: _Floats = ((mask.view(np.int8).astype(np.int32) - 1) & _INFINITY_BITS).view(np.float32)
+    return floats
