@@ -301,8 +301,10 @@ class Scan:
         columns, panel = self.tile.columns, self.tile.panel
         dim, width = columns.shape
         whole = len(items) // panel * panel
-        np.matmul(items[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
-        np.matmul(items[whole:], columns, out=scores[whole:])
+        # Items and columns are finite. BLAS may compute with what an earlier product left in its buffers, and discard it.
+        with np.errstate(invalid="ignore"):
+            np.matmul(items[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
+            np.matmul(items[whole:], columns, out=scores[whole:])
 
     def _bundles(self, scores: _Floats, best: _Floats) -> _Floats:
         """Return the best score of each bundle for each user, over all interests.
