@@ -70,7 +70,7 @@ class Candidates:
     @property
     def short(self) -> NDArray[np.bool_]:
         """(n,) Whether fewer than k items were eligible, so that the list of a request has empty places."""
-        return np.isneginf(self.relevance).any(axis=1)
+        return np.asarray(np.isneginf(self.relevance).any(axis=1))
 
     def __len__(self) -> int:
         return len(self.searched)

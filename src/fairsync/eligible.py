@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Selection, Where
 
-Exclude: TypeAlias = Sequence[Any] | Any
+Exclude: TypeAlias = Any
 """For each request a list of ids; or a scipy sparse matrix, (requests, items), whose nonzero entries are excluded."""
 
 

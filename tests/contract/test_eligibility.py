@@ -12,9 +12,10 @@ import plain
 from contract.test_indexes import cases
 from fairsync.catalog import Catalog
 from fairsync.catalog.selection import Selection
-from fairsync.search import ExactIndex, Hits, Index
+from fairsync.search import ExactIndex, Hits, Index, OneHotIndex, ShardedIndex
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.filtering import search_eligible
+from fairsync.search.overlay import Overlay
 
 Prices = npt.NDArray[np.float64] | None
 
@@ -31,8 +32,19 @@ class Unaware:
         return self.exact.search(users, prices, k)
 
 
+def changed(catalog: Catalog) -> Overlay:
+    """An index over an earlier catalog: some items are new, some have changed, and the others had other rows."""
+    rng = np.random.default_rng(len(catalog))
+    rows = rng.permutation(len(catalog))[: max(1, 2 * len(catalog) // 3)]
+    before = catalog.part(rows)
+    return Overlay(OneHotIndex(before), np.where(rng.random(len(rows)) < 0.2, -1, rows), before.group_sizes, catalog)
+
+
 KINDS: dict[str, Callable[[Catalog], Index]] = {
     "exact": ExactIndex,
+    "one-hot": OneHotIndex,
+    "shards": lambda catalog: ShardedIndex(catalog, 3),
+    "overlay": changed,
     "unaware": Unaware,
 }
 

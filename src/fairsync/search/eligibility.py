@@ -112,6 +112,12 @@ class Eligibility:
         # Selections that none of them uses are kept: renumbering would cost more.
         return Eligibility(self.n_items, self.selections, self.selection_of[positions], self.excluded[at], offsets)
 
+    @property
+    def shares(self) -> npt.NDArray[np.float64]:
+        """(n,) The share of the items that meets the condition of each request."""
+        shares = np.array([*(len(chosen) / self.n_items for chosen in self.selections), 1.0])
+        return shares[self.selection_of]
+
     def selection(self, request: int) -> Selection | None:
         """Return the selection of one request; None for all items."""
         at = int(self.selection_of[request])
@@ -151,24 +157,31 @@ class Eligibility:
             allowed &= keys[at] != wanted
         return allowed
 
-    def within(self, rows: _Rows, place: _Rows) -> "Eligibility":
+    def within(self, rows: _Rows, order: _Rows | None = None) -> "Eligibility":
         """Return the eligibility in the rows of a part, or of an earlier version, of the catalog.
 
         Parameters
         ----------
         rows
             (items of the part,) the row of each of them in this catalog; -1 for an item that is not in it.
-        place
-            (items of this catalog,) the row of each of them in the part; -1 for an item that is not in it.
+        order
+            The order that sorts ``rows``; None if they ascend.
+
+        Examples
+        --------
+        >>> eligible = Eligibility.of(4, [Selection(np.array([True, False, True, True]))], [[3]])
+        >>> eligible.within(np.array([1, 2, 3])).mask(0).tolist()
+        [False, True, False]
         """
         known = rows >= 0
         parts = tuple(Selection(chosen.mask[rows] & known) for chosen in self.selections)
-        there = place[self.excluded]
-        kept = there >= 0
+        at = np.minimum(np.searchsorted(rows, self.excluded, sorter=order), len(rows) - 1)
+        there = at if order is None else order[at]
+        kept = rows[there] == self.excluded
         owners, there = self.owners[kept], there[kept]
-        order = np.lexsort((there, owners))
+        by_row = np.lexsort((there, owners))
         offsets = np.searchsorted(owners, np.arange(len(self) + 1))
-        return Eligibility(len(rows), parts, self.selection_of, there[order], offsets)
+        return Eligibility(len(rows), parts, self.selection_of, there[by_row], offsets)
 
     def _meets(self, owners: _Rows, rows: _Rows) -> npt.NDArray[np.bool_]:
         """Return whether item ``rows[j]`` meets the condition of request ``owners[j]``, for each j."""

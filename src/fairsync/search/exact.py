@@ -11,7 +11,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits, check_prices
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.restriction import Restriction
-from fairsync.search.rounding import Float32Items, reaches
+from fairsync.search.rounding import Float32Items, any_reference_serves
 from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
 from fairsync.search.scoring import reference_price, settle_indifferent
 
@@ -194,8 +194,7 @@ class ExactIndex:
         # prices are within reach of each other, any of them will do (see `rounding`); else each user gets their own.
         references = np.full(len(kept), reference)
         if prices is not None:
-            open_ = prices[prices < np.inf]
-            for i in np.flatnonzero(open_.max() - open_.min() > reaches(self.items, vectors[kept])):
+            for i in np.flatnonzero(~any_reference_serves(self.items, vectors[kept], prices)):
                 own = eligible.group_sizes(int(kept[i]), self.catalog.group_of, self.catalog.group_sizes)
                 references[i] = self._reference(prices, k, own)[1]
         tiles = []

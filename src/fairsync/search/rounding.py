@@ -124,20 +124,26 @@ class Float32Queries:
         return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error)
 
 
-def reaches(items: Float32Items, users: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return (n,) a bound on the relevance of any item to each nonzero user, in the unit of prices.
+def any_reference_serves(
+    items: Float32Items, users: npt.NDArray[np.float64], prices: npt.NDArray[np.float64] | None
+) -> npt.NDArray[np.bool_]:
+    """Return (n,) whether prices may be counted from any of them, for each nonzero user.
 
-    If two reference prices differ by no more than this, either serves: counted from the other, the k-th best score is
-    within ±2 instead of ±1, and a bonus is cut off only beyond ±4.
+    The reference price depends on what is eligible. If no two prices differ by more than R, the bound on a relevance,
+    the price of any group serves in its place: counted from it, the k-th best score is within ±2 instead of ±1, and a
+    bonus is cut off only beyond ±4.
 
     Examples
     --------
     >>> import numpy as np
     >>> items = Float32Items.of(np.array([[0.0, 2.0], [1.0, 0.0]], dtype=np.float32))
-    >>> reaches(items, np.array([[[3.0, 4.0]]])).round(3)
-    array([10.])
+    >>> any_reference_serves(items, np.array([[[3.0, 4.0]], [[0.3, 0.4]]]), np.array([4.0, -4.0, np.inf]))
+    array([ True, False])
     """
-    return np.ldexp(_lengths(users) * items.largest_norm, items.exponent)
+    open_ = np.zeros(1) if prices is None else prices[prices < np.inf]
+    reaches = np.ldexp(_lengths(users) * items.largest_norm, items.exponent)
+    serves: npt.NDArray[np.bool_] = open_.max(initial=-np.inf) - open_.min(initial=np.inf) <= reaches
+    return serves
 
 
 def _lengths(users: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -301,7 +301,7 @@ class Scan:
         columns, panel = self.tile.columns, self.tile.panel
         dim, width = columns.shape
         whole = len(items) // panel * panel
-        # Items and columns are finite. BLAS may compute with what an earlier product left in its buffers, and discard it.
+        # All values are finite, but BLAS may compute with what an earlier product left in its buffers, and discard it.
         with np.errstate(invalid="ignore"):
             np.matmul(items[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
             np.matmul(items[whole:], columns, out=scores[whole:])

@@ -5,8 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
 from fairsync.search import Hits
+from fairsync.search.eligibility import Eligibility
 from fairsync.search.ray.messages import Query, pack_answer, unpack_answer
 
 SIZES = st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(1, 5))
@@ -32,6 +34,24 @@ def test_a_query_arrives_as_it_was(
         assert (None if got.prices is None else got.prices.tolist()) == (
             None if given_prices is None else prices.tolist()
         )
+
+
+@given(st.integers(1, 20), st.integers(0, 4), st.integers(0, 2**31))
+def test_eligibility_arrives_as_it_was(n_items: int, n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pool = [None, *(Selection(rng.random(n_items) < 0.5) for _ in range(3))]
+    chosen = [pool[at] for at in rng.integers(4, size=n)]
+    eligible = Eligibility.of(n_items, chosen, [rng.integers(n_items, size=rng.integers(4)) for _ in range(n)])
+    some = eligible.take(np.flatnonzero(rng.random(n) < 0.7))  # it knows selections that none of them uses
+    got = Query.unpack(Query(1, 2, np.ones((len(some), 1, 1)), np.ones(2), some).pack())
+    assert got.eligible is not None
+    assert got.prices is not None
+    assert got.prices.tolist() == [1.0, 1.0]
+    assert len(got.eligible) == len(some)
+    assert len(got.eligible.selections) <= len(some)
+    assert [got.eligible.mask(i).tolist() for i in range(len(some))] == [
+        some.mask(i).tolist() for i in range(len(some))
+    ]
 
 
 @given(st.integers(0, 4), st.integers(0, 5), st.integers(0, 2**63))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
+    from fairsync.search.eligibility import Eligibility
     from fairsync.search.ray.deployment import Deployment
     from fairsync.search.ray.shard import ReplicaState
 
@@ -190,7 +191,13 @@ class RayIndex:
         check_connected()
         return end_named(name)
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`.
 
         Raises
@@ -207,7 +214,7 @@ class RayIndex:
         if self._closed:
             raise BackendUnavailableError("This index was closed: make a new one, or attach.")
         version = self._version_of(prices)
-        message = Query(version, k, users, prices).pack()
+        message = Query(version, k, users, prices, eligible).pack()
         answers = HedgedQuery(self._shards, message, version, self._hedge_delay, self._lock).run(self._deadline)
         found = [answer for answer in answers if answer is not None]
         if not found:

@@ -174,7 +174,7 @@ class ShardActor:
         if self._shard is None:
             raise BackendUnavailableError(f"{self._title} has not loaded its items.")
         query = Query.unpack(message)
-        return pack_answer(query.version, self._shard.search(query.users, query.prices, query.k))
+        return pack_answer(query.version, self._shard.search(query.users, query.prices, query.k, query.eligible))
 
     def _load(self) -> Shard:
         started = logged = time.monotonic()
