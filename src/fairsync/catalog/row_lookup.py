@@ -40,6 +40,10 @@ class RowLookup:
             hashes = hashes[order]
             if bool((hashes[1:] != hashes[:-1]).all()):  # two words with the same hash are compared as words
                 self._hashes, self._order = hashes, order.astype(_smallest(len(ids)))
+                bits = max(1, len(ids).bit_length())
+                self._shift = np.uint64(64 - bits)
+                edges = np.arange(1 << bits, dtype=np.uint64) << self._shift
+                self._starts = np.searchsorted(hashes, edges).astype(_smallest(len(ids)))
         if self._hashes is None and rank is not None:
             self._order = np.argsort(rank).astype(_smallest(len(ids)))
 
@@ -52,12 +56,22 @@ class RowLookup:
         # is cut off here is found unequal below.
         keys = ids.astype(known.dtype) if are_words(known) else ids
         if self._hashes is not None:
-            places = np.searchsorted(self._hashes, _hash(keys))
+            places = self._place(self._hashes, _hash(keys))
         else:
             places = np.searchsorted(known, keys, sorter=self._order)
         places = np.minimum(places, len(known) - 1)
         rows = places if self._order is None else self._order[places]
         return np.where(known[rows] == ids, rows, -1).astype(np.int64)
+
+    def _place(self, hashes: npt.NDArray[np.uint64], wanted: npt.NDArray[np.uint64]) -> _Rows:
+        """Return the first place of a hash that is not smaller, by its first bits: a fraction of a binary search."""
+        places = self._starts[(wanted >> self._shift).astype(np.int64)].astype(np.int64)
+        while True:
+            places = np.minimum(places, len(hashes) - 1)
+            behind = (hashes[places] < wanted) & (places < len(hashes) - 1)
+            if not behind.any():
+                return places
+            places += behind
 
 
 def _hash(words: npt.NDArray[np.str_]) -> npt.NDArray[np.uint64]:
