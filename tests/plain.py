@@ -17,20 +17,24 @@ def dot(user: Sequence[float], item: Sequence[float]) -> float:
 
 
 def search(
-    catalog: Catalog, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int
+    catalog: Catalog,
+    users: npt.NDArray[np.floating],
+    prices: npt.NDArray[np.float64] | None,
+    k: int,
+    eligible: Sequence[set[int]] | None = None,
 ) -> tuple[list[list[int]], list[list[float]]]:
-    """Score every item for every user in float64 and sort by (-priced, position of the id)."""
+    """Score every item that is eligible for a user in float64 and sort by (-priced, position of the id)."""
     ids = catalog.ids.tolist()
     position = {item: place for place, item in enumerate(sorted(ids))}
     price = [0.0] * catalog.n_groups if prices is None else [float(p) for p in prices]
     items = [[float(x) for x in row] for row in catalog.embeddings]
     all_rows, all_relevance = [], []
-    for user in users:
+    for number, user in enumerate(users):
         interests = [[float(x) for x in interest] for interest in user]
         scored = []
         for row, item in enumerate(items):
             mine = price[int(catalog.group_of[row])]
-            if mine < math.inf:
+            if mine < math.inf and (eligible is None or row in eligible[number]):
                 relevance = max(dot(interest, item) for interest in interests)
                 scored.append((-(relevance - mine), position[ids[row]], row, relevance))
         best = sorted(scored)[:k]

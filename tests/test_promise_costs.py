@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 
 from fairsync.catalog import Catalog
-from fairsync.ledger import SqliteLedger
+from fairsync.ledger import SqlLedger
 from fairsync.policies.none import NoPolicy
 from fairsync.promise_costs import PromiseCosts, given_up_by_group
 from fairsync.retriever import FairRetriever
@@ -113,7 +113,7 @@ def test_plain_retrieval_costs_nothing() -> None:
 def test_costs_survive_the_process(tmp_path: Path) -> None:
     whole = retriever()
     whole.retrieve(USERS)
-    with SqliteLedger(tmp_path / "ledger.db", CATALOG.n_groups) as ledger:
+    with SqlLedger(tmp_path / "ledger.db", CATALOG.n_groups) as ledger:
         with retriever(ledger=ledger) as first:
             first.retrieve(USERS[:30])
         second = retriever(ledger=ledger)
@@ -123,7 +123,7 @@ def test_costs_survive_the_process(tmp_path: Path) -> None:
 
 
 def test_costs_of_requests_after_the_last_save_are_unknown_until_the_next_horizon(tmp_path: Path) -> None:
-    with SqliteLedger(tmp_path / "ledger.db", CATALOG.n_groups) as ledger:
+    with SqlLedger(tmp_path / "ledger.db", CATALOG.n_groups) as ledger:
         first = retriever(ledger=ledger, save_seconds=1e9)  # never closed
         first.retrieve(USERS[:10])
         first.retrieve(USERS[10:30])

@@ -46,6 +46,7 @@ from fairsync.errors import (
     TooManyPreviewsError,
     UnknownGroupError,
     UnknownPromiseError,
+    UnusableLedgerError,
 )
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.ledger import MemoryLedger, Retention, SqlLedger
@@ -96,6 +97,7 @@ __all__ = [
     "TooManyPreviewsError",
     "UnknownGroupError",
     "UnknownPromiseError",
+    "UnusableLedgerError",
     "__version__",
     "cost_curve",
     "hindsight",

@@ -13,6 +13,8 @@ from fairsync.ledger import Entry
 from fairsync.policies import Sample
 from fairsync.promise_costs import PromiseCosts, given_up_by_group
 from fairsync.search import Hits
+from fairsync.search.base import LARGEST_PRICE
+from fairsync.search.filtering import search_eligible
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.policies import Terms
     from fairsync.search import Index
+    from fairsync.search.eligibility import Eligibility
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,8 @@ class ServedBatch:
         Share of the catalog that was searched.
     costs : PromiseCosts or None
         Subsidies and costs of each group; None if they were not measured.
+    limited : int
+        Requests that excluded more than was declared, or had a condition: the floors could not count on them.
     """
 
     hits: Hits
@@ -87,9 +92,16 @@ class ServedBatch:
     sample: Sample | None
     searched: float = 1.0
     costs: PromiseCosts | None = None
+    limited: int = 0
 
 
-def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]]) -> ServedBatch:
+def serve(
+    batch: Batch,
+    catalog: Catalog,
+    index: Index,
+    users: NDArray[np.floating[Any]],
+    eligible: Eligibility | None = None,
+) -> ServedBatch:
     """Find the candidates of a batch: search under its prices, then let the guard enforce the floors.
 
     Parameters
@@ -100,7 +112,11 @@ def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floati
         The items, and the index that searches them.
     users
         (requests, interests, d) user vectors that :func:`fairsync.inputs.check_users` has returned.
+    eligible
+        The items that each request may get; None for all items.
     """
+    if eligible is not None:
+        return _serve_eligible(batch, catalog, index, users, eligible)
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
@@ -128,6 +144,70 @@ def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floati
     costs = _costs(batch, catalog, chosen, counts, best) if forced or is_priced else PromiseCosts.zero(n_groups)
     sample = make_sample(k, groups, hits, prices) if batch.watched and width > k else None
     return ServedBatch(chosen, Entry(counts, len(users), relevance, cost, forced), sample, searched, costs)
+
+
+def _serve_eligible(
+    batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]], eligible: Eligibility
+) -> ServedBatch:
+    """Do what `serve` does, with lists that are short where fewer than k items are eligible."""
+    terms, prices = batch.terms, batch.prices
+    k, n_groups = batch.k, catalog.n_groups
+    width = min(len(catalog), k + batch.lookahead)
+    hits = search_eligible(index, users, prices, width, eligible)
+    if hits.reached is None:
+        hits = _filled(hits, index, users, prices, k, eligible)
+    searched = 1.0
+    if hits.reached is not None:
+        terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
+        searched = float(hits.reached.sum() / len(catalog))
+    chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
+    counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
+    if batch.keeps_floors and guard.needs_guard(terms, batch.missing, prices, counts, len(users), batch.left):
+        chosen, forced = guard.keep_floors(
+            lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
+            catalog, terms, prices, hits, batch.missing, batch.left, k, eligible,
+        )  # fmt: skip
+        counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
+    relevance = float(chosen.relevance[chosen.rows >= 0].sum())
+    whole = hits.rows[:, k - 1] >= 0  # the policy learns from lists of k items or more
+    full = Hits(hits.rows[whole], hits.relevance[whole])
+    groups = catalog.group_of[full.rows]
+    is_priced = bool(prices.any())
+    best = _plain_relevance(k, len(catalog), prices, full, groups) if is_priced else full.relevance[:, :k]
+    cost = float("nan")
+    if best is not None:
+        short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
+        cost = max(float(best.sum()) + float(short[np.isfinite(short)].sum()) - relevance, 0.0)
+    costs = PromiseCosts.zero(n_groups)
+    if forced or is_priced:  # a short list has no alternative: it costs nothing
+        costs = _costs(batch, catalog, Hits(chosen.rows[whole], chosen.relevance[whole]), counts, best)
+    sample = make_sample(k, groups, full, prices) if batch.watched and width > k and whole.any() else None
+    entry = Entry(counts, len(users), relevance, cost, forced)
+    limited = int(guard.is_limited(eligible, batch.terms).sum())
+    return ServedBatch(chosen, entry, sample, searched, costs, limited)
+
+
+def _filled(
+    hits: Hits,
+    index: Index,
+    users: NDArray[np.floating[Any]],
+    prices: NDArray[np.float64],
+    k: int,
+    eligible: Eligibility,
+) -> Hits:
+    """Return the hits with longer lists where groups that the policy masked are all that is left to show."""
+    lacking = np.flatnonzero((hits.rows[:, :k] >= 0).sum(axis=1) < np.minimum(eligible.counts, k))
+    if not len(lacking):
+        return hits
+    last = np.where(np.isinf(prices), LARGEST_PRICE, prices)
+    found = search_eligible(index, users[lacking], last, hits.rows.shape[1], eligible.take(lacking))
+    if ((found.rows[:, :k] >= 0).sum(axis=1) < np.minimum(eligible.counts[lacking], k)).any():
+        raise FairSyncError(
+            f"The index found fewer than k = {k} of the eligible items though there are more. 'exact' finds all."
+        )
+    rows, relevance = hits.rows.copy(), hits.relevance.copy()
+    rows[lacking], relevance[lacking] = found.rows, found.relevance
+    return Hits(rows, relevance)
 
 
 def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64] | None = None) -> Sample:
@@ -160,6 +240,7 @@ def _plain_relevance(
         return None
     best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
     if width < n_items:
+        # -inf where the list has an empty place at its end: then there is no item outside.
         last = hits.relevance[:, -1] - prices[groups[:, -1]]
         np.maximum(best, (last + highest)[:, None], out=best)
     return best

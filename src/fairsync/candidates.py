@@ -27,16 +27,18 @@ class Candidates:
     Attributes
     ----------
     ids : numpy.ndarray
-        (n, k) item ids.
+        (n, k) item ids. A request with fewer than k eligible items has empty places at the end: "" or -1.
     groups : numpy.ndarray
-        (n, k) group labels.
+        (n, k) group labels; "" or -1 in an empty place.
     relevance : numpy.ndarray
-        (n, k) relevance, without the price.
+        (n, k) relevance, without the price; -inf in an empty place.
     searched : numpy.ndarray
         (n,) share of the catalog that was searched: 1, unless shards were out of reach.
     rows : numpy.ndarray
-        (n, k) rows of the items in the catalog that was searched; -1 for answers that were loaded from a ledger or
-        received from a service.
+        (n, k) rows of the items in the catalog that was searched; -1 in an empty place, and for answers that were
+        loaded from a ledger or received from a service.
+    unknown_excluded : numpy.ndarray
+        (n,) number of ids that a request excluded and the catalog does not hold.
 
     Examples
     --------
@@ -52,15 +54,23 @@ class Candidates:
     relevance: NDArray[np.float64]
     searched: NDArray[np.float64]
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
+    unknown_excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
 
     def __post_init__(self) -> None:
         if self.rows.shape != self.ids.shape:
             object.__setattr__(self, "rows", np.full(self.ids.shape, -1))
+        if self.unknown_excluded.shape != self.searched.shape:
+            object.__setattr__(self, "unknown_excluded", np.zeros(self.searched.shape, dtype=np.int64))
 
     @property
     def degraded(self) -> bool:
         """Whether better candidates of some requests may have been out of reach."""
         return bool((self.searched < 1).any())
+
+    @property
+    def short(self) -> NDArray[np.bool_]:
+        """(n,) Whether fewer than k items were eligible, so that the list of a request has empty places."""
+        return np.asarray(np.isneginf(self.relevance).any(axis=1))
 
     def __len__(self) -> int:
         return len(self.searched)
@@ -68,8 +78,11 @@ class Candidates:
     def __repr__(self) -> str:
         n = len(self)
         words = [f"{n:,} request{'s' if n != 1 else ''}", f"k = {self.ids.shape[1]}"]
-        if self.relevance.size:
-            words.append(f"relevance {self.relevance.min():.4g} to {self.relevance.max():.4g}")
+        there = self.relevance[~np.isneginf(self.relevance)]
+        if there.size:
+            words.append(f"relevance {there.min():.4g} to {there.max():.4g}")
+        if short := int(self.short.sum()):
+            words.append(f"{short:,} with fewer than k eligible items")
         if self.degraded:
             words.append(f"{self.searched.mean():.0%} of the catalog searched")
         return f"Candidates({', '.join(words)})"
@@ -77,7 +90,10 @@ class Candidates:
     def take(self, positions: NDArray[np.integer] | slice) -> Candidates:
         """Return the candidates of some of the requests."""
         columns = (self.ids, self.groups, self.relevance, self.searched)
-        return Candidates(*(column[positions] for column in columns), rows=self.rows[positions])
+        unknown = self.unknown_excluded[positions]
+        return Candidates(
+            *(column[positions] for column in columns), rows=self.rows[positions], unknown_excluded=unknown
+        )
 
     @classmethod
     def join(cls, parts: Sequence[Candidates]) -> Candidates:
@@ -90,16 +106,23 @@ class Candidates:
             np.concatenate([part.relevance for part in parts]),
             np.concatenate([part.searched for part in parts]),
             rows=np.concatenate([part.rows for part in parts]),
+            unknown_excluded=np.concatenate([part.unknown_excluded for part in parts]),
         )
 
     def to_polars(self) -> pl.DataFrame:
-        """Return a polars frame with one row per candidate: request, rank (from 1), id, group, relevance."""
+        """Return a polars frame with one row per candidate: request, rank (from 1), id, group, relevance.
+
+        Empty places have no row.
+        """
         import polars as pl
 
         return pl.DataFrame(self._columns())
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas frame with one row per candidate: request, rank (from 1), id, group, relevance."""
+        """Return a pandas frame with one row per candidate: request, rank (from 1), id, group, relevance.
+
+        Empty places have no row.
+        """
         try:
             import pandas as pd
         except ImportError as error:
@@ -108,13 +131,15 @@ class Candidates:
 
     def _columns(self) -> dict[str, NDArray[Any]]:
         n, k = self.ids.shape
-        return {
+        columns = {
             "request": np.repeat(np.arange(n), k),
             "rank": np.tile(np.arange(1, k + 1), n),
             "id": self.ids.ravel(),
             "group": self.groups.ravel(),
             "relevance": self.relevance.ravel(),
         }
+        there = ~np.isneginf(columns["relevance"])
+        return columns if there.all() else {name: column[there] for name, column in columns.items()}
 
     def dump(self, position: int) -> bytes:
         """Serialize the answer to one of the requests, for the ledger to keep under its request id.
@@ -142,11 +167,16 @@ class Candidates:
         rows: NDArray[np.int64],
         relevance: NDArray[np.float64],
         searched: NDArray[np.float64],
+        unknown_excluded: NDArray[np.int64] | None = None,
     ) -> Candidates:
-        """Return the candidates in these rows of a catalog, sorted by relevance, ties by id."""
+        """Return the candidates in these rows of a catalog, sorted by relevance, ties by id; -1 is an empty place."""
         if not (relevance[:, 1:] < relevance[:, :-1]).all():  # without prices they are sorted as they come
             best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))
             in_order = (np.arange(len(rows))[:, None], best_first)
             rows, relevance = rows[in_order], relevance[in_order]
         ids, groups = catalog.ids_of(rows), catalog.labels_of(catalog.group_of[rows])
-        return Candidates(ids, groups, relevance, searched, rows=rows)
+        if len(rows) and rows[:, -1].min() < 0:
+            for names in (ids, groups):
+                names[rows < 0] = "" if names.dtype.kind == "U" else -1
+        unknown = np.empty(0, dtype=np.int64) if unknown_excluded is None else unknown_excluded
+        return Candidates(ids, groups, relevance, searched, rows=rows, unknown_excluded=unknown)

@@ -18,7 +18,14 @@ Floors: TypeAlias = int | Mapping[str, int] | Mapping[int, int] | Mapping[Label,
 
 
 def make_terms(
-    groups: Grouped, k: int, floors: Floors, horizon: int, batch_size: int, *, auto_restart: bool = True
+    groups: Grouped,
+    k: int,
+    floors: Floors,
+    horizon: int,
+    batch_size: int,
+    *,
+    auto_restart: bool = True,
+    max_exclude: int = 0,
 ) -> Terms:
     """Return a promise as terms for the policy and the guard, or refuse one that cannot be kept.
 
@@ -29,9 +36,11 @@ def make_terms(
     [1, 2]
     """
     k, horizon = check_k(k, groups), check_positive(horizon, "horizon")
+    max_exclude = _check_max_exclude(max_exclude, k, groups)
     resolved = resolve_floors(floors, groups)
-    check_feasible(resolved, groups, k, horizon)
-    return Terms(resolved, group_caps(groups, k), k, horizon, check_positive(batch_size, "batch_size"), auto_restart)
+    check_feasible(resolved, groups, k, horizon, max_exclude)
+    caps, batch_size = group_caps(groups, k, max_exclude), check_positive(batch_size, "batch_size")
+    return Terms(resolved, caps, k, horizon, batch_size, auto_restart, max_exclude)
 
 
 def changed_terms(
@@ -49,7 +58,10 @@ def changed_terms(
     if floors is None:
         floors = dict(zip(labels, terms.floors.tolist(), strict=True))
     horizon = terms.horizon if horizon is None else horizon
-    return make_terms(groups, terms.k, floors, horizon, terms.batch_size, auto_restart=terms.auto_restart)
+    return make_terms(
+        groups, terms.k, floors, horizon, terms.batch_size,
+        auto_restart=terms.auto_restart, max_exclude=terms.max_exclude,
+    )  # fmt: skip
 
 
 def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
@@ -76,17 +88,28 @@ def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
     return _check_total(resolved)
 
 
-def group_caps(groups: Grouped, k: int) -> npt.NDArray[np.int64]:
-    """Return (G,) the most exposures of each group that one request can hold: min(k, items of the group)."""
-    return np.minimum(groups.group_sizes, k)
+def group_caps(groups: Grouped, k: int, max_exclude: int = 0) -> npt.NDArray[np.int64]:
+    """Return (G,) the exposures of each group that any request can hold.
+
+    They are min(k, items of the group), for a request that excludes none of them. One that excludes ``max_exclude``
+    items may exclude them all in the same group.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.groups import Groups
+    >>> group_caps(Groups(["a", "b"], np.array([2, 9])), k=5, max_exclude=3).tolist()
+    [0, 5]
+    """
+    return np.minimum(np.maximum(groups.group_sizes - max_exclude, 0), k)
 
 
-def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horizon: int) -> None:
+def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horizon: int, max_exclude: int = 0) -> None:
     """Raise :class:`InfeasibleFloorsError` unless some plan of candidates meets all floors.
 
     A request holds at most min(k, items of g) items of group g and k items in all. The floors can be met if and only
     if no group's floor exceeds the first limit over the horizon, and their sum does not exceed the second: within these
-    limits, slots can be assigned freely.
+    limits, slots can be assigned freely. Requests may exclude up to ``max_exclude`` items, in the worst case all of
+    them of g: then they hold at most min(k, items of g less that many).
 
     Examples
     --------
@@ -97,11 +120,13 @@ def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horiz
     Traceback (most recent call last):
     fairsync.errors.InfeasibleFloorsError: The floor of group 'books' is 11, which cannot be met: ...
     """
-    most = group_caps(groups, k) * horizon
+    most = group_caps(groups, k, max_exclude) * horizon
     for code in np.flatnonzero(floors > most)[:1]:
         size = int(groups.group_sizes[code])
-        per_request = min(size, k)
-        why = f"it has {size} item{'s' if size != 1 else ''}" if size < k else f"a request has {k} slots"
+        per_request = min(max(size - max_exclude, 0), k)
+        why = f"it has {size} item{'s' if size != 1 else ''}" if size - max_exclude < k else f"a request has {k} slots"
+        if max_exclude and size - max_exclude < k:
+            why += f", of which a request may exclude {max_exclude} (max_exclude)"
         raise InfeasibleFloorsError(
             groups.labels[code],
             int(floors[code]),
@@ -125,6 +150,18 @@ def can_be_met(missing: npt.NDArray[np.int64], left: int, terms: Terms) -> bool:
     (True, False)
     """
     return bool((missing <= left * terms.caps).all()) and int(missing.sum()) <= left * terms.k
+
+
+def _check_max_exclude(value: object, k: int, groups: Grouped) -> int:
+    """Return the declared number of excluded items, or say what is wrong with it."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or int(value) < 0:
+        raise InvalidInputError(f"max_exclude must be a whole number of items, 0 or more, got {value!r}.")
+    if len(groups) - int(value) < k:
+        raise InvalidInputError(
+            f"max_exclude is {value}: of {len(groups)} items that leaves {max(len(groups) - int(value), 0)}, fewer than"
+            f" k = {k}. Declare fewer."
+        )
+    return int(value)
 
 
 def check_reachable(terms: Terms, totals: Totals, *, keeps_floors: bool, is_over: bool = True) -> None:

@@ -13,6 +13,11 @@ where :math:`c_g = \min(K, |I_g|)` (:func:`fairsync.floors.can_be_met`). A reque
 gets other candidates that do not (:func:`compose`). They always exist (docs/promise.md has the proof), and at R = 0 the
 condition says that nothing is missing.
 
+Requests may exclude items. If none excludes more than e items (`Terms.max_exclude`), then
+:math:`c_g = \min(K, |I_g| - e)` is what each of them can surely show, and all of this holds as it stands. A request
+that excludes more, or has a condition, may be able to show less: it gives what it can, and what the others cannot make
+up for is no longer required.
+
 While a part of the catalog is out of reach, :math:`c_g` counts the items that were searched. Exposures that could not
 be delivered even if every request from now on gave all it can, because the outage came too late, are no longer
 required; the others are.
@@ -29,6 +34,7 @@ from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.floors import can_be_met
 from fairsync.policies.base import Counts, Floats, Terms
 from fairsync.search.base import Hits
+from fairsync.search.eligibility import Eligibility
 
 Rows: TypeAlias = npt.NDArray[np.int64]
 SearchOne: TypeAlias = Callable[[int, Floats, int], Hits]
@@ -56,20 +62,32 @@ def needs_guard(terms: Terms, missing: Counts, prices: Floats, counts: Counts, r
     )
 
 
-def _due(missing: Counts, left: int, terms: Terms) -> Counts:
-    """Return the missing exposures that the requests left can deliver: all of them, unless an outage came too late."""
-    return np.minimum(missing, left * terms.caps)
+def _due(missing: Counts, left: int, terms: Terms, own: Counts | None = None) -> Counts:
+    """Return the missing exposures that the requests left can deliver: all of them, unless an outage came too late.
+
+    Of the first of these requests, ``own`` is what it can show of each group, if that is not what any request can.
+    """
+    possible = left * terms.caps if own is None else (left - 1) * terms.caps + own
+    return np.minimum(missing, possible)
 
 
 def keep_floors(
-    search: SearchOne, catalog: Catalog, terms: Terms, prices: Floats, hits: Hits, missing: Counts, left: int, k: int
+    search: SearchOne,
+    catalog: Catalog,
+    terms: Terms,
+    prices: Floats,
+    hits: Hits,
+    missing: Counts,
+    left: int,
+    k: int,
+    eligible: Eligibility | None = None,
 ) -> tuple[Hits, int]:
     """Choose the candidates of requests one after another, by the two rules of the guard.
 
     Parameters
     ----------
     search
-        Searches again for a single request.
+        Searches again for a single request, among the items that are eligible for it.
     catalog, terms, prices
         The items, the promise, and the prices of the search.
     hits
@@ -80,38 +98,85 @@ def keep_floors(
         Requests left in the horizon, these included.
     k
         Candidates of each of these requests. Later requests are assumed to have ``terms.k``.
+    eligible
+        The items that each of the requests may get; None for all items.
 
     Returns
     -------
     Hits
-        (n, k) candidates.
+        (n, k) candidates; fewer only for requests with fewer eligible items.
     int
         Forced slots: how many of them the second rule put there.
     """
     n_groups = len(terms.floors)
     rows, relevance = hits.rows[:, :k].copy(), hits.relevance[:, :k].copy()
     forced = 0
+    limited = None if eligible is None else is_limited(eligible, terms)
     for i in range(len(rows)):
         left -= 1
-        counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
+        counts = _count(catalog, rows[i], n_groups)
         if ((counts > missing) & (prices < 0)).any():
-            rows[i], relevance[i] = _choose_among(search, catalog, k, prices, hits, missing, i)
-            counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
-        due = _due(missing, left + 1, terms)
+            chosen = _choose_among(search, catalog, k, prices, hits, missing, i, may_be_short=eligible is not None)
+            rows[i], relevance[i] = _padded(*chosen, k)
+            counts = _count(catalog, rows[i], n_groups)
+        own = None
+        if eligible is not None:
+            sizes = eligible.group_sizes(i, catalog.group_of, catalog.group_sizes)
+            own = np.minimum(sizes if hits.reached is None else np.minimum(sizes, hits.reached), k)
+        due = _due(missing, left + 1, terms, own)
         if not can_be_met(np.maximum(due - counts, 0), left, terms):
             before = set(rows[i].tolist())
-            rows[i], relevance[i] = compose(
+            composed = compose(
                 lambda p, n, i=i: search(i, p, n),  # type: ignore[misc]
                 catalog.group_of, rows[i], relevance[i], terms, prices, due, left,
+                limited=limited is not None and bool(limited[i]),
             )  # fmt: skip
+            rows[i], relevance[i] = _padded(*composed, k)
             forced += len(set(rows[i].tolist()) - before)
-            counts = np.bincount(catalog.group_of[rows[i]], minlength=n_groups)
+            counts = _count(catalog, rows[i], n_groups)
         missing = np.maximum(missing - counts, 0)
     return Hits(rows, relevance, hits.reached), forced
 
 
+def is_limited(eligible: Eligibility, terms: Terms) -> npt.NDArray[np.bool_]:
+    """Return which requests the floors cannot count on: they exclude more than was declared, or have a condition.
+
+    Examples
+    --------
+    >>> terms = Terms(np.array([4]), np.array([1]), k=1, horizon=9, batch_size=1, max_exclude=1)
+    >>> is_limited(Eligibility.of(3, [None, None], [[0], [0, 2]]), terms).tolist()
+    [False, True]
+    """
+    limited: npt.NDArray[np.bool_] = (eligible.selection_of >= 0) | (eligible.lengths > terms.max_exclude)
+    return limited
+
+
+def _count(catalog: Catalog, rows: Rows, n_groups: int) -> Counts:
+    """Return the exposures of each group in a list, which may have empty places at its end."""
+    if rows[-1] < 0:
+        rows = rows[rows >= 0]
+    return np.bincount(catalog.group_of[rows], minlength=n_groups)
+
+
+def _padded(rows: Rows, relevance: Floats, k: int) -> tuple[Rows, Floats]:
+    """Return a list of k places, of which the last are empty if there are too few items."""
+    if len(rows) == k:
+        return rows, relevance
+    short = Hits.empty(1, k)
+    short.rows[0, : len(rows)], short.relevance[0, : len(rows)] = rows, relevance
+    return short.rows[0], short.relevance[0]
+
+
 def _choose_among(
-    search: SearchOne, catalog: Catalog, k: int, prices: Floats, hits: Hits, missing: Counts, i: int
+    search: SearchOne,
+    catalog: Catalog,
+    k: int,
+    prices: Floats,
+    hits: Hits,
+    missing: Counts,
+    i: int,
+    *,
+    may_be_short: bool,
 ) -> tuple[Rows, Floats]:
     """Apply the first rule to the list of request i, with longer lists until the choice is certain."""
     rows, relevance = hits.rows[i], hits.relevance[i]
@@ -120,6 +185,8 @@ def _choose_among(
         complete = len(rows) == len(catalog) or rows[-1] < 0
         if complete:
             rows, relevance, groups = rows[rows >= 0], relevance[rows >= 0], groups[rows >= 0]
+            if may_be_short and len(rows) <= k:
+                return rows, relevance
             if len(rows) < k:
                 raise BackendUnavailableError(f"only {len(rows)} items are within reach, fewer than k = {k}.")
         beyond = -np.inf if complete else float(relevance[-1] - prices[groups[-1]])
@@ -187,6 +254,8 @@ def compose(
     prices: Floats,
     missing: Counts,
     left: int,
+    *,
+    limited: bool = False,
 ) -> tuple[Rows, Floats]:
     r"""Return the best candidates that leave the rest of the horizon possible.
 
@@ -206,6 +275,8 @@ def compose(
         As for :func:`keep_floors`.
     left
         Requests left after this one.
+    limited
+        Whether this request may be unable to show what is required: it then shows what it can.
     """
     taken: dict[int, float] = {}
 
@@ -220,7 +291,7 @@ def compose(
                     taken[row] = score
                     quota[group_of[row]] -= 1
                     how_many -= 1
-            if len(taken) == before and found.reached is not None:
+            if len(taken) == before and (limited or found.reached is not None):
                 return
             if len(taken) == before:
                 raise FairSyncError(
@@ -233,6 +304,6 @@ def compose(
     take(owed, int(owed.sum()))
     take(still, int(missing.sum()) - left * terms.k - len(taken))
     for row, score in zip(rows.tolist(), relevance.tolist(), strict=True):
-        if len(taken) < len(rows):
+        if row >= 0 and len(taken) < len(rows):
             taken.setdefault(row, score)
     return np.array(list(taken), dtype=np.int64), np.array(list(taken.values()))

@@ -3,7 +3,7 @@
 import math
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,11 @@ import numpy.typing as npt
 from fairsync.batch import serve
 from fairsync.calibration import calibrate
 from fairsync.candidates import Candidates
-from fairsync.catalog import Catalog
+from fairsync.catalog import Catalog, Where
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
 from fairsync.closing import Closable, NoCopies
+from fairsync.eligible import Exclude, make_eligibility
 from fairsync.errors import FairSyncError
 from fairsync.floors import Floors, changed_terms, make_terms
 from fairsync.hindsight import Hindsight
@@ -62,6 +63,15 @@ class FairRetriever(NoCopies, Closable):
         same ledger continues where the last one ended. By default it is in memory.
     save_seconds
         Seconds between two saves of the policy's state in a ledger that outlives the process. `close` saves it always.
+    max_exclude
+        The most items that a request excludes, declared in advance. The floors are then certain, and floors that such
+        requests could make impossible are refused. A request that excludes more, or has a condition, is answered all
+        the same, and the floors are no longer certain; `limited_requests` counts these.
+
+    Attributes
+    ----------
+    limited_requests : int
+        Requests so far in this process that excluded more than was declared, or had a condition.
 
     Examples
     --------
@@ -96,12 +106,14 @@ class FairRetriever(NoCopies, Closable):
         index: str | Index = "exact",
         ledger: str | Ledger | None = None,
         save_seconds: float = 5.0,
+        max_exclude: int = 0,
     ) -> None:
         self.catalog = catalog
-        self.terms = make_terms(catalog, k, floors, horizon, batch_size)
+        self.terms = make_terms(catalog, k, floors, horizon, batch_size, max_exclude=max_exclude)
         self.policy = make_policy(policy)
         self.index = make_index(index, catalog)
         self._lock, self._closed = threading.Lock(), False
+        self.limited_requests = 0
         self._given, self._owns_ledger = (policy, index), isinstance(ledger, str)
         if ledger is None or isinstance(ledger, str):
             ledger = open_ledger(ledger or MEMORY, catalog.n_groups)
@@ -118,7 +130,12 @@ class FairRetriever(NoCopies, Closable):
                 self.ledger.close()
             raise
 
-    def retrieve(self, users: npt.ArrayLike) -> Candidates:
+    def retrieve(
+        self,
+        users: npt.ArrayLike,
+        exclude: Exclude | None = None,
+        where: Where | Sequence[Where | None] | None = None,
+    ) -> Candidates:
         """Return the candidates of requests in order of arrival.
 
         Parameters
@@ -126,30 +143,48 @@ class FairRetriever(NoCopies, Closable):
         users
             (n, d) one vector per request, or (n, interests, d) several, for any n. Prices change after every
             ``batch_size`` requests, within a call as across calls. A call that fails counts nothing.
+        exclude
+            For each request the ids that it must not get, such as those that the user has seen; unknown ids are counted
+            (`Candidates.unknown_excluded`) and ignored. Or a scipy sparse matrix of (requests, items).
+        where
+            Conditions on attributes that candidates must meet, one dict for all requests or one for each; see
+            :meth:`Catalog.select`. A condition that no item meets is refused.
+
+        Examples
+        --------
+        >>> catalog = Catalog(np.eye(3), {"category": ["a", "b", "b"], "in_stock": [True, True, False]})
+        >>> retriever = FairRetriever(catalog, k=2)
+        >>> found = retriever.retrieve(np.ones((2, 3)), exclude=[[0], []], where={"in_stock": True})
+        >>> found.ids.tolist(), found.short.tolist()
+        ([[1, -1], [0, 1]], [True, False])
         """
         with self._lock:
             self._check_open()
             catalog, vectors = self.catalog, check_users(users, self.catalog)
             terms, policy, n = self.terms, self.policy, len(vectors)
+            eligible, unknown = make_eligibility(exclude, where, catalog, n)
             rows, relevance = np.empty((n, terms.k), dtype=np.int64), np.empty((n, terms.k))
             searched, entries = np.empty(n), list[Entry]()
-            state, start = self._state, 0
+            state, start, limited = self._state, 0, 0
             while start < n:
                 state = state.begin(terms, policy)
                 batch = state.next_batch(terms, policy, n - start)
                 here = slice(start, start + batch.requests)
-                served = serve(batch, catalog, self.index, vectors[here])
+                mine = None if eligible is None else eligible.take(np.arange(here.start, here.stop))
+                served = serve(batch, catalog, self.index, vectors[here], mine)
                 state, entry = state.record(policy, served.entry, served.sample, served.costs)
                 rows[here], relevance[here] = served.hits.rows, served.hits.relevance
                 searched[here] = served.searched
+                limited += served.limited
                 if entries and not entry.opens_horizon:
                     entry = entries.pop().plus(entry)
                 entries.append(entry)
                 start += batch.requests
             self.ledger.record(entries)
             self._state = state
+            self.limited_requests += limited
             self._saver.save_if_due(terms, state)
-        return Candidates.of(catalog, rows, relevance, searched)
+        return Candidates.of(catalog, rows, relevance, searched, unknown)
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
         """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.
@@ -173,19 +208,21 @@ class FairRetriever(NoCopies, Closable):
 
     def upsert(
         self,
-        embeddings: npt.ArrayLike,
-        groups: Sequence[Label] | npt.NDArray[Any],
+        embeddings: npt.ArrayLike | None,
+        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any],
         ids: Sequence[Label] | npt.NDArray[Any],
         floors: Floors | None = None,
     ) -> None:
-        """Add items, or replace the embedding and group of those whose ids are known.
+        """Add items, or change the embedding, group and other attributes of those whose ids are known.
 
-        The change takes effect with the next request. Collect changes into one call: each call copies the embeddings.
+        The change takes effect with the next request. Collect changes into one call: each call copies the embeddings,
+        unless only attributes change: ``upsert(None, {"in_stock": [False]}, ["x"])`` touches no vector.
 
         Parameters
         ----------
         embeddings, groups, ids
-            As in :class:`Catalog`. A new label becomes a group, which has no floor unless one is given.
+            As in :class:`Catalog`, and None to keep the embeddings. A new label becomes a group, which has no floor
+            unless one is given. Attributes that are left out stay as they are.
         floors
             New floors; see :meth:`promise`. By default they stay as they are.
         """

@@ -209,7 +209,7 @@ def test_ids_to_remove_may_come_from_anywhere() -> None:
     assert remove_items(catalog, (i for i in (0, 2))).catalog.ids.tolist() == [1]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("embeddings", [[[1.0], [1.0, 2.0]], "abc", [["x", "y"]], None, [[None, {}]]])
+@pytest.mark.parametrize("embeddings", [[[1.0], [1.0, 2.0]], "abc", [["x", "y"]], [[None, {}]]])
 def test_embeddings_that_are_none_are_refused(embeddings: Any) -> None:
     with pytest.raises(InvalidInputError, match="embeddings must be"):
         upsert_items(Catalog(np.eye(2), ["a", "b"]), embeddings, ["a"], [0])

@@ -25,7 +25,7 @@ def test_float32_scores_keep_within_their_margin(seed: int, dim: int, scale: flo
     user = 1 + 1e-6 * rng.standard_normal((1, 1, dim))
     prices = rng.standard_normal(4) * price_scale * scale
     items = Float32Items.of(catalog.embeddings)
-    queries = Float32Queries.of(items, user, prices, reference_price(catalog, prices, 20)[1])
+    queries = Float32Queries.of(items, user, prices, reference_price(catalog.group_sizes, prices, 20)[1])
     assert queries.bonus is not None
     narrow = (items.values @ queries.columns)[:, 0] + queries.bonus[catalog.group_of]
     owners, rows = np.zeros(200, dtype=np.int64), np.arange(200)

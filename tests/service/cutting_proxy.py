@@ -41,7 +41,7 @@ class CuttingProxy:
                 threading.Thread(target=self._forward, args=(client, server, True), daemon=True).start()
                 threading.Thread(target=self._forward, args=(server, client, False), daemon=True).start()
 
-    def _forward(self, source: socket.socket, target: socket.socket, is_client: bool) -> None:  # noqa: FBT001
+    def _forward(self, source: socket.socket, target: socket.socket, is_client: bool) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
                 cut = self._take_cut() if is_client and b"COMMIT" in data else None

@@ -1,15 +1,19 @@
-"""The items that can be retrieved: an embedding, a group and an id for each."""
+"""The items that can be retrieved: an embedding, attributes and an id for each."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, make_column
+from fairsync.catalog.conditions import ConditionCache, Where
 from fairsync.catalog.groups import Groups, Label
-from fairsync.catalog.names import are_words, check_names, check_same_kind, plain_words, words_array
+from fairsync.catalog.names import check_names, check_same_kind, is_name, plain_words, words_array
+from fairsync.catalog.row_lookup import RowLookup
+from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
 
 # Above this a float64 inner product of two such vectors could overflow.
@@ -20,15 +24,26 @@ _BLOCK_VALUES = 1 << 20
 _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 
 
+GROUP = "group"
+"""The name of the attribute that is given as a list of labels."""
+
+# What is computed from a catalog and kept. A copy with other items or attributes must not have it.
+_COMPUTED = ("groups", "attributes", "conditions", "_lookup")
+
+
 class Catalog:
-    """Items with their embeddings, groups and ids.
+    """Items with their embeddings, attributes and ids.
+
+    The first attribute with one str or int per item is the group of an item: promises are made for groups, and a group
+    has a price. The other attributes are for conditions (`select`).
 
     Parameters
     ----------
     embeddings
         (n, d) array of float16, float32 or float64. A C-contiguous array is used in place: do not write to it later.
     groups
-        n group labels, one per item, all str or all int. Control characters are refused.
+        n group labels, one per item, all str or all int: the attribute ``"group"``. Or a dict of named attributes, each
+        of them n labels (all str, all int or all bool), n lists of labels, or n floats. Control characters are refused.
     ids
         n distinct item ids, all str or all int, without control characters. Defaults to the row numbers.
 
@@ -36,6 +51,8 @@ class Catalog:
     ----------
     embeddings : numpy.ndarray
         Read-only view of the embeddings.
+    group_attribute : str
+        The name of the attribute that is the group.
     group_of : numpy.ndarray
         (n,) int32, the code of each item's group: its position in ``labels``.
     labels : list
@@ -55,16 +72,23 @@ class Catalog:
     (['books', 'toys'], [1, 0, 1], [1, 2])
     >>> catalog.ids_of([2, 0]).tolist(), catalog.code_of("toys")
     (['b', 'c'], 1)
+    >>> catalog = Catalog(np.eye(3), {"category": ["toys", "books", "toys"], "price": [9.5, 3.0, 4.0]})
+    >>> catalog.labels, catalog.select({"category": "toys", "price": {"at_most": 5}}).rows.tolist()
+    (['books', 'toys'], [2])
     """
 
     def __init__(
         self,
         embeddings: npt.ArrayLike,
-        groups: Sequence[Label] | npt.NDArray[Any],
+        groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any],
         ids: Sequence[Label] | npt.NDArray[Any] | None = None,
     ) -> None:
         self.embeddings = _checked_embeddings(embeddings)
         n = len(self.embeddings)
+        self.group_attribute: str = GROUP
+        self._others: dict[str, Column] = {}
+        if isinstance(groups, Mapping):
+            self.group_attribute, groups, self._others = _split_attributes(groups, n)
         names, codes, sizes = np.unique(
             check_names(groups, n, "groups", "label"), return_inverse=True, return_counts=True
         )
@@ -92,6 +116,62 @@ class Catalog:
         return int(self.embeddings.shape[1])
 
     @cached_property
+    def attributes(self) -> dict[str, Column]:
+        """The attributes by name, the group first."""
+        labels: list[AttributeLabel] = [*self.labels]
+        return {self.group_attribute: LabelColumn(self.group_of, labels), **self._others}
+
+    @cached_property
+    def conditions(self) -> ConditionCache:
+        """The conditions that were used last, with the items that meet them."""
+        return ConditionCache(self.attributes)
+
+    @cached_property
+    def _lookup(self) -> RowLookup:
+        assert self._ids is not None
+        return RowLookup(self._ids, self.rank)
+
+    def select(self, where: Where) -> Selection | None:
+        """Return the items that meet conditions on attributes; None where there is no condition.
+
+        Parameters
+        ----------
+        where
+            The conditions by attribute, all of which an item must meet: a value; a list of values, of which it must
+            have one; ``{"not": value or list}``; or for numbers a range, ``{"at_least": number, "at_most": number}``.
+            An item with several labels has each of them.
+
+        Examples
+        --------
+        >>> catalog = Catalog(np.eye(3), {"region": ["DE", "AT", "CH"], "tags": [["new"], [], ["new", "sale"]]})
+        >>> catalog.select({"region": ["DE", "AT"]}).rows.tolist()
+        [0, 1]
+        >>> catalog.select({"region": {"not": "AT"}, "tags": "new"}).rows.tolist()
+        [0, 2]
+        """
+        return self.conditions.select(where)
+
+    def with_attributes(self, columns: Mapping[str, Column]) -> "Catalog":
+        """Return the same items with other columns for some attributes, none of which is the group.
+
+        Examples
+        --------
+        >>> catalog = Catalog(np.eye(2), {"category": ["a", "b"], "in_stock": [True, True]})
+        >>> sold_out = make_column("in_stock", [True, False], 2)
+        >>> catalog.with_attributes({"in_stock": sold_out}).select({"in_stock": True}).rows.tolist()
+        [0]
+        """
+        changed = self._copy()
+        changed._others = {**self._others, **columns}
+        return changed
+
+    def _copy(self) -> "Catalog":
+        made = copy.copy(self)
+        for name in _COMPUTED:
+            made.__dict__.pop(name, None)
+        return made
+
+    @cached_property
     def groups(self) -> Groups:
         """The groups without their items."""
         return Groups(self.labels, self.group_sizes)
@@ -108,10 +188,13 @@ class Catalog:
         group_of: npt.NDArray[np.integer],
         labels: Sequence[Label],
         ids: npt.NDArray[Any],
+        others: Mapping[str, Column] | None = None,
+        group_attribute: str = GROUP,
     ) -> "Catalog":
         """Return a catalog from group codes instead of labels. The input is trusted and not checked.
 
         Catalogs are derived from others in this way, where every label must keep its code. A label may have no item.
+        The columns of other attributes, and the name of the group's, are optional.
 
         Examples
         --------
@@ -124,6 +207,7 @@ class Catalog:
         catalog._names = _names(catalog.labels)
         catalog.group_of = _frozen(group_of.astype(np.int32))
         catalog.group_sizes = _frozen(np.bincount(group_of, minlength=len(labels)).astype(np.int64))
+        catalog._others, catalog.group_attribute = dict(others or {}), group_attribute
         catalog._ids = _frozen(ids.copy())
         catalog.rank = _rank(catalog._ids)
         return catalog
@@ -144,7 +228,8 @@ class Catalog:
         names = [*labels, *(label for label in self.labels if label not in known)]
         place = {label: code for code, label in enumerate(names)}
         codes = np.array([place[label] for label in self.labels])
-        return Catalog.from_codes(self.embeddings, codes[self.group_of], names, self.ids)
+        others = (self._others, self.group_attribute)
+        return Catalog.from_codes(self.embeddings, codes[self.group_of], names, self.ids, *others)
 
     def part(self, rows: npt.NDArray[np.integer]) -> "Catalog":
         """Return a catalog of these rows only, in this order, for a shard to hold.
@@ -164,8 +249,8 @@ class Catalog:
             raise InvalidInputError(f"a part needs at least one row, each from 0 to {len(self) - 1}.")
         run = bool((np.diff(rows) == 1).all())
         at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows
-        part = copy.copy(self)
-        part.__dict__.pop("groups", None)  # the cached groups have the sizes of the whole
+        part = self._copy()
+        part._others = {name: column.take(rows) for name, column in self._others.items()}
         part.embeddings = _frozen(self.embeddings[at])
         part.group_of = _frozen(self.group_of[at])
         part.group_sizes = _frozen(np.bincount(part.group_of, minlength=self.n_groups).astype(np.int64))
@@ -186,14 +271,11 @@ class Catalog:
         >>> Catalog(np.eye(2), ["a", "b"], ids=["y", "x"]).rows_of(np.array([["x", "q"]])).tolist()
         [[1, -1]]
         """
-        known = self.ids
-        order = np.arange(len(known)) if self.rank is None else np.argsort(self.rank)
-        # In the type of the known ids, or numpy would copy all of them into that of the longest given one. An id that
-        # is cut off here is found unequal below.
-        keys = ids.astype(known.dtype) if are_words(known) and are_words(ids) else ids
-        places = np.minimum(np.searchsorted(known, keys, sorter=order), len(known) - 1)
-        rows = order[places]
-        return np.where(known[rows] == ids, rows, -1).astype(np.int64)
+        if self._ids is not None:
+            return self._lookup.find(ids)
+        if ids.dtype.kind not in "iu":
+            return np.full(ids.shape, -1, dtype=np.int64)
+        return np.where((ids >= 0) & (ids < len(self)), ids, -1).astype(np.int64)
 
     def labels_of(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the labels of these group codes."""
@@ -209,6 +291,23 @@ class Catalog:
     def __repr__(self) -> str:
         kind = self.embeddings.dtype.name
         return f"Catalog({len(self):,} items, {self.n_groups:,} groups, dim {self.dim}, {kind})"
+
+
+def _split_attributes(
+    given: Mapping[str, Any], n: int
+) -> tuple[str, Sequence[Label] | npt.NDArray[Any], dict[str, Column]]:
+    """Return the name and the labels of the group, and the columns of the other attributes."""
+    for name in given:
+        if not isinstance(name, str) or not name or not is_name(name):
+            raise InvalidInputError(f"the name of an attribute must be a word, got {name!r:.80}.")
+    columns = {name: make_column(name, values, n) for name, values in given.items()}
+    for name, column in columns.items():
+        if isinstance(column, LabelColumn) and column.kind in ("str", "int"):
+            return name, given[name], {other: columns[other] for other in columns if other != name}
+    raise InvalidInputError(
+        "no attribute gives each item one str or int: promises are made for the first that does. Add one, such as"
+        ' {"category": [...]}.'
+    )
 
 
 def _names(labels: Sequence[Label]) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Changes to a catalog: items are added, removed, moved to another group, or get another embedding.
+"""Changes to a catalog: items are added, removed, moved to another group, or get another embedding or attribute.
 
 A catalog is immutable. A change makes a new catalog and records which items are the same in both, so that an index can
 keep what it has built for them. Group codes are never reused: a label keeps its code, a new label gets the next one,
@@ -8,12 +8,15 @@ stay valid.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairsync.catalog import Catalog, check_names, check_same_kind
+from fairsync.catalog.attributes import NumberColumn, as_numbers, make_column, same_kind
 from fairsync.catalog.names import join_names
 from fairsync.errors import InvalidInputError
 
@@ -44,18 +47,24 @@ class CatalogChange:
 
 def upsert_items(
     catalog: Catalog,
-    embeddings: ArrayLike,
-    groups: Sequence[Label] | NDArray[Any],
+    embeddings: ArrayLike | None,
+    groups: Sequence[Label] | NDArray[Any] | Mapping[str, Any],
     ids: Sequence[Label] | NDArray[Any],
 ) -> CatalogChange:
-    """Add items, or replace those whose ids are known.
+    """Add items, or change those whose ids are known.
 
     Parameters
     ----------
     catalog
         The catalog before the change.
-    embeddings, groups, ids
-        The new and changed items; see :class:`Catalog`. The embeddings are converted to the catalog's type.
+    embeddings
+        The embeddings of the items, which are converted to the catalog's type. None if all ids are known and their
+        embeddings stay: then no vector is touched, and unless groups change, an index stays as it is.
+    groups
+        The group labels, or a dict of attributes; see :class:`Catalog`. An item that is known keeps the attributes that
+        are left out; a new item needs all of them.
+    ids
+        The ids of the items.
 
     Examples
     --------
@@ -63,31 +72,92 @@ def upsert_items(
     >>> change = upsert_items(catalog, [[0, 2, 0], [5, 5, 5]], ["b", "new"], ["y", "w"])
     >>> change.catalog.ids.tolist(), change.catalog.group_of.tolist(), change.rows.tolist()
     (['x', 'y', 'z', 'w'], [0, 1, 1, 2], [0, -1, 2])
+    >>> catalog = Catalog(np.eye(2), {"category": ["a", "b"], "in_stock": [True, True]}, ids=["x", "y"])
+    >>> change = upsert_items(catalog, None, {"in_stock": [False]}, ["y"])
+    >>> change.catalog.select({"in_stock": True}).rows.tolist(), change.rows.tolist()
+    ([0], [0, 1])
     """
-    try:
-        vectors = np.asarray(embeddings, dtype=catalog.embeddings.dtype)
-    except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"embeddings must be one (n, d) array of numbers in equal rows: {error}") from None
-    given = Catalog(vectors, groups, ids)
+    names = check_names(ids, None, "ids", "id")
+    if not len(names):
+        raise InvalidInputError("there are no ids: name at least one item.")
+    check_same_kind(names, catalog.ids, "ids")
+    places = catalog.rows_of(names)
+    columns = _columns(catalog, groups, names, places)
+    labels = columns.pop(catalog.group_attribute, None)
+    if labels is None:
+        labels = catalog.labels_of(catalog.group_of[places])
+    if embeddings is None:
+        if (places < 0).any():
+            lost = names[places < 0].tolist()
+            raise InvalidInputError(f"there is no item {lost[0]!r}, and no embedding to add it with: give embeddings.")
+        vectors = catalog.embeddings[places]
+    else:
+        try:
+            vectors = np.asarray(embeddings, dtype=catalog.embeddings.dtype)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(f"embeddings must be one (n, d) array of numbers in equal rows: {error}") from None
+    given = Catalog(vectors, labels, names)
     if given.dim != catalog.dim:
         raise InvalidInputError(
             f"the new embeddings have {given.dim} dimensions, those of the catalog {catalog.dim}: to change the model,"
             " replace all items at once."
         )
-    check_same_kind(given.ids, catalog.ids, "ids")
     after = given.under(catalog.labels)  # the same items, in the codes of the catalog
-    places = catalog.rows_of(given.ids)
     added = np.flatnonzero(places < 0)
     target = places.copy()
     target[added] = len(catalog) + np.arange(len(added))
-    whole = np.concatenate([catalog.embeddings, given.embeddings[added]])
-    whole[target] = given.embeddings
+    n = len(catalog) + len(added)
+    others = dict(catalog.attributes)
+    del others[catalog.group_attribute]
+    others.update({name: others[name].put(target, column, n) for name, column in columns.items()})
+    rows = np.arange(len(catalog))
+    if embeddings is None:
+        moved = places[catalog.group_of[places] != after.group_of]
+        if not len(moved):
+            return CatalogChange(catalog.with_attributes(others), rows)
+        rows[moved] = -1
+        whole = catalog.embeddings
+    else:
+        rows[places[places >= 0]] = -1
+        whole = np.concatenate([catalog.embeddings, given.embeddings[added]])
+        whole[target] = given.embeddings
     codes = np.concatenate([catalog.group_of, after.group_of[added]])
     codes[target] = after.group_of
-    rows = np.arange(len(catalog))
-    rows[places[places >= 0]] = -1
-    names = join_names([catalog.ids, given.ids[added]]) if len(added) else catalog.ids
-    return CatalogChange(Catalog.from_codes(whole, codes, after.labels, names), rows)
+    kept = join_names([catalog.ids, given.ids[added]]) if len(added) else catalog.ids
+    made = Catalog.from_codes(whole, codes, after.labels, kept, others, catalog.group_attribute)
+    return CatalogChange(made, rows)
+
+
+def _columns(
+    catalog: Catalog,
+    given: Sequence[Label] | NDArray[Any] | Mapping[str, Any],
+    names: NDArray[Any],
+    places: NDArray[np.int64],
+) -> dict[str, Any]:
+    """Return the given attributes as columns, the group's as its labels; raise for those that do not fit."""
+    if not isinstance(given, Mapping):
+        given = {catalog.group_attribute: given}
+    known = catalog.attributes
+    for name in given:
+        if name not in known:
+            close = get_close_matches(str(name), [*known], n=1)
+            hint = f"did you mean {close[0]!r}?" if close else "every item needs it: make another Catalog, and replace."
+            raise InvalidInputError(f"the catalog has no attribute {name!r}: {hint}")
+    lacking = [name for name in known if name not in given]
+    if lacking and (places < 0).any():
+        new = names[places < 0].tolist()
+        raise InvalidInputError(f"the new item {new[0]!r} has no {lacking[0]!r}: give all attributes of new items.")
+    columns: dict[str, Any] = {}
+    for name, values in given.items():
+        if name == catalog.group_attribute:
+            columns[name] = values
+            continue
+        column = make_column(name, values, len(names))
+        if isinstance(known[name], NumberColumn):
+            column = as_numbers(column)
+        same_kind(name, column, known[name])
+        columns[name] = column
+    return columns
 
 
 def remove_items(catalog: Catalog, ids: Sequence[Label] | NDArray[Any]) -> CatalogChange:
@@ -113,6 +183,9 @@ def remove_items(catalog: Catalog, ids: Sequence[Label] | NDArray[Any]) -> Catal
         raise InvalidInputError("these are all the items there are: a catalog needs at least one.")
     rows = np.where(kept, np.cumsum(kept) - 1, -1)
     left = np.flatnonzero(kept)
-    return CatalogChange(
-        Catalog.from_codes(catalog.embeddings[left], catalog.group_of[left], catalog.labels, catalog.ids[left]), rows
-    )
+    others = {name: column.take(left) for name, column in catalog.attributes.items() if name != catalog.group_attribute}
+    made = Catalog.from_codes(
+        catalog.embeddings[left], catalog.group_of[left], catalog.labels, catalog.ids[left],
+        others, catalog.group_attribute,
+    )  # fmt: skip
+    return CatalogChange(made, rows)

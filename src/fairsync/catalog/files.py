@@ -16,7 +16,7 @@ import polars as pl
 from fairsync.atomic_write import atomic_folder
 from fairsync.catalog import Catalog
 from fairsync.catalog.names import are_words
-from fairsync.catalog.readers import FILES, VERSION, make_reader
+from fairsync.catalog.readers import FILES, PREFIX, VERSION, make_reader
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog.attributes import Column
     from fairsync.catalog.groups import Label
 
 
@@ -42,7 +43,8 @@ class Fingerprint:
     Attributes
     ----------
     names : str
-        A hash of the sizes, labels, groups and ids.
+        A hash of the sizes, labels, groups and ids. Other attributes are left out: an index holds none, and they may
+        change while shards run.
     blocks : tuple of int
         A checksum of the embeddings of each block of rows, so that a part can be verified without reading the rest.
     """
@@ -93,7 +95,9 @@ class StoredCatalog(Catalog):
     def part(self, rows: NDArray[np.integer]) -> Catalog:
         """Return a catalog of these rows only, which is no longer tied to the path; see `Catalog.part`."""
         part = super().part(rows)
-        return Catalog.from_codes(part.embeddings, part.group_of, part.labels, part.ids)
+        return Catalog.from_codes(
+            part.embeddings, part.group_of, part.labels, part.ids, other_columns(part), part.group_attribute
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The receiving process opens the files itself; embeddings are not sent.
@@ -101,7 +105,7 @@ class StoredCatalog(Catalog):
 
 
 def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int | None = None) -> None:
-    """Write a catalog to a folder: ``embeddings.npy``, ``items.parquet`` (id and group) and ``catalog.json``.
+    """Write a catalog to a folder: ``embeddings.npy``, ``items.parquet`` (id, group, attributes) and ``catalog.json``.
 
     The write is atomic and may replace a catalog: processes that have the old one open keep it.
 
@@ -132,13 +136,16 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int 
         "dim": catalog.dim,
         "dtype": catalog.embeddings.dtype.name,
         "labels": catalog.labels,
+        "group_attribute": catalog.group_attribute,
         "names": fingerprint.names,
         "blocks": fingerprint.blocks,
         **({} if changes is None else {"changes": changes}),
     }
     with atomic_folder(target) as work:
         np.save(work / "embeddings.npy", catalog.embeddings, allow_pickle=False)
-        pl.DataFrame({"id": _column(catalog.ids), "group": catalog.group_of}).write_parquet(work / "items.parquet")
+        columns = {"id": _column(catalog.ids), "group": pl.Series(catalog.group_of)}
+        columns |= {PREFIX + name: pl.Series(column.values()) for name, column in other_columns(catalog).items()}
+        pl.DataFrame(columns).write_parquet(work / "items.parquet")
         (work / "catalog.json").write_text(json.dumps(words) + "\n", encoding="utf-8")
 
 
@@ -164,7 +171,10 @@ def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
     reader = make_reader(path)
     embeddings, names = reader.embeddings(), reader.names()
     catalog = StoredCatalog.__new__(StoredCatalog)
-    vars(catalog).update(vars(Catalog.from_codes(embeddings, names.group_of, names.labels, names.ids)))
+    made = Catalog.from_codes(
+        embeddings, names.group_of, names.labels, names.ids, other_columns(names), names.group_attribute
+    )
+    vars(catalog).update(vars(made))
     catalog.path, catalog.written_at, catalog.changes = reader.path, reader.written_at, reader.changes
     saved = reader.saved
     if saved is None:
@@ -231,6 +241,11 @@ def read_part(
         if watch is not None:
             watch(end, len(rows))
     return Catalog.from_codes(embeddings, names.group_of[rows], names.labels, names.ids[rows]), rows
+
+
+def other_columns(catalog: Catalog) -> dict[str, Column]:
+    """Return the attributes of a catalog without the group."""
+    return {name: column for name, column in catalog.attributes.items() if name != catalog.group_attribute}
 
 
 def _open_same(path: Path, fingerprint: Fingerprint) -> StoredCatalog:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from fairsync.catalog import Catalog, check_names
+from fairsync.catalog.attributes import make_column
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ FILES = {"catalog.json", "embeddings.npy", "items.parquet"}
 
 VERSION = 1
 """The version of the folder format. A folder with another version is refused."""
+
+PREFIX = "attribute "
+"""What the columns of attributes begin with in ``items.parquet``."""
 
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, TypeError, pl.exceptions.PolarsError)
 _COLUMNS = ("id", "group", "embedding")
@@ -41,7 +45,7 @@ class Reader(Protocol):
     """Number of the latest change of a service's items that is in it, if it was saved."""
 
     def names(self) -> Catalog:
-        """Return a catalog with the ids and groups. Its embeddings are placeholders."""
+        """Return a catalog with the ids, groups and attributes. Its embeddings are placeholders."""
         ...
 
     def embeddings(self) -> NDArray[np.floating[Any]]:
@@ -83,6 +87,7 @@ class FolderReader:
             raise InvalidInputError(f"{path} has version {words['version']}, this program reads {VERSION}: save again.")
         self.shape, self.dtype = (int(words["items"]), int(words["dim"])), np.dtype(words["dtype"])
         self.labels = list(words["labels"])
+        self.group_attribute = str(words.get("group_attribute", "group"))
         self.saved: tuple[str, tuple[int, ...]] | None = (str(words["names"]), tuple(words["blocks"]))
         self.changes = None if words.get("changes") is None else int(words["changes"])
         self.written_at = (path / "catalog.json").stat().st_mtime
@@ -103,7 +108,12 @@ class FolderReader:
                 raise ValueError(f"{len(items)} items")
             ids = check_names(items["id"].to_list(), len(items), "ids", "id")
             check_names(self.labels, None, "groups", "label")
-            return Catalog.from_codes(_nothing(len(ids)), codes, self.labels, ids)
+            others = {
+                name.removeprefix(PREFIX): make_column(name.removeprefix(PREFIX), items[name].to_list(), len(items))
+                for name in items.columns
+                if name.startswith(PREFIX)
+            }
+            return Catalog.from_codes(_nothing(len(ids)), codes, self.labels, ids, others, self.group_attribute)
         except _DAMAGE as error:
             raise _damaged(self.path / "items.parquet", error) from error
 
@@ -128,7 +138,7 @@ class FolderReader:
 
 
 class ParquetReader:
-    """Reads a parquet file with the columns id, group and embedding."""
+    """Reads a parquet file with the columns id, group and embedding. Other columns are ignored."""
 
     saved: tuple[str, tuple[int, ...]] | None = None
     changes: int | None = None

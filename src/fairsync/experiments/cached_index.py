@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.search.eligibility import Eligibility
 
 _BYTES = 1 << 30
 _BUNDLE = 16  # number of scores that are first compared by their maximum
@@ -69,8 +70,16 @@ class CachedIndex:
             # The requests with the widest rounding margin, which bounds that of all others.
             self._longest = vectors[queries.margin == queries.margin.max()]
 
-    def search(self, users: NDArray[np.floating[Any]], prices: NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: NDArray[np.floating[Any]],
+        prices: NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Return the k items of highest relevance minus price for each user; see `Index.search`."""
+        if eligible is not None:  # experiments that filter items repeat too few searches to gain by cached scores
+            return self._plain.search(users, prices, k, eligible)
         vectors = np.asarray(users, dtype=np.float64)
         prices = check_prices(prices, self.catalog.n_groups)
         places = np.array([self._place.get(vector.tobytes(), -1) for vector in vectors], dtype=np.intp)
@@ -93,7 +102,7 @@ class CachedIndex:
         """Return the hits of cached requests: k items, or fewer if fewer are eligible."""
         goal, reference = min(k, len(self.catalog)), 0.0
         if prices is not None:
-            goal, reference = reference_price(self.catalog, prices, k)
+            goal, reference = reference_price(self.catalog.group_sizes, prices, k)
         if goal == 0:
             return Hits.empty(len(users), 0)
         queries = Float32Queries.of(self._items, self._longest, prices, reference)

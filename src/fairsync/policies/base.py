@@ -22,7 +22,8 @@ class Terms:
     floors : numpy.ndarray
         (G,) minimum exposures of each group in the horizon.
     caps : numpy.ndarray
-        (G,) the most exposures that a group can have in one request: min(k, items of the group).
+        (G,) the exposures of a group that any request can surely have: min(k, items of the group less those that a
+        request may exclude).
     k : int
         Candidates per request.
     horizon : int
@@ -32,6 +33,8 @@ class Terms:
     auto_restart : bool
         Whether a new horizon begins automatically after ``horizon`` requests. Otherwise ``horizon`` is the expected
         number of requests, and the caller begins the next horizon.
+    max_exclude : int
+        The most items that a request excludes, as declared. The floors are certain if no request excludes more.
     """
 
     floors: Counts
@@ -40,6 +43,7 @@ class Terms:
     horizon: int
     batch_size: int
     auto_restart: bool = True
+    max_exclude: int = 0
 
 
 @dataclass(frozen=True)

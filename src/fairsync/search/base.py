@@ -65,6 +65,10 @@ class Index(Protocol):
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find the k items of highest relevance minus price for each user.
 
+        A fourth parameter, ``eligible``, an `Eligibility` or None, is optional: the items that each user may get. All
+        indexes of this package have it. One that has not is asked for more items instead, and those that are not
+        eligible are dropped; see `fairsync.search.filtering`.
+
         Parameters
         ----------
         users

@@ -10,7 +10,9 @@ from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits, check_prices
 from fairsync.search.direct import is_small, search_one
-from fairsync.search.rounding import Float32Items
+from fairsync.search.eligibility import Eligibility
+from fairsync.search.restriction import Restriction
+from fairsync.search.rounding import Float32Items, any_reference_serves
 from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
 from fairsync.search.scoring import reference_price, settle_indifferent
 
@@ -18,6 +20,12 @@ from fairsync.search.scoring import reference_price, settle_indifferent
 THREAD_PRODUCTS = 1 << 23
 # A single vector is read past the items as fast as memory allows, which more threads hardly change.
 _THREAD_BYTES = 1 << 27
+# Up to this share of the items, those that meet a condition are copied and scored alone. A copy for a few users of a
+# larger batch is worth it for a smaller share: scoring everything costs little for one user more.
+_FEW, _FEW_OF_ONE = 0.1, 0.05
+_ENOUGH_USERS = 8
+
+_Rows = npt.NDArray[np.int64]
 
 
 class ExactIndex:
@@ -66,45 +74,157 @@ class ExactIndex:
         wide = catalog.dim * catalog.embeddings.itemsize >= 128
         self._item_bonus = ItemBonus(catalog.group_of.astype(np.intp) if wide else catalog.group_of)
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         vectors = np.asarray(users, dtype=np.float64)
         prices, goal, reference = self._goal(prices, k)
-        if self._is_small and len(vectors) == 1 and goal and vectors.any():
+        if self._is_small and eligible is None and len(vectors) == 1 and goal and vectors.any():
             return search_one(self.catalog, self.items, self._item_bonus, vectors[0], prices, reference, goal, k)
         hits = Hits.empty(len(vectors), k)
         real = vectors.any(axis=(1, 2))
-        if not real.all():
-            same = settle_indifferent(self.catalog, prices, k)
-            hits.rows[~real], hits.relevance[~real] = same.rows, same.relevance
         kept = np.flatnonzero(real)
-        if goal == 0 or len(kept) == 0:
-            return hits
-        interests = vectors.shape[1]
-        width = max(1, columns_at_once(self.catalog.dim, goal) // interests)
-        tiles = [
-            Tile(self.catalog, self.items, self._item_bonus, vectors[who], prices, reference, goal, who)
-            for who in (kept[at : at + width] for at in range(0, len(kept), width))
-        ]
-        columns = len(kept) * interests
-        workers = min(self.threads, self.items.values.size * columns // THREAD_PRODUCTS)
-        if columns == 1:
-            workers = min(workers, self.items.values.nbytes // _THREAD_BYTES)
+        if eligible is None:
+            if len(kept) < len(vectors):
+                same = settle_indifferent(self.catalog, prices, k)
+                hits.rows[~real], hits.relevance[~real] = same.rows, same.relevance
+            tiles = self._tiles(vectors, prices, goal, reference, kept)
+        else:
+            for i in np.flatnonzero(~real).tolist():
+                same = settle_indifferent(self.catalog, prices, k, eligible.mask(i))
+                hits.rows[i], hits.relevance[i] = same.rows, same.relevance
+            tiles = self._eligible_tiles(vectors, prices, k, kept, eligible)
+        if tiles:
+            self._run(tiles, hits)
+        return hits
+
+    def _run(self, tiles: list[Tile], hits: Hits) -> None:
+        """Scan the items of each tile, with several threads if that is worth it, and write to the hits."""
+        widths = [tile.columns.shape[1] for tile in tiles]
+        products = sum(tile.size * tile.catalog.dim * width for tile, width in zip(tiles, widths, strict=True))
+        workers = min(self.threads, products // THREAD_PRODUCTS)
+        if sum(widths) == 1:
+            workers = min(workers, tiles[0].items.nbytes // _THREAD_BYTES)
         if workers <= 1:
             for tile in tiles:
-                tile.answer((Scan(tile).run(0, len(self.catalog)),), hits)
-            return hits
-        # Threads divide the items, not the users: a small batch needs all its users for a fast product.
-        edges = [len(self.catalog) * i // workers for i in range(workers + 1)]
+                tile.answer((Scan(tile).run(0, tile.size),), hits)
+            return
 
+        # Threads divide the items, not the users: a small batch needs all its users for a fast product.
         def scan(part: int) -> list[Scan]:
-            return [Scan(tile).run(edges[part], edges[part + 1]) for tile in tiles]
+            return [Scan(tile).run(tile.size * part // workers, tile.size * (part + 1) // workers) for tile in tiles]
 
         with ThreadPoolExecutor(workers) as pool:
             found = list(pool.map(scan, range(workers)))
             # Leaving the block waits for all threads; `list` raises the error of a thread in the caller.
             list(pool.map(lambda tile, *parts: tile.answer(parts, hits), tiles, *found))
-        return hits
+
+    def _tiles(
+        self,
+        vectors: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        goal: int,
+        reference: float,
+        kept: _Rows,
+    ) -> list[Tile]:
+        """Return tiles of the users in these positions, for whom all items are eligible."""
+        if goal == 0:
+            return []
+        return [
+            Tile(self.catalog, self.items, self._item_bonus, vectors[who], prices, reference, goal, who)
+            for who in self._split(kept, vectors.shape[1], goal)
+        ]
+
+    def _eligible_tiles(
+        self,
+        vectors: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        kept: _Rows,
+        eligible: Eligibility,
+    ) -> list[Tile]:
+        """Return tiles of the users in these positions: of one condition that few items meet, or of any conditions.
+
+        Of the few items, only these are scored. In the other tiles all items are, and those that are not eligible are
+        left out.
+        """
+        tiles: list[Tile] = []
+        used = eligible.selection_of[kept]
+        users_of = np.bincount(used + 1, minlength=len(eligible.selections) + 1)[1:]
+        rest = [kept[used < 0]]
+        for at in np.flatnonzero(users_of):
+            chosen, mine = eligible.selections[at], kept[used == at]
+            most = _FEW if len(mine) >= _ENOUGH_USERS or len(mine) == len(kept) else _FEW_OF_ONE
+            if len(chosen) > most * len(self.catalog):
+                rest.append(mine)
+            elif len(chosen):
+                rows = chosen.rows
+                place = np.searchsorted(rows, eligible.excluded)
+                place[rows[np.minimum(place, len(rows) - 1)] != eligible.excluded] = -1
+                tiles += self._restricted(vectors, prices, k, mine, eligible, (rows, place))
+        everyone = np.concatenate(rest)
+        if len(everyone):
+            tiles += self._restricted(vectors, prices, k, everyone, eligible, None)
+        return tiles
+
+    def _restricted(
+        self,
+        vectors: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        kept: _Rows,
+        eligible: Eligibility,
+        part: tuple[_Rows, _Rows] | None,
+    ) -> list[Tile]:
+        """Return tiles of the users in these positions.
+
+        Parameters
+        ----------
+        vectors, prices, k, kept, eligible
+            As for `search`, and the positions of the users.
+        part
+            The rows to score, and the place among them of each entry of ``eligible.excluded``, -1 for none. By default
+            all rows are scored.
+        """
+        rows, sizes = None, self.catalog.group_sizes
+        if part is not None:
+            rows = part[0]
+            sizes = eligible.selections[eligible.selection_of[kept[0]]].group_sizes(
+                self.catalog.group_of, self.catalog.n_groups
+            )
+        goal, reference = self._reference(prices, k, sizes)
+        if goal == 0:
+            return []
+        # What a price is counted from decides which prices are cut off, and depends on what is eligible. Where all
+        # prices are within reach of each other, any of them will do (see `rounding`); else each user gets their own.
+        references = np.full(len(kept), reference)
+        if prices is not None:
+            for i in np.flatnonzero(~any_reference_serves(self.items, vectors[kept], prices)):
+                own = eligible.group_sizes(int(kept[i]), self.catalog.group_of, self.catalog.group_sizes)
+                references[i] = self._reference(prices, k, own)[1]
+        tiles = []
+        for one in np.unique(references):
+            for who in self._split(kept[references == one], vectors.shape[1], goal):
+                mine = eligible.take(who) if part is None else _in_part(eligible, who, *part)
+                limits = Restriction(mine) if len(mine.excluded) or mine.selections else None
+                shared = (self.catalog, self.items, self._item_bonus)
+                tiles.append(Tile(*shared, vectors[who], prices, float(one), goal, who, limits, rows))
+        return tiles
+
+    def _reference(
+        self, prices: npt.NDArray[np.float64] | None, k: int, sizes: npt.NDArray[np.int64] | None = None
+    ) -> tuple[int, float]:
+        sizes = self.catalog.group_sizes if sizes is None else sizes
+        return (min(k, int(sizes.sum())), 0.0) if prices is None else reference_price(sizes, prices, k)
+
+    def _split(self, kept: _Rows, interests: int, goal: int) -> list[_Rows]:
+        width = max(1, columns_at_once(self.catalog.dim, goal) // interests)
+        return [kept[at : at + width] for at in range(0, len(kept), width)]
 
     def _goal(
         self, prices: npt.NDArray[np.float64] | None, k: int
@@ -119,13 +239,21 @@ class ExactIndex:
             checked = check_prices(prices, self.catalog.n_groups)
             goal, reference = min(k, len(self.catalog)), 0.0
             if checked is not None:
-                goal, reference = reference_price(self.catalog, checked, k)
+                goal, reference = reference_price(self.catalog.group_sizes, checked, k)
             kept = self._last_goal = (key, checked is not None, goal, reference)
         return prices if kept[1] else None, kept[2], kept[3]
 
     def rebuild(self, catalog: Catalog) -> "ExactIndex":
         """Return an index of the same kind over another catalog; see `rebuild_index`."""
         return ExactIndex(catalog, self.threads)
+
+
+def _in_part(eligible: Eligibility, who: _Rows, rows: _Rows, place: _Rows) -> Eligibility:
+    """Return what some users exclude among these rows, given the place among them of each excluded entry."""
+    mine = Eligibility(len(rows), (), np.full(len(eligible), -1), place, eligible.offsets).take(who)
+    kept = mine.excluded >= 0
+    offsets = np.concatenate([[0], np.cumsum(kept)])[mine.offsets]
+    return Eligibility(len(rows), (), mine.selection_of, mine.excluded[kept], offsets)
 
 
 def _processors() -> int:

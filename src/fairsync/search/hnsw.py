@@ -9,6 +9,8 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
 from fairsync.search.base import Hits, Index
+from fairsync.search.eligibility import Eligibility
+from fairsync.search.filtering import search_eligible
 from fairsync.search.inverted_lists import stretch
 from fairsync.search.over_fetch import OverFetch
 from fairsync.search.tuning import synthetic_requests, tune_breadth
@@ -74,9 +76,15 @@ class HnswIndex(ApproximateIndex):
         """Return an index of the same kind over another catalog, not tuned to past requests; see `rebuild_index`."""
         return HnswIndex(catalog, self.recall, self.exact_below, self.seed)
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find k items of highest relevance minus price for each user; see `Index.search`."""
-        return self._search.search(users, prices, k)
+        return search_eligible(self._search, users, prices, k, eligible)
 
     def _tune(self, vectors: npt.NDArray[np.float64]) -> None:
         k = min(_TUNED_K, len(self.catalog))

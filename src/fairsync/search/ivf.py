@@ -6,9 +6,10 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
 from fairsync.search.base import Hits, check_prices
+from fairsync.search.eligibility import Eligibility
 from fairsync.search.inverted_lists import InvertedLists
 from fairsync.search.quantization import QuantizedItems
-from fairsync.search.rounding import Float32Queries
+from fairsync.search.rounding import Float32Queries, any_reference_serves
 from fairsync.search.scoring import reference_price, settle
 from fairsync.search.tuning import DEPTHS, Tuning, synthetic_requests, tune_probing
 
@@ -19,6 +20,9 @@ _FEW = 1 << 11
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
+
+# Eligible items come in clusters: a few more than their share.
+_RESERVE = 1.25
 
 _Rows = npt.NDArray[np.int64]
 
@@ -89,9 +93,17 @@ class IvfIndex(ApproximateIndex):
         self.lists = lists
         self.tune(requests)
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find k items of highest relevance minus price for each user; see `Index.search`."""
         prices = check_prices(prices, self.catalog.n_groups)
+        if eligible is not None:
+            return self._search_eligible(users, prices, k, eligible)
         goal, reference, open_, few = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
@@ -121,6 +133,53 @@ class IvfIndex(ApproximateIndex):
         """Return an index of the same kind over another catalog, not tuned to past requests; see `rebuild_index`."""
         return IvfIndex(catalog, self.recall, self.storage, self.exact_below, self.seed)
 
+    def _search_eligible(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility,
+    ) -> Hits:
+        """Search as deep as it takes to find k eligible items; search exactly where that would be too deep.
+
+        If the k best eligible items found are all among the best m items found, for an m at which the index has its
+        recall, then it has that recall for the eligible ones, too.
+        """
+        goal, reference, open_, few = self._eligible(prices, k)
+        if goal == 0:
+            return Hits.empty(len(users), k)
+        most = min(DEPTHS[-1], len(self.catalog) // _DEEP)
+        vectors = np.asarray(users, dtype=np.float64)
+        hits = Hits.empty(len(vectors), k)
+        depths = np.ceil(_RESERVE * goal / np.maximum(eligible.shares, 1e-9)) + np.minimum(eligible.lengths, goal)
+        # A depth of the tuning: users with the same one are searched together.
+        depths = np.array([*DEPTHS, np.inf])[np.searchsorted(DEPTHS, depths)]
+        waiting: npt.NDArray[np.bool_] = np.asarray(vectors.any(axis=(1, 2)))
+        if self.lists is not None and not few:
+            waiting[waiting] = any_reference_serves(self._items, vectors[waiting], prices)
+        rest = np.flatnonzero(~waiting)
+        step = _USERS_AT_ONCE // (_LESS_IF_FEW if few else 1)
+        for depth, deeper in zip(DEPTHS, (*DEPTHS[1:], np.inf), strict=True):
+            if self.lists is None or depth > most:
+                break
+            who = np.flatnonzero(waiting & (depths == depth))
+            for mine in (who[at : at + step] for at in range(0, len(who), step)):
+                if few:
+                    owners, rows = self._all_of(open_, len(mine))
+                else:
+                    queries = Float32Queries.of(self._items, vectors[mine], prices, reference)
+                    owners, rows = self._nominate(self.lists, queries, len(mine), depth)
+                allowed = eligible.take(mine).allows(owners, rows)
+                found = settle(self.catalog, vectors[mine], prices, k, owners[allowed], rows[allowed])
+                enough = (found.rows[:, k - 1] >= 0) | few
+                done = mine[enough]
+                hits.rows[done], hits.relevance[done] = found.rows[enough], found.relevance[enough]
+                waiting[done], depths[mine[~enough]] = False, deeper
+        rest = np.concatenate([rest, np.flatnonzero(waiting)])
+        if len(rest):
+            _put(hits, rest, self.exact.search(vectors[rest], prices, k, eligible.take(rest)))
+        return hits
+
     def _tune(self, vectors: npt.NDArray[np.float64]) -> None:
         assert self.lists is not None
         truth = self.exact.search(vectors, None, min(DEPTHS[-1], len(self.catalog))).rows
@@ -140,7 +199,7 @@ class IvfIndex(ApproximateIndex):
             goal, reference = min(k, len(self.catalog)), 0.0
             open_ = np.arange(self.catalog.n_groups)
             if prices is not None:
-                goal, reference = reference_price(self.catalog, prices, k)
+                goal, reference = reference_price(self.catalog.group_sizes, prices, k)
                 open_ = np.flatnonzero(prices < np.inf)
             few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
             self._last_eligible = last = (key, (goal, reference, open_, few))

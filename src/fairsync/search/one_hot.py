@@ -6,6 +6,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
+from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import ExactIndex
 from fairsync.search.over_fetch import OverFetch, Rows
 from fairsync.search.rounding import Float32Queries
@@ -39,7 +40,9 @@ class OneHotFetch(OverFetch):
 
     applies_prices = "one-hot"
 
-    def _try(self, queries: Float32Queries, n: int, k: int, count: int) -> tuple[npt.NDArray[np.bool_], Rows, Rows]:
+    def _try(
+        self, queries: Float32Queries, n: int, k: int, count: int, eligible: Eligibility | None
+    ) -> tuple[npt.NDArray[np.bool_], Rows, Rows]:
         """Fetch by widened queries; see `OverFetch`. Only masks are left to apply to the scores that come back."""
         if queries.bonus is None:
             bonus, masked = np.zeros(self.catalog.n_groups, dtype=np.float32), None
@@ -49,7 +52,7 @@ class OneHotFetch(OverFetch):
         wide = np.vstack([queries.columns, np.repeat(bonus[:, None], queries.columns.shape[1], axis=1)])
         # The bonus is part of the sum of products and shares in its rounding, on both sides of the comparison.
         margin = queries.margin + 4 * (self.catalog.dim + 8) * _U * float(np.abs(bonus).max())
-        return super()._try(Float32Queries(wide, masked, margin), n, k, count)
+        return super()._try(Float32Queries(wide, masked, margin), n, k, count, eligible)
 
 
 class OneHotIndex:
@@ -81,9 +84,15 @@ class OneHotIndex:
         flat.add(wide)
         self._search = OneHotFetch(catalog, exact.items, flat.search, exact, most=2 * len(catalog))
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
-        return self._search.search(users, prices, k)
+        return self._search.search(users, prices, k, eligible)
 
     def rebuild(self, catalog: Catalog) -> "OneHotIndex":
         """Return an index of the same kind over another catalog; see `rebuild_index`."""

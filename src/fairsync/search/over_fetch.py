@@ -1,7 +1,7 @@
 """Over-fetching, to apply prices on engines that rank without them: fetch more, subtract prices, check it is enough."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
@@ -9,7 +9,9 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits, Index, check_prices
-from fairsync.search.rounding import Float32Items, Float32Queries
+from fairsync.search.eligibility import Eligibility
+from fairsync.search.filtering import search_eligible
+from fairsync.search.rounding import Float32Items, Float32Queries, any_reference_serves
 from fairsync.search.scoring import reference_price, settle
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -70,24 +72,69 @@ class OverFetch:
         self.catalog, self.most, self.alive = catalog, most, alive
         self.exact, self._items, self._fetch = exact, items, fetch
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         prices = check_prices(prices, self.catalog.n_groups)
         spread = np.zeros(self.catalog.n_groups) if prices is None else prices
-        goal, reference = reference_price(self.catalog, spread, k)
+        goal, reference = reference_price(self.catalog.group_sizes, spread, k)
         vectors = np.asarray(users, dtype=np.float64)
         waiting = np.flatnonzero(vectors.any(axis=(1, 2)))
-        eligible = int(self.catalog.group_sizes[spread < np.inf].sum())
-        if goal == 0 or len(waiting) == 0 or eligible * _RARE < len(self.catalog):
-            return self.exact.search(users, prices, k)
+        open_items = int(self.catalog.group_sizes[spread < np.inf].sum())
+        if goal == 0 or len(waiting) == 0 or open_items * _RARE < len(self.catalog):
+            return search_eligible(self.exact, users, prices, k, eligible)
         hits = Hits.empty(len(vectors), k)
         done = np.zeros(len(vectors), dtype=bool)
         count = goal if prices is None else _FIRST * goal
         if self.alive < 1:
             count = math.ceil(count / self.alive) + _SPARE
+        if eligible is not None:  # the others have references of their own
+            waiting = waiting[any_reference_serves(self._items, vectors[waiting], prices)]
+        for at, first in self._depths(waiting, count, goal, eligible):
+            self._deepen(vectors, prices, (goal, reference), k, eligible, at, first, hits, done)
+        rest = np.flatnonzero(~done)
+        if len(rest):
+            mine = None if eligible is None else eligible.take(rest)
+            last = search_eligible(self.exact, vectors[rest], prices, k, mine)
+            hits.rows[rest], hits.relevance[rest] = last.rows, last.relevance
+        return hits
+
+    def _depths(self, waiting: Rows, count: int, goal: int, eligible: Eligibility | None) -> Iterator[tuple[Rows, int]]:
+        """Yield users with the count to fetch first. Users for whom few items are eligible are left out."""
+        if eligible is None:
+            yield waiting, count
+            return
+        shares = eligible.shares[waiting]
+        worth = (shares * _RARE >= 1) & (eligible.counts[waiting] >= goal)
+        # Excluded items are likely to be among the best: a history. Steps of two, so that users are searched together.
+        counts = count / np.maximum(shares, 1 / _RARE) + np.minimum(eligible.lengths[waiting], count)
+        steps = np.ceil(np.log2(counts / count)).astype(np.int64)
+        for step in np.unique(steps[worth]):
+            yield waiting[worth & (steps == step)], count << int(step)
+
+    def _deepen(
+        self,
+        vectors: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        target: tuple[int, float],
+        k: int,
+        eligible: Eligibility | None,
+        waiting: Rows,
+        count: int,
+        hits: Hits,
+        done: npt.NDArray[np.bool_],
+    ) -> None:
+        """Fetch more and more for these users until the answer is sure or ``most`` is reached."""
+        goal, reference = target
         while len(waiting) and count <= self.most:
             queries = Float32Queries.of(self._items, vectors[waiting], prices, reference)
-            sure, owners, rows = self._try(queries, len(waiting), goal, count)
+            mine = None if eligible is None else eligible.take(waiting)
+            sure, owners, rows = self._try(queries, len(waiting), goal, count, mine)
             found = settle(self.catalog, vectors[waiting], prices, k, owners, rows)
             at = waiting[sure]
             hits.rows[at], hits.relevance[at] = found.rows[sure], found.relevance[sure]
@@ -96,13 +143,10 @@ class OverFetch:
             if count >= len(self.catalog):
                 break
             count *= 2
-        rest = np.flatnonzero(~done)
-        if len(rest):
-            last = self.exact.search(vectors[rest], prices, k)
-            hits.rows[rest], hits.relevance[rest] = last.rows, last.relevance
-        return hits
 
-    def _try(self, queries: Float32Queries, n: int, k: int, count: int) -> tuple[npt.NDArray[np.bool_], Rows, Rows]:
+    def _try(
+        self, queries: Float32Queries, n: int, k: int, count: int, eligible: Eligibility | None
+    ) -> tuple[npt.NDArray[np.bool_], Rows, Rows]:
         """Return for which of n users this count is enough, and the candidates as pairs of owner and row."""
         # One item more than needed tells whether any is left behind.
         vectors = np.ascontiguousarray(queries.columns.T)
@@ -116,6 +160,9 @@ class OverFetch:
         owners = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)
         kept = (rows >= 0) & (priced > -np.inf)
         owners, rows, priced = owners[kept], rows[kept], priced[kept]
+        if eligible is not None:
+            allowed = eligible.allows(owners, rows)
+            owners, rows, priced = owners[allowed], rows[allowed], priced[allowed]
         # If several interests found an item, its best score counts.
         order = np.lexsort((-priced, rows, owners))
         owners, rows, priced = owners[order], rows[order], priced[order]

@@ -1,6 +1,7 @@
 """Incremental updates of an index: new items are searched in an overlay, removed items are filtered out."""
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -8,7 +9,9 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import CatalogChange
 from fairsync.search.base import Hits, Index, check_prices, rebuild_index
+from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import ExactIndex
+from fairsync.search.filtering import search_eligible
 from fairsync.search.sharded import Shard, merge
 
 _Rows = npt.NDArray[np.int64]
@@ -54,12 +57,23 @@ class Overlay:
         added = 0 if self._added is None else len(self._added.rows)
         return (removed + added) / len(self.catalog)
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    @cached_property
+    def _order(self) -> _Rows:
+        return np.argsort(self.rows, kind="stable")
+
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         prices = check_prices(prices, self.catalog.n_groups)
-        answers = [self._below(users, None if prices is None else prices[: len(self.sizes)], k)]
+        below = None if eligible is None else eligible.within(self.rows, self._order)
+        answers = [self._below(users, None if prices is None else prices[: len(self.sizes)], k, below)]
         if self._added is not None:
-            answers.append(self._added.search(users, prices, k))
+            answers.append(self._added.search(users, prices, k, eligible))
         merged = merge(answers, self.catalog.group_of, self.catalog.rank, prices, k)
         return merged if answers[0].reached is None else replace(merged, reached=self._reached(answers[0].reached))
 
@@ -73,14 +87,21 @@ class Overlay:
         reached[: len(self.sizes)] -= self.sizes - below
         return np.maximum(reached, 0)
 
-    def _below(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def _below(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None,
+    ) -> Hits:
         """Return the best items of the built index that are still valid, in rows of the present catalog."""
         hits, reached = Hits.empty(len(users), k), None
         waiting = np.arange(len(users))
         wanted = k if self._n_valid == len(self.rows) else k + 8 + k // 4
         while len(waiting):
             ask = min(wanted, len(self.rows))
-            found = self.built.search(users[waiting], prices, ask)
+            mine = None if eligible is None else eligible.take(waiting)
+            found = search_eligible(self.built, users[waiting], prices, ask, mine)
             if found.reached is not None:  # the part out of reach may change from one search to the next
                 reached = found.reached if reached is None else np.minimum(reached, found.reached)
             rows = np.where(found.rows >= 0, self.rows[found.rows], -1)
@@ -119,6 +140,8 @@ def follow(index: Index, change: CatalogChange, before: Catalog) -> Index:
     >>> change.catalog.ids_of(after.search(np.ones((1, 1, 1)), None, k=1).rows).tolist()
     [[2]]
     """
+    if change.catalog.group_of is before.group_of:
+        return index  # only attributes have changed, and an index knows none
     if isinstance(index, ExactIndex):  # it stores nothing but the catalog
         return ExactIndex(change.catalog, index.threads)
     if isinstance(index, Overlay):

@@ -111,9 +111,7 @@ class Float32Queries:
         array([ True])
         """
         n, interests, d = users.shape
-        peak = np.abs(users).max(axis=(1, 2))
-        # Dividing first keeps the squares of tiny and of huge users in range.
-        length = peak * np.sqrt(np.square(users / peak[:, None, None]).sum(axis=2).max(axis=1)) * (1 + 1e-6)
+        length = _lengths(users) * (1 + 1e-6)
         unit = int(np.frexp(length.max() * items.largest_norm)[1])
         # Steps of 16: users of different length then mostly share a unit, and with it the bonuses of all items.
         unit = -(-unit // 4) * 4
@@ -141,7 +139,8 @@ def prepare_query(
     """
     d, flat, peak = user.shape[1], user.ravel(), 1.0
     # The sum over all interests is no smaller than that of the longest one.
-    squares = float(flat.dot(flat))
+    with np.errstate(over="ignore"):
+        squares = float(flat.dot(flat))
     if not 1e-200 < squares < 1e200:  # dividing first keeps the squares of tiny and of huge users in range
         peak = max(float(user.max()), -float(user.min()))
         flat = flat / peak
@@ -155,6 +154,36 @@ def prepare_query(
         return columns, None, 2 * error
     bonus, slack = _bonus(prices.tobytes(), reference, unit + items.exponent)
     return columns, bonus, slack + 2 * error
+
+
+def any_reference_serves(
+    items: Float32Items, users: npt.NDArray[np.float64], prices: npt.NDArray[np.float64] | None
+) -> npt.NDArray[np.bool_]:
+    """Return (n,) whether prices may be counted from any of them, for each nonzero user.
+
+    The reference price depends on what is eligible. If no two prices differ by more than R, the bound on a relevance,
+    the price of any group serves in its place: counted from it, the k-th best score is within ±2 instead of ±1, and a
+    bonus is cut off only beyond ±4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> items = Float32Items.of(np.array([[0.0, 2.0], [1.0, 0.0]], dtype=np.float32))
+    >>> any_reference_serves(items, np.array([[[3.0, 4.0]], [[0.3, 0.4]]]), np.array([4.0, -4.0, np.inf]))
+    array([ True, False])
+    """
+    open_ = np.zeros(1) if prices is None else prices[prices < np.inf]
+    reaches = np.ldexp(_lengths(users) * items.largest_norm, items.exponent)
+    serves: npt.NDArray[np.bool_] = open_.max(initial=-np.inf) - open_.min(initial=np.inf) <= reaches
+    return serves
+
+
+def _lengths(users: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the length of the longest interest of each nonzero user."""
+    peak = np.abs(users).max(axis=(1, 2))
+    # Dividing first keeps the squares of tiny and of huge users in range.
+    lengths: npt.NDArray[np.float64] = peak * np.sqrt(np.square(users / peak[:, None, None]).sum(axis=2).max(axis=1))
+    return lengths
 
 
 @lru_cache(maxsize=16)  # many requests come between two price changes, and most share a unit

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
+from fairsync.search.restriction import Restriction
 from fairsync.search.rounding import Float32Items, Float32Queries
 from fairsync.search.scoring import settle
 
@@ -27,6 +28,7 @@ PANEL_PRODUCTS_OF_ONE = 9_215
 _BUNDLE, _BUNDLE_OF_ONE = 8, 32
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
 BLOCK_PER_K = 128
+_PIECE_VALUES = 1 << 17
 _LOWEST = np.finfo(np.float32).min
 
 # A pool of buffers for scores: fresh pages from the kernel cost as much as computing the scores. `pop` and `append` are
@@ -73,7 +75,11 @@ class ItemBonus:
 
 
 class Tile:
-    """The users that are scored in one pass, with the data that all threads share."""
+    """The users that are scored in one pass, with the data that all threads share.
+
+    Where few items are eligible, only those are scored: ``rows`` are their rows, and a scan counts in places among
+    them.
+    """
 
     def __init__(
         self,
@@ -85,24 +91,36 @@ class Tile:
         reference: float,
         k: int,
         who: _Rows,
+        restriction: Restriction | None = None,
+        rows: _Rows | None = None,
     ) -> None:
         self.catalog, self.items, self.group_of = catalog, items.values, item_bonus.group_of
+        self.restriction, self.rows = restriction, rows
+        self.size = len(catalog) if rows is None else len(rows)
         self.users, self.prices, self.k, self.who = users, prices, k, who
         queries = Float32Queries.of(items, users, prices, reference)
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
-        self.item_bonus = item_bonus.of(self.bonus) if self.bonus is not None and width == 1 else None
+        self.item_bonus = None
+        if self.bonus is not None and width == 1 and rows is None:
+            self.item_bonus = item_bonus.of(self.bonus)
         products = PANEL_PRODUCTS if width > 1 else PANEL_PRODUCTS_OF_ONE
         self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
         self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
         # For a single vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
         scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
-        block = min(max(scores // width, BLOCK_PER_K * k), len(catalog))
+        block = min(max(scores // width, BLOCK_PER_K * k), self.size)
         self.block = -(-block // self.panel) * self.panel
+        # Items that are not next to each other are copied in pieces that stay in cache, of whole panels.
+        self.gathered = min(self.block, max(1, _PIECE_VALUES // (self.panel * catalog.dim)) * self.panel)
 
     def settle(self, owners: _Rows, rows: _Rows) -> Hits:
-        """Order candidates by the float64 scores that decide."""
-        return settle(self.catalog, self.users, self.prices, self.k, owners, rows)
+        """Order candidates by the float64 scores that decide. The hits are in rows of the catalog."""
+        return settle(self.catalog, self.users, self.prices, self.k, owners, self.catalog_rows(rows))
+
+    def catalog_rows(self, rows: _Rows) -> _Rows:
+        """Return the rows of the catalog for the rows of a scan."""
+        return rows if self.rows is None else self.rows[rows]
 
     def answer(self, parts: "tuple[Scan, ...]", hits: Hits) -> None:
         """Merge the scans of all parts, and write the result to the hits of these users."""
@@ -138,6 +156,8 @@ class Scan:
         tile = self.tile
         width = tile.columns.shape[1]
         size = tile.block * (width + 1) + tile.block // tile.bundle * width
+        if tile.rows is not None:
+            size += tile.gathered * tile.catalog.dim
         try:
             memory = _spare.pop()
         except IndexError:
@@ -159,9 +179,15 @@ class Scan:
         return self
 
     def joined(self) -> tuple[_Rows, _Rows, _Floats]:
-        """Return owners, rows and float32 scores of all items found."""
-        owners, rows, scores = zip(*self.found, strict=True)
-        return np.concatenate(owners), np.concatenate(rows), np.concatenate(scores)
+        """Return owners, rows and float32 scores of all eligible items found."""
+        if not self.found:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
+        parts = (np.concatenate(column) for column in zip(*self.found, strict=True))
+        owners, rows, scores = parts
+        if self.tile.restriction is not None and self.tile.restriction.own is not None:
+            kept = self.tile.restriction.own.allows(owners, rows)
+            owners, rows, scores = owners[kept], rows[kept], scores[kept]
+        return owners, rows, scores
 
     def sift(self) -> None:
         """Raise the cut to what the items found so far allow, and drop those below it."""
@@ -169,7 +195,7 @@ class Scan:
         order = np.argsort(owners.astype(np.int16), kind="stable")
         owners, rows, scores = owners[order], rows[order], scores[order]
         counts = np.bincount(owners, minlength=len(self.cut))
-        most, k = int(counts.max()), self.tile.k
+        most, k = int(counts.max(initial=0)), self.tile.k
         if most >= k:
             place = np.arange(len(owners)) - (np.cumsum(counts) - counts)[owners]
             table = np.full((len(self.cut), most), -np.inf, dtype=np.float32)
@@ -182,7 +208,7 @@ class Scan:
         owners, rows, scores = self.joined()
         n, best = len(self.tile.catalog), self.tile.settle(owners, rows).rows
         chosen = (np.arange(len(best))[:, None] * n + best)[best >= 0]
-        self._keep(owners, rows, scores, np.isin(owners * n + rows, chosen))
+        self._keep(owners, rows, scores, np.isin(owners * n + self.tile.catalog_rows(rows), chosen))
 
     def _keep(self, owners: _Rows, rows: _Rows, scores: _Floats, kept: npt.NDArray[np.bool_]) -> None:
         self.found = [(owners[kept], rows[kept], scores[kept])]
@@ -201,7 +227,10 @@ class Scan:
         size = -(-(stop - start) // bundles)
         length = size * bundles
         scores = memory[: length * width].reshape(length, width)
-        self._multiply(start, stop, scores)
+        self._multiply(start, stop, scores, memory)
+        limits = tile.restriction
+        if limits is not None:
+            limits.exclude(start, stop, scores)
         rest = memory[length * width :]
         best, rest = rest[: size * width].reshape(size, width), rest[size * width :]
         bonus = None
@@ -210,7 +239,10 @@ class Scan:
         elif tile.bonus is not None:
             bonus = rest[:length]
             bonus[stop - start :] = 0.0
-            np.take(tile.bonus, tile.group_of[start:stop], mode="clip", out=bonus[: stop - start])
+            at = slice(start, stop) if tile.rows is None else tile.rows[start:stop]
+            np.take(tile.bonus, tile.group_of[at], mode="clip", out=bonus[: stop - start])
+        if limits is not None and limits.shared is not None:
+            bonus = limits.lower(start, stop, bonus, rest[:length])
         # The most bundles that are worth opening. If k is large for the block, that is a quarter of them.
         crowd = min(4 * tile.k, size // 4) * users
         open_, worth = None, True
@@ -229,6 +261,9 @@ class Scan:
             open_ = top >= self.cut
             if np.count_nonzero(open_) > crowd:
                 # The first block, or items in an unfavourable order: the block's own k-th best is a better cut.
+                if limits is not None and limits.own is not None:
+                    limits.mask(start, stop, scores)
+                    top = self._bundles(scores, best)
                 self._raise(self._kth(top, scores[: stop - start]))
                 open_ = top >= self.cut
         bundle, owner = np.divmod(np.flatnonzero(open_), users)
@@ -249,14 +284,27 @@ class Scan:
             self.count += len(at)
         return worth
 
-    def _multiply(self, start: int, stop: int, scores: _Floats) -> None:
-        items, columns, panel = self.tile.items, self.tile.columns, self.tile.panel
-        dim, width = columns.shape
-        whole = (stop - start) // panel * panel
-        panels = items[start : start + whole].reshape(-1, panel, dim)
-        np.matmul(panels, columns, out=scores[:whole].reshape(-1, panel, width))
-        np.matmul(items[start + whole : stop], columns, out=scores[whole : stop - start])
+    def _multiply(self, start: int, stop: int, scores: _Floats, memory: _Floats) -> None:
+        tile = self.tile
+        if tile.rows is None:
+            self._product(tile.items[start:stop], scores[: stop - start])
+        else:
+            for first in range(start, stop, tile.gathered):
+                rows = tile.rows[first : min(first + tile.gathered, stop)]
+                items = memory[-tile.gathered * tile.catalog.dim :].reshape(-1, tile.catalog.dim)[: len(rows)]
+                # In this mode, `take` copies whole rows right into place.
+                np.take(tile.items, rows, axis=0, out=items, mode="clip")
+                self._product(items, scores[first - start : first - start + len(rows)])
         scores[stop - start :] = -np.inf
+
+    def _product(self, items: _Floats, scores: _Floats) -> None:
+        columns, panel = self.tile.columns, self.tile.panel
+        dim, width = columns.shape
+        whole = len(items) // panel * panel
+        # All values are finite, but BLAS may compute with what an earlier product left in its buffers, and discard it.
+        with np.errstate(invalid="ignore"):
+            np.matmul(items[:whole].reshape(-1, panel, dim), columns, out=scores[:whole].reshape(-1, panel, width))
+            np.matmul(items[whole:], columns, out=scores[whole:])
 
     def _bundles(self, scores: _Floats, best: _Floats) -> _Floats:
         """Return the best score of each bundle for each user, over all interests.

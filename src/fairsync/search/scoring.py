@@ -166,10 +166,22 @@ def _relevance_to_one(
     return best
 
 
-def settle_indifferent(catalog: Catalog, prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+def settle_indifferent(
+    catalog: Catalog,
+    prices: npt.NDArray[np.float64] | None,
+    k: int,
+    eligible: npt.NDArray[np.bool_] | None = None,
+) -> Hits:
     """Return the hits of a user whose vector is zero: every relevance is 0, so only price and id decide.
 
     Such users are common (no history yet). Everything ties for them, so that no threshold could exclude an item.
+
+    Parameters
+    ----------
+    catalog, prices, k
+        As in `Index.search`.
+    eligible
+        (items,) whether each item is eligible. By default all are.
 
     Examples
     --------
@@ -180,8 +192,13 @@ def settle_indifferent(catalog: Catalog, prices: npt.NDArray[np.float64] | None,
     """
     if prices is None:
         prices = np.zeros(catalog.n_groups)
-    k_eligible, reference = reference_price(catalog, prices, k)
-    price_of = prices[catalog.group_of]
+    price_of, sizes = prices[catalog.group_of], catalog.group_sizes
+    if eligible is not None:
+        price_of[~eligible] = np.inf
+        sizes = np.bincount(catalog.group_of[eligible], minlength=catalog.n_groups)
+    k_eligible, reference = reference_price(sizes, prices, k)
+    if k_eligible == 0:
+        return Hits.empty(1, k)
     # Fewer than k items are cheaper than the reference; those at the reference fill up in the order of ids.
     sure = np.flatnonzero(price_of < reference)
     tied = np.flatnonzero(price_of == reference)
@@ -197,7 +214,7 @@ def settle_indifferent(catalog: Catalog, prices: npt.NDArray[np.float64] | None,
     return hits
 
 
-def reference_price(catalog: Catalog, prices: npt.NDArray[np.float64], k: int) -> tuple[int, float]:
+def reference_price(group_sizes: npt.NDArray[np.int64], prices: npt.NDArray[np.float64], k: int) -> tuple[int, float]:
     """Return min(k, eligible items), and the price of the last of that many items in order of price.
 
     If no score is beyond ±R, the k-th best priced score is within R of minus this price: at least k items have this
@@ -207,15 +224,14 @@ def reference_price(catalog: Catalog, prices: npt.NDArray[np.float64], k: int) -
     Examples
     --------
     >>> import numpy as np
-    >>> catalog = Catalog(np.eye(3), ["a", "b", "b"])
-    >>> reference_price(catalog, np.array([-1e6, 0.5]), 2)
+    >>> reference_price(np.array([1, 2]), np.array([-1e6, 0.5]), 2)
     (2, 0.5)
     """
     by_price = np.argsort(prices)  # not stable, which is slower: groups of one price change nothing
     if prices[by_price[-1]] == np.inf:
         by_price = by_price[prices[by_price] < np.inf]
-    reached = np.cumsum(catalog.group_sizes[by_price])
-    if not len(reached):
+    reached = np.cumsum(group_sizes[by_price])
+    if not len(reached) or reached[-1] == 0:
         return 0, 0.0
     k = min(k, int(reached[-1]))
     return k, float(prices[by_price[np.searchsorted(reached, k)]])

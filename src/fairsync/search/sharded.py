@@ -11,6 +11,8 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits, Index, check_prices
+from fairsync.search.eligibility import Eligibility
+from fairsync.search.filtering import search_eligible
 
 
 class Shard:
@@ -40,10 +42,21 @@ class Shard:
     def __init__(self, part: Catalog, rows: npt.NDArray[np.int64], build: Callable[[Catalog], Index]) -> None:
         self.rows, self.dim, self.n_groups = rows, part.dim, part.n_groups
         self.index = build(part)
+        self._order = None if bool((rows[1:] > rows[:-1]).all()) else np.argsort(rows)
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
-        """Find the best items of this part, k or as many as it holds; see `Index.search`."""
-        found = self.index.search(users, prices, min(k, len(self.rows)))
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
+        """Find the best items of this part, k or as many as it holds; see `Index.search`.
+
+        What is eligible is given in rows of the whole catalog.
+        """
+        mine = None if eligible is None else eligible.within(self.rows, self._order)
+        found = search_eligible(self.index, users, prices, min(k, len(self.rows)), mine)
         return Hits(np.where(found.rows >= 0, self.rows[found.rows], -1), found.relevance)
 
 
@@ -129,10 +142,16 @@ class ShardedIndex:
         self.applies_prices = self.shards[0].index.applies_prices
         self._pool = ThreadPoolExecutor(min(len(self.shards), os.cpu_count() or 1), thread_name_prefix="shard")
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         prices = check_prices(prices, self.catalog.n_groups)
-        answers = list(self._pool.map(lambda shard: shard.search(users, prices, k), self.shards))
+        answers = list(self._pool.map(lambda shard: shard.search(users, prices, k, eligible), self.shards))
         return merge(answers, self.catalog.group_of, self.catalog.rank, prices, k)
 
     def rebuild(self, catalog: Catalog) -> "ShardedIndex":

@@ -6,6 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import fairsync as fs
+from contract.test_eligibility import (
+    assert_plain as assert_plain_eligible,
+)
+from contract.test_eligibility import (
+    random_eligibility,
+)
 from contract.test_indexes import (  # noqa: F401
     Build,
     Prices,
@@ -53,6 +59,16 @@ def test_the_answer_is_that_of_the_plainest_search(
     build: Build, case: tuple[Catalog, npt.NDArray[np.floating], Prices, int]
 ) -> None:
     assert_plain(build, *case)
+
+
+@pytest.mark.parametrize("prices", [None, np.linspace(-0.5, 0.5, 5)])
+def test_it_honours_eligibility(build: Build, prices: Prices) -> None:
+    catalog, users = random_case(1)
+    index = build(catalog)
+    for seed in range(6):
+        assert_plain_eligible(
+            index, catalog, users, prices, 20, random_eligibility(np.random.default_rng(seed), 400, 6)
+        )
 
 
 def test_a_retriever_keeps_its_floors_and_finds_the_same_as_with_exact_search(lite: str) -> None:

@@ -16,11 +16,13 @@ import polars as pl
 import pytest
 from rich.console import Console
 
+from contract.test_eligibility import random_eligibility
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import open_catalog, save_catalog
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index, ShardedIndex, make_index
+from fairsync.search.filtering import search_eligible
 from search.approximate import make_case
 from worlds import make_world
 
@@ -72,6 +74,10 @@ def assert_same(index: Index, other: Index) -> None:
             assert hits.rows.tolist() == expected.rows.tolist()
             assert hits.relevance.tolist() == expected.relevance.tolist()
             assert hits.reached is None
+            if len(users):
+                eligible = random_eligibility(np.random.default_rng(k), len(CATALOG), len(users))
+                hits, expected = (search_eligible(one, users, prices, k, eligible) for one in (index, other))
+                assert hits.rows.tolist() == expected.rows.tolist()
 
 
 def test_the_answer_is_that_of_one_index_from_any_source(cluster: "RayCluster", tmp_path: Path) -> None:

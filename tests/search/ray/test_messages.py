@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from effort import effort
 from fairsync.catalog import Catalog
+from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex, Hits
+from fairsync.search.eligibility import Eligibility
 from fairsync.search.ray.messages import Query, pack_answer, unpack_answer
 from fairsync.search.sharded import Shard, merge
 
@@ -40,6 +42,24 @@ def test_a_query_arrives_as_it_was(
         )
 
 
+@given(st.integers(1, 20), st.integers(0, 4), st.integers(0, 2**31))
+def test_eligibility_arrives_as_it_was(n_items: int, n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pool = [None, *(Selection(rng.random(n_items) < 0.5) for _ in range(3))]
+    chosen = [pool[at] for at in rng.integers(4, size=n)]
+    eligible = Eligibility.of(n_items, chosen, [rng.integers(n_items, size=rng.integers(4)) for _ in range(n)])
+    some = eligible.take(np.flatnonzero(rng.random(n) < 0.7))  # it knows selections that none of them uses
+    got = Query.unpack(Query(1, 2, np.ones((len(some), 1, 1)), np.ones(2), some).pack())
+    assert got.eligible is not None
+    assert got.prices is not None
+    assert got.prices.tolist() == [1.0, 1.0]
+    assert len(got.eligible) == len(some)
+    assert len(got.eligible.selections) <= len(some)
+    assert [got.eligible.mask(i).tolist() for i in range(len(some))] == [
+        some.mask(i).tolist() for i in range(len(some))
+    ]
+
+
 @given(st.integers(0, 4), st.integers(0, 5), st.integers(0, 2**63))
 def test_an_answer_arrives_as_it_was_and_only_under_its_own_prices(n: int, width: int, version: int) -> None:
     rng = np.random.default_rng(version)
@@ -56,7 +76,7 @@ def test_an_answer_arrives_as_it_was_and_only_under_its_own_prices(n: int, width
 
 def test_truncated_and_foreign_messages_are_refused() -> None:
     query, answer = Query(1, 2, np.ones((1, 1, 2)), np.ones(3)).pack(), pack_answer(1, Hits.empty(1, 2))
-    for message in (b"", b"FSQ1", query[:-1], query + b"0", answer):
+    for message in (b"", b"FSQ2", query[:-1], query + b"0", answer):
         with pytest.raises(InvalidInputError, match="message"):
             Query.unpack(message)
     for message in (b"", query, answer[:-8], answer + b"0"):
@@ -91,7 +111,7 @@ def test_answers_to_something_else_are_refused(message: Any, match: str) -> None
 def query_of(
     n: int = 1, interests: int = 1, dim: int = 2, kind: bytes = b"f8", prices: int = 0, body: bytes = bytes(16)
 ) -> bytes:
-    return struct.pack("<4sQIIII2sI", b"FSQ1", 1, 3, n, interests, dim, kind, prices) + body
+    return struct.pack("<4sQIIII2sIQ", b"FSQ2", 1, 3, n, interests, dim, kind, prices, 0) + body
 
 
 @pytest.mark.parametrize("kind", [b"O8", b"S0", b"V0", b"i8", b"M8", b"c8", b"\xff\xff", b"zz"])

@@ -14,6 +14,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.schedule import Forecast, Promise
 from fairsync.search import ExactIndex, Hits, Index, ShardedIndex
+from fairsync.search.eligibility import Eligibility
 from fairsync.search.sharded import merge
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.schema import PromiseView
@@ -95,9 +96,15 @@ class FailingShards(ShardedIndex):
 
     failed: frozenset[int] = frozenset()
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         alive = [shard for number, shard in enumerate(self.shards) if number not in self.failed]
-        answers = [shard.search(users, prices, k) for shard in alive]
+        answers = [shard.search(users, prices, k, eligible) for shard in alive]
         merged = merge(answers, self.catalog.group_of, self.catalog.rank, prices, k)
         if not self.failed:
             return merged

@@ -12,6 +12,7 @@ from fairsync.catalog.changes import CatalogChange
 from fairsync.catalog.files import Watch
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
+from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import ExactIndex
 from fairsync.search.milvus.collection import MOST_COLUMNS, MOST_RESULTS, MilvusCollection
 from fairsync.search.milvus.connection import Connection
@@ -115,7 +116,13 @@ class MilvusIndex:
         """Rows of other catalogs in the same collection, as a share of this one's. Searches scan them; see `renew`."""
         return (self.stored.size - len(self.catalog)) / len(self.catalog)
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`.
 
         Raises
@@ -123,7 +130,7 @@ class MilvusIndex:
         BackendUnavailableError
             The server did not answer in time. Nothing was changed: search again when it is up.
         """
-        return self.over_fetch.search(users, prices, k)
+        return self.over_fetch.search(users, prices, k, eligible)
 
     def follow(self, change: CatalogChange) -> "MilvusIndex | Overlay":
         """Return an index over the catalog after a change, and write the new rows to Milvus.

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.search.base import Index
+    from fairsync.search.eligibility import Eligibility
     from fairsync.search.ray.deployment import Deployment
     from fairsync.search.ray.shard import ReplicaState
 
@@ -190,7 +191,13 @@ class RayIndex:
         check_connected()
         return end_named(name)
 
-    def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        self,
+        users: npt.NDArray[np.floating],
+        prices: npt.NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`.
 
         Raises
@@ -206,7 +213,7 @@ class RayIndex:
         prices = check_prices(prices, self.catalog.n_groups)
         if self._closed:
             raise BackendUnavailableError("This index was closed: make a new one, or attach.")
-        query = Query(self._version_of(prices), k, users, prices)
+        query = Query(self._version_of(prices), k, users, prices, eligible)
         asked = HedgedQuery(self._shards, query, len(self.catalog), self._hedge_delay, self._lock)
         answers = asked.run(self._deadline)
         found = [answer for answer in answers if answer is not None]

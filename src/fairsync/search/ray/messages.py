@@ -8,17 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
+from fairsync.search.eligibility import Eligibility
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Magic number, version of the prices, k, users, interests, dimensions, type of the vectors, number of prices.
-_QUERY = struct.Struct("<4sQIIII2sI")
+# Magic number, version of the prices, k, users, interests, dimensions, type of the vectors, number of prices, bytes of
+# the eligibility.
+_QUERY = struct.Struct("<4sQIIII2sIQ")
+# Items, selections, requests, excluded rows.
+_ELIGIBLE = struct.Struct("<QIIQ")
 # Magic number, version of the prices, users, width.
 _ANSWER = struct.Struct("<4sQII")
-_IS_QUERY, _IS_ANSWER = b"FSQ1", b"FSA1"
+_IS_QUERY, _IS_ANSWER = b"FSQ2", b"FSA1"
 _KINDS = (b"f2", b"f4", b"f8")
 
 
@@ -36,40 +41,88 @@ class Query:
         (n, interests, d) floats, the user vectors.
     prices : numpy.ndarray or None
         (G,) one price per group. They are part of every query, so that a restarted shard cannot have stale ones.
+    eligible : Eligibility or None
+        The items that each user may get, in rows of the whole catalog; None for all items.
 
     Examples
     --------
     >>> Query.unpack(Query(7, 2, np.ones((1, 1, 2)), np.array([0.5])).pack())
-    Query(version=7, k=2, users=array([[[1., 1.]]]), prices=array([0.5]))
+    Query(version=7, k=2, users=array([[[1., 1.]]]), prices=array([0.5]), eligible=None)
     """
 
     version: int
     k: int
     users: NDArray[np.floating[Any]]
     prices: NDArray[np.float64] | None
+    eligible: Eligibility | None = None
 
     def pack(self) -> bytes:
         """Return the query as bytes."""
         users = np.ascontiguousarray(self.users, dtype=self.users.dtype.newbyteorder("<"))
         prices = b"" if self.prices is None else self.prices.astype("<f8").tobytes()
         kind = users.dtype.str[1:].encode()
-        head = _QUERY.pack(_IS_QUERY, self.version, self.k, *users.shape, kind, len(prices) // 8)
-        return b"".join((head, users.tobytes(), prices))
+        rules = b"" if self.eligible is None else pack_eligibility(self.eligible)
+        head = _QUERY.pack(_IS_QUERY, self.version, self.k, *users.shape, kind, len(prices) // 8, len(rules))
+        return b"".join((head, users.tobytes(), prices, rules))
 
     @classmethod
     def unpack(cls, message: bytes) -> Query:
         """Return the query from bytes of :meth:`pack`. Raise for anything else."""
         _check_head(message, _QUERY, _IS_QUERY)
-        _, version, k, n, interests, dim, kind, n_prices = _QUERY.unpack_from(message)
+        _, version, k, n, interests, dim, kind, n_prices, n_rules = _QUERY.unpack_from(message)
         # Without a number per user, a small message could have any number of users.
         if kind not in _KINDS or not interests or not dim:
             raise InvalidInputError(f"a message has {n} users of {interests} x {dim} numbers of type {kind!r}.")
         dtype = np.dtype("<" + kind.decode())
         size = n * interests * dim
-        _check_size(message, _QUERY.size + size * dtype.itemsize + 8 * n_prices)
+        end = _QUERY.size + size * dtype.itemsize
+        _check_size(message, end + 8 * n_prices + n_rules)
         users = np.frombuffer(message, dtype, size, _QUERY.size).reshape(n, interests, dim)
-        prices = np.frombuffer(message, "<f8", n_prices, len(message) - 8 * n_prices) if n_prices else None
-        return cls(version, k, users, prices)
+        prices = np.frombuffer(message, "<f8", n_prices, end) if n_prices else None
+        eligible = unpack_eligibility(message[len(message) - n_rules :]) if n_rules else None
+        if eligible is not None and len(eligible) != n:
+            raise InvalidInputError(f"a message has {n} users, and rules for {len(eligible)}.")
+        return cls(version, k, users, prices, eligible)
+
+
+def pack_eligibility(eligible: Eligibility) -> bytes:
+    """Return an eligibility as bytes: an eighth of a byte per item and condition, and 8 bytes per excluded item.
+
+    Examples
+    --------
+    >>> given = Eligibility.of(3, [Selection(np.array([True, False, True])), None], [[2], [0]])
+    >>> got = unpack_eligibility(pack_eligibility(given))
+    >>> got.mask(0).tolist(), got.mask(1).tolist()
+    ([True, False, False], [False, True, True])
+    """
+    used, places = np.unique(eligible.selection_of, return_inverse=True)
+    numbers = used[used >= 0]
+    head = _ELIGIBLE.pack(eligible.n_items, len(numbers), len(eligible), len(eligible.excluded))
+    masks = [np.packbits(eligible.selections[at].mask).tobytes() for at in numbers]
+    arrays = (places - (len(used) - len(numbers)), eligible.offsets, eligible.excluded)
+    return b"".join((head, *masks, *(array.astype("<i8").tobytes() for array in arrays)))
+
+
+def unpack_eligibility(message: bytes) -> Eligibility:
+    """Return the eligibility from bytes of :func:`pack_eligibility`. Raise for anything else."""
+    if len(message) < _ELIGIBLE.size:
+        raise InvalidInputError("a message has rules that are cut off.")
+    n_items, n_selections, n, n_excluded = _ELIGIBLE.unpack_from(message)
+    width = -(-n_items // 8)
+    start = _ELIGIBLE.size + n_selections * width
+    _check_size(message, start + 8 * (n + n + 1 + n_excluded))
+    bits = np.frombuffer(message, np.uint8, n_selections * width, _ELIGIBLE.size).reshape(n_selections, width)
+    selections = tuple(Selection(np.unpackbits(row, count=n_items).view(bool)) for row in bits)
+    numbers = np.frombuffer(message, "<i8", n + n + 1 + n_excluded, start)
+    used, offsets, excluded = numbers[:n], numbers[n : 2 * n + 1], numbers[2 * n + 1 :]
+    if (
+        not ((used >= -1) & (used < n_selections)).all()
+        or not ((excluded >= 0) & (excluded < n_items)).all()
+        or (offsets[0], offsets[-1]) != (0, n_excluded)
+        or (np.diff(offsets) < 0).any()
+    ):
+        raise InvalidInputError("a message has rules that do not fit its items.")
+    return Eligibility(n_items, selections, used, excluded, offsets)
 
 
 def pack_answer(version: int, hits: Hits) -> bytes:

@@ -127,8 +127,10 @@ def answer(shard: Shard, message: bytes) -> bytes:
     most = len(query.users) * min(query.k, len(shard.rows))
     if most > _MOST_HITS:
         raise InvalidInputError(f"{most:,} items are asked for: ask a shard for {_MOST_HITS:,} at most in one query.")
+    if query.eligible is not None and query.eligible.n_items <= int(shard.rows.max(initial=-1)):
+        raise InvalidInputError(f"rules for {query.eligible.n_items:,} items do not fit the items of a shard.")
     prices = check_prices(query.prices, shard.n_groups)
-    return pack_answer(query.version, shard.search(query.users, prices, query.k))
+    return pack_answer(query.version, shard.search(query.users, prices, query.k, query.eligible))
 
 
 class ReplicaState(NamedTuple):

@@ -1,0 +1,208 @@
+"""Conditions on the attributes of items, and a cache of the items that meet them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from numbers import Real
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn
+from fairsync.catalog.selection import Selection
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.catalog.attributes import AttributeLabel, Column
+
+Where: TypeAlias = Mapping[str, Any]
+"""Conditions by attribute, all of which an item must meet: a value, a list of values (one of them), ``{"not": value or
+list}``, or a range ``{"at_least": number, "at_most": number}``."""
+
+CACHE_BYTES = 1 << 26
+"""The most memory that the cached selections of one catalog take together, in bytes."""
+
+_RANGE = ("at_least", "at_most")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on one attribute, in its standard form.
+
+    Attributes
+    ----------
+    attribute : str
+        The name of the attribute.
+    values : tuple
+        The values, of which an item must have one. Empty for a range.
+    negated : bool
+        Whether an item must have none of the values instead.
+    low, high : float
+        The range that an item's number must lie in, bounds included.
+    """
+
+    attribute: str
+    values: tuple[AttributeLabel | float, ...] = ()
+    negated: bool = False
+    low: float = -math.inf
+    high: float = math.inf
+
+
+def parse_conditions(where: Where, columns: Mapping[str, Column]) -> tuple[Condition, ...]:
+    """Return conditions in a standard form: equal conditions in different words give the same. Raise for others.
+
+    Parameters
+    ----------
+    where
+        The conditions.
+    columns
+        The attributes of the catalog.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.attributes import make_column
+    >>> columns = {"region": make_column("region", ["DE", "AT"], 2)}
+    >>> parse_conditions({"region": ["DE", "AT", "DE"]}, columns) == parse_conditions({"region": ["AT", "DE"]}, columns)
+    True
+    """
+    if not isinstance(where, Mapping):
+        raise InvalidInputError(f'a condition must be a dict such as {{"region": "DE"}}, got {where!r:.80}.')
+    unknown = [name for name in where if name not in columns]
+    if unknown:
+        close = get_close_matches(str(unknown[0]), [*columns], n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else f" There are {', '.join(map(repr, columns))}."
+        raise InvalidInputError(f"there is no attribute {unknown[0]!r}.{hint}")
+    return tuple(_parse(name, where[name], columns[name]) for name in sorted(where))
+
+
+def _parse(name: str, given: Any, column: Column) -> Condition:
+    if not isinstance(given, Mapping):
+        return Condition(name, _values(name, given, column))
+    keys = set(given)
+    if keys == {"not"}:
+        return Condition(name, _values(name, given["not"], column), negated=True)
+    if not keys or not keys <= set(_RANGE):
+        raise InvalidInputError(
+            f"the condition on {name!r} must be a value, a list, {{'not': ...}}, or a range with 'at_least' and"
+            f" 'at_most', got {dict(given)!r:.80}."
+        )
+    if isinstance(column, ListColumn) or column.kind not in ("int", "float"):
+        raise InvalidInputError(f"{name!r} has no numbers, so that it has no range: give a value or a list.")
+    bounds = {key: _number(name, key, value) for key, value in given.items()}
+    return Condition(name, low=bounds.get("at_least", -math.inf), high=bounds.get("at_most", math.inf))
+
+
+def _number(name: str, key: str, value: Any) -> float:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or math.isnan(value):
+        raise InvalidInputError(f"{key!r} of {name!r} must be a number, got {value!r:.80}.")
+    return float(value)
+
+
+def _values(name: str, given: Any, column: Column) -> tuple[AttributeLabel | float, ...]:
+    many = isinstance(given, list | tuple | set | frozenset | np.ndarray)
+    values = [one.item() if isinstance(one, np.generic) else one for one in (given if many else [given])]
+    if not values:
+        raise InvalidInputError(f"the condition on {name!r} has an empty list, which no item meets: leave it out.")
+    allowed = {"float": (float, int), "": (str, int, bool)}.get(column.kind, (_TYPES.get(column.kind, str),))
+    for value in values:
+        # A bool is an int to Python, but True and 1 are different labels.
+        if type(value) not in allowed or (isinstance(value, float) and math.isnan(value)):
+            raise InvalidInputError(
+                f"{name!r} has {column.kind} values, and the condition has {value!r:.80}: convert it."
+            )
+    return tuple(sorted(set(values)))
+
+
+_TYPES = {"str": str, "int": int, "bool": bool}
+
+
+def meets(condition: Condition, column: Column) -> NDArray[np.bool_]:
+    """Return (n,) whether each item meets a condition, given the values of the attribute.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.attributes import make_column
+    >>> meets(Condition("price", low=4.0), make_column("price", [9.5, 3.0, 4.0], 3)).tolist()
+    [True, False, True]
+    """
+    mask: NDArray[np.bool_]
+    if isinstance(column, NumberColumn):
+        if condition.values:
+            mask = np.isin(column.numbers, condition.values)
+        else:
+            mask = (column.numbers >= condition.low) & (column.numbers <= condition.high)
+    else:
+        if condition.values:
+            wanted = np.zeros(len(column.labels), dtype=bool)
+            codes = (column.code_of.get(value) for value in condition.values)  # type: ignore[arg-type]
+            wanted[[code for code in codes if code is not None]] = True
+        else:
+            numbers = np.array(column.labels, dtype=np.float64)
+            wanted = (numbers >= condition.low) & (numbers <= condition.high)
+        if isinstance(column, LabelColumn):
+            mask = np.take(wanted, column.codes, mode="clip")
+        else:
+            mask = np.zeros(len(column), dtype=bool)
+            mask[np.searchsorted(column.offsets, np.flatnonzero(wanted[column.codes]), side="right") - 1] = True
+    return ~mask if condition.negated else mask
+
+
+class ConditionCache:
+    """The selections of the conditions that were used last, up to a number of bytes.
+
+    It belongs to one catalog, which never changes: a changed catalog is another one, with an empty cache. It is
+    thread-safe.
+
+    Parameters
+    ----------
+    columns
+        The attributes of the catalog.
+    most_bytes
+        The most memory that the selections take. The last one is kept in any case.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.attributes import make_column
+    >>> cache = ConditionCache({"region": make_column("region", ["DE", "AT", "DE"], 3)})
+    >>> cache.select({"region": "DE"}), cache.select({"region": ["DE"]}) is cache.select({"region": "DE"})
+    (Selection(2 of 3 items), True)
+    """
+
+    def __init__(self, columns: Mapping[str, Column], most_bytes: int = CACHE_BYTES) -> None:
+        self._columns, self._most_bytes = columns, most_bytes
+        self._kept: OrderedDict[tuple[Condition, ...], Selection] = OrderedDict()
+        self._bytes, self._lock = 0, threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def select(self, where: Where) -> Selection | None:
+        """Return the items that meet all conditions; None where there are none."""
+        conditions = parse_conditions(where, self._columns)
+        if not conditions:
+            return None
+        with self._lock:
+            found = self._kept.get(conditions)
+            if found is not None:
+                self._kept.move_to_end(conditions)
+                return found
+        masks = [meets(one, self._columns[one.attribute]) for one in conditions]
+        made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0])
+        with self._lock:
+            if conditions in self._kept:
+                return self._kept[conditions]
+            self._kept[conditions] = made
+            self._bytes += made.nbytes
+            while self._bytes > self._most_bytes and len(self._kept) > 1:
+                self._bytes -= self._kept.popitem(last=False)[1].nbytes
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ConditionCache, (dict(self._columns), self._most_bytes)

@@ -1,0 +1,107 @@
+"""What the users of one scan may get, applied to blocks of scores: an item that is not eligible scores -inf."""
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.search.eligibility import Eligibility
+
+_Floats = npt.NDArray[np.float32]
+
+_INFINITY_BITS = np.array([-np.inf], dtype=np.float32).view(np.int32)[0]
+
+
+class Restriction:
+    """The eligibility of the users of one tile, prepared for scores of (items, interests × users).
+
+    Parameters
+    ----------
+    eligible
+        The eligibility of the users, in the rows that are scanned.
+
+    Attributes
+    ----------
+    shared : numpy.ndarray or None
+        (items,) the items that are eligible for all of the users, where all have the same condition. It becomes part of
+        the bonus of an item, which costs nothing for each user.
+    own : Eligibility or None
+        The eligibility, where the users have different conditions. Scores are compared with the cut first, and only
+        the few items that reach it are checked.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.selection import Selection
+    >>> limits = Restriction(Eligibility.of(3, [None, None], [[0], [1]]))
+    >>> scores = np.zeros((3, 2), dtype=np.float32)
+    >>> limits.exclude(0, 3, scores)
+    >>> scores.tolist()
+    [[-inf, 0.0], [0.0, -inf], [0.0, 0.0]]
+    """
+
+    def __init__(self, eligible: Eligibility) -> None:
+        self.users = len(eligible)
+        self.shared: npt.NDArray[np.bool_] | None = None
+        self.own: Eligibility | None = None
+        used = eligible.selection_of
+        if (used == used[0]).all():
+            self.shared = eligible.selections[used[0]].mask if used[0] >= 0 else None
+        else:
+            self.own = Eligibility(
+                eligible.n_items, eligible.selections, used, eligible.excluded[:0], np.zeros_like(eligible.offsets)
+            )
+        keys = eligible.excluded * self.users + eligible.owners
+        if eligible.n_items * self.users < np.iinfo(np.int32).max:
+            keys = keys.astype(np.int32)  # sorted in half the time
+        # Sorted by row, so that the entries of a block of rows are next to each other.
+        self._excluded = np.sort(keys)
+
+    def exclude(self, start: int, stop: int, scores: _Floats) -> None:
+        """Lower the scores of items that single users exclude, in a block of rows."""
+        if not len(self._excluded):
+            return
+        first, end = np.searchsorted(self._excluded, (start * self.users, stop * self.users))
+        at = self._excluded[first:end] - start * self.users
+        width = scores.shape[1]
+        flat = scores.reshape(-1)
+        if width == self.users:
+            flat[at] = -np.inf
+            return
+        row, user = np.divmod(at, self.users)
+        for interest in range(width // self.users):
+            flat[row * width + interest * self.users + user] = -np.inf
+
+    def lower(self, start: int, stop: int, bonus: _Floats | None, memory: _Floats) -> _Floats:
+        """Return the bonus of each item of a block, -inf where the shared condition is not met.
+
+        Parameters
+        ----------
+        start, stop
+            The rows of the block.
+        bonus
+            The bonus of each item without the condition; None for zeros. It is left as it is, unless it shares memory
+            with the result.
+        memory
+            Where to write the result: as long as the block, or longer.
+        """
+        assert self.shared is not None
+        barred = _minus_infinity(self.shared[start:stop])
+        if bonus is None:
+            memory[: stop - start] = barred
+        else:
+            np.add(bonus[: stop - start], barred, out=memory[: stop - start])
+        memory[stop - start :] = 0.0
+        return memory
+
+    def mask(self, start: int, stop: int, scores: _Floats) -> None:
+        """Lower the scores of all items that the users' own conditions do not admit, in a block of rows."""
+        assert self.own is not None
+        everything = np.ones(stop - start, dtype=bool)
+        masks = [chosen.mask[start:stop] for chosen in self.own.selections] + [everything]
+        barred = _minus_infinity(np.ascontiguousarray(np.array([masks[at] for at in self.own.selection_of]).T))
+        for interest in range(scores.shape[1] // self.users):
+            scores[: stop - start, interest * self.users : (interest + 1) * self.users] += barred
+
+
+def _minus_infinity(mask: npt.NDArray[np.bool_]) -> _Floats:
+    """Return 0 where the mask is True and -inf elsewhere: by the bits of -inf, ten times as fast as by a condition."""
+    floats: _Floats = ((mask.view(np.int8).astype(np.int32) - 1) & _INFINITY_BITS).view(np.float32)
+    return floats
