@@ -138,7 +138,8 @@ class PostgresServer:
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for pid in [self._process.pid, *map(int, children)]:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # a session that has just ended
+                os.kill(pid, number)
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run(

@@ -2,13 +2,15 @@
 
 import json
 import multiprocessing
+import time
 from collections import Counter
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.coordination.redis import RedisCoordinator
+from fairsync.errors import BackendUnavailableError
 from worlds import World, make_world
 
 HORIZON = 400
@@ -18,13 +20,14 @@ def world() -> World:
     return make_world(9, items=60, horizon=HORIZON, tightness=0.9)
 
 
-def start(url: str, name: str, mine: int, answered: Path) -> BaseProcess:
+def start(url: str, mine: int, answered: Path) -> BaseProcess:
     """Start a replica that answers requests until it is killed, forked off a process that has loaded everything."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["fairsync.coordination.redis", "fairsync.coordination.front_end"])
-    process = context.Process(target=_answer, args=(url, name, mine, answered), daemon=True)
-    process.start()
-    return process
+    return _start(_answer, url, mine, answered)
+
+
+def start_leader(url: str) -> BaseProcess:
+    """Start a replica that leads, and saves a value as long as it does; then it saves that it has lost the lead."""
+    return _start(_lead, url)
 
 
 def end(process: BaseProcess) -> None:
@@ -39,16 +42,23 @@ def read(answered: Path) -> Counter[Any]:
     return sum((Counter(json.loads(line)) for line in lines), Counter())
 
 
-def _answer(url: str, name: str, mine: int, answered: Path) -> None:
+def _start(target: Any, *arguments: Any) -> BaseProcess:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["fairsync.coordination.shared_state", "fairsync.coordination.front_end"])
+    process = context.Process(target=target, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+def _answer(url: str, mine: int, answered: Path) -> None:
     served, at = world(), mine
-    coordinator = RedisCoordinator(
-        url,
+    coordinator = Coordinator(
         served.catalog,
         k=served.k,
         floors=served.floors,
         horizon=HORIZON,
         batch_size=8,
-        name=name,
+        ledger=url,
         lease_seconds=0.5,
     )
     front = FrontEnd(served.catalog, coordinator)
@@ -57,3 +67,18 @@ def _answer(url: str, name: str, mine: int, answered: Path) -> None:
             found = front.retrieve(served.users[[at % HORIZON]])
             print(json.dumps(Counter(found.groups.ravel().tolist())), file=file, flush=True)
             at += 7
+
+
+def _lead(url: str) -> None:
+    served = world()
+    with Coordinator(served.catalog, k=served.k, auto_restart=False, ledger=url) as coordinator:
+        while not coordinator.lead():
+            time.sleep(0.01)
+        try:
+            while True:
+                coordinator.ledger.save("leader", b"process")
+                time.sleep(0.01)
+        except BackendUnavailableError:
+            assert not coordinator.lead()
+            coordinator.ledger.save("lost the lead", b"yes")
+            time.sleep(60)

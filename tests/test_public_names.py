@@ -12,7 +12,7 @@ import fairsync
 from fairsync.errors import FairSyncError, MissingPackageError
 
 OPTIONAL = ("AccessError", "AsyncClient", "Client", "MilvusIndex", "RayCoordinator", "RayIndex", "RefusedError")
-HEAVY = ("pandas", "polars", "matplotlib", "torch", "ray", "pymilvus", "httpx", "fastapi", "redis")
+HEAVY = ("pandas", "polars", "matplotlib", "torch", "ray", "pymilvus", "httpx", "fastapi", "psycopg")
 
 
 def all_subclasses(one: type[FairSyncError]) -> set[type[FairSyncError]]:

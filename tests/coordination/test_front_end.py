@@ -11,10 +11,9 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import ExpiredRequestError, FairSyncError, InvalidInputError
 from fairsync.inputs import check_users
-from fairsync.ledger import MemoryLedger, SqlLedger
-from fairsync.ledger.base import MAX_ANSWERS
+from fairsync.ledger import MemoryLedger, Retention, SqlLedger
 from fairsync.search import ExactIndex, Hits
 from worlds import make_world
 
@@ -73,14 +72,15 @@ def test_the_same_requests_to_several_front_ends_at_once() -> None:
     assert report.exposures == {label: returned[label] for label in world.catalog.labels}
 
 
-def test_a_request_answered_too_long_ago_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_answered_too_long_ago_is_refused() -> None:
     world = make_world(1)
-    ledger = MemoryLedger(world.catalog.n_groups)
+    ledger = MemoryLedger(world.catalog.n_groups, Retention(seconds=1e-9))
     front = FrontEnd(world.catalog, Coordinator(world.catalog, k=world.k, ledger=ledger))
-    monkeypatch.setattr(ledger, "answer", lambda _: b"")
-    with pytest.raises(InvalidInputError, match="too long ago"):
+    front.retrieve(world.users[:1], request_ids=["old"])
+    front.retrieve(world.users[:1])  # deletes what is too old
+    with pytest.raises(ExpiredRequestError, match="old"):
         front.retrieve(world.users[:1], request_ids=["old"])
-    assert MAX_ANSWERS > 1000
+    assert ledger.totals().requests == 2
 
 
 def test_fewer_or_more_candidates() -> None:
@@ -116,14 +116,14 @@ def test_a_failure_after_the_search_releases_the_lease(monkeypatch: pytest.Monke
     coordinator = Coordinator(world.catalog, k=world.k, ledger=ledger)
     front = FrontEnd(world.catalog, coordinator)
     front.retrieve(world.users[:1], 2, ["x"])
-    answer, settle, settling = ledger.answer, coordinator.settle, [False]
+    answers, settle, settling = ledger.answers, coordinator.settle, [False]
 
     def settle_late(*arguments: Any) -> None:
         settling[0] = True
         settle(*arguments)
 
     monkeypatch.setattr(coordinator, "settle", settle_late)
-    monkeypatch.setattr(ledger, "answer", lambda name: answer(name) if settling[0] else None)
+    monkeypatch.setattr(ledger, "answers", lambda names: answers(names) if settling[0] else {})
     with pytest.raises(InvalidInputError, match="2 candidates, and now k is 3"):
         front.retrieve(world.users[:2], 3, ["y", "x"])
     assert coordinator.lease(1).batch.left == coordinator.terms.horizon - 1

@@ -26,7 +26,9 @@ from worlds import World, make_world
 
 LEASE_SECONDS = 1000.0
 OPERATIONS = ("lease", "lease", "lease", "settle", "settle", "again", "release", "expire", "late", "crash", "promise")
-PROGRAMS = st.lists(st.tuples(st.sampled_from((*OPERATIONS, "impressions")), st.integers(0, 10**6)), max_size=60)
+PROGRAMS = st.lists(
+    st.tuples(st.sampled_from((*OPERATIONS, "impressions")), st.integers(0, 10**6)), min_size=10, max_size=80
+)
 
 
 class LocalStores:
@@ -265,7 +267,7 @@ def test_a_coordinator_alone_is_the_model(
 
 
 @given(program=PROGRAMS, number=st.sampled_from([1, 2, 3]), **WORLDS)
-@effort(25, 0.5)
+@effort(40, 0.3)
 def test_coordinators_that_share_a_ledger_are_the_model(
     server: PostgresServer, program: list[tuple[str, int]], number: int, seed: int, tightness: float, batch: int
 ) -> None:

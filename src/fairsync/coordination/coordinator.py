@@ -143,8 +143,7 @@ class Coordinator(NoCopies, Closable):
             self._saver = PriceSaver(self.ledger, self.policy, save_seconds, saved_as)
             self._state.price_state = self._saver.load(self._state.terms, self._state.loop).price_state
         except BaseException:
-            if self._owns_ledger:
-                self.ledger.close()
+            self._release_ledger()
             raise
 
     @property
@@ -188,6 +187,8 @@ class Coordinator(NoCopies, Closable):
         self._asked_at = now
         try:
             with self._changed:
+                if self._closed:
+                    return False
                 leads = election.ask(take=take)
                 self._state.refresh()
         except BackendUnavailableError as error:
@@ -355,10 +356,7 @@ class Coordinator(NoCopies, Closable):
                 self._closed = True
                 self._changed.notify_all()
                 self.save()
-                if self._election is not None:
-                    self._election.step_down()
-                if self._owns_ledger:
-                    self.ledger.close()
+                self._release_ledger()
 
     def totals(self) -> Totals:
         """Return the totals of the horizon, from all settled leases known here."""
@@ -388,7 +386,16 @@ class Coordinator(NoCopies, Closable):
         from fairsync.coordination.leader_election import LeaderElection  # here, because psycopg is optional
         from fairsync.coordination.shared_state import SharedState
 
+        if ledger.fence is not None:
+            raise InvalidInputError("this ledger object has a coordinator already: open another one with shared=True.")
         state = SharedState(ledger, groups, terms, self.policy, self.lease_seconds, if_differs)
         self._election = LeaderElection(ledger.database)
         ledger.fence = self._election.check
         return state
+
+    def _release_ledger(self) -> None:
+        if self._election is not None:
+            self._election.step_down()
+            cast("SqlLedger", self.ledger).fence = None
+        if self._owns_ledger:
+            self.ledger.close()

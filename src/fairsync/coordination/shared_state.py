@@ -247,7 +247,7 @@ class SharedState:
         known = self._number
 
         def change(transaction: Transaction) -> bool:
-            self.ledger.fence(transaction)
+            self.ledger.check_fence(transaction)
             rows = self._read(transaction)
             if known != self._number:
                 return False  # another coordinator has changed it, and this one decided by the former terms
@@ -266,7 +266,8 @@ class SharedState:
             ((data,),) = transaction.execute("SELECT value FROM saved WHERE name = :name", name=TERMS)
             self._adopt(SharedTerms.load(bytes(data)))
         latest = self.ledger.make_latest([row for row in rows if row[-1] > _OPEN])
-        self.progress, self._horizon = Progress(latest.totals.grown(len(self.groups.labels))), latest.number
+        n_groups = max(len(self.groups.labels), len(latest.totals.exposures))  # more if it is of another catalog
+        self.progress, self._horizon = Progress(latest.totals.grown(n_groups)), latest.number
         self._expired = [row[0] for row in rows if row[-1] == _EXPIRED]
         open_ = [row for row in rows if row[-1] == _OPEN]
         table = LeaseTable({row[0]: row[1] for row in open_})
