@@ -188,8 +188,8 @@ def test_columns_without_values(postgres: PostgresServer) -> None:
         columns: dict[str, list[object]] = {
             "id": ["1", "2", "3"],
             "attributes": [None, "x", None],
-            "catalog": ["files"] * 3,
             "embedding": [None, None, None],
+            "catalog": ["c", "c", "c"],
         }
         ledger.database.run(lambda tx: tx.insert("items", columns, "changed_at"))
         found = ledger.database.run(

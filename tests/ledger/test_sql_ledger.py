@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,9 +12,7 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import Entry, SqlLedger
-from fairsync.ledger.backup import back_up
-from ledger.writing import ENTRY, WRITER, content, horizons, new_schema
-from postgres_server import PostgresServer
+from ledger.writing import ENTRY, WRITER, content, fill, horizons
 
 
 def test_it_is_durable(url: str) -> None:
@@ -58,21 +56,26 @@ def test_killed_at_any_moment(url: str) -> None:
             assert [one.requests for one in found[1:-1]] == [50] * (len(found) - 2)
 
 
-def test_processes_that_share_a_ledger_have_a_row_each(postgres: PostgresServer, tmp_path: Path) -> None:
-    url = new_schema(postgres)
-    with SqlLedger(url, 2, shared=True) as one, SqlLedger(url, 2, shared=True) as other:
-        for ledger in (one, other, other):
+def test_a_single_writer_adds_to_the_totals(url: str) -> None:
+    with SqlLedger(url, 2) as ledger:
+        for number in range(3):
             ledger.record([ENTRY])
-        assert [row[1] for row in content(one)["entries"]] == [1, 2]
-        assert one.totals().exposures.tolist() == [3, 6]
-        assert back_up(url, tmp_path / "copy.db").requests == 3
-        one.record([Entry(np.array([1, 0]), 1, 0.5, 0.25, opens_horizon=True)])
-        assert [row.requests for row in horizons(other)] == [3, 1]
-    with SqlLedger(tmp_path / "copy.db", 2) as copy:
-        assert (copy.totals().exposures.tolist(), copy.totals().requests) == ([3, 6], 3)
-        copy.record([Entry(np.array([1, 0]), 1, 0.5, 0.25, opens_horizon=True)])
-        assert [row.exposures.tolist() for row in horizons(copy)] == [[3, 6], [1, 0]]
-        assert content(copy)["entries"] == []
+            assert content(ledger)["entries"] == []
+            assert ledger.totals().requests == number + 1
+
+
+def test_entries_of_processes_that_shared_the_ledger_count(url: str) -> None:
+    """As in a backup of a ledger in Postgres that is restored to a file."""
+    with SqlLedger(url, 2) as ledger:
+        fill(ledger)
+        before = ledger.totals()
+        ledger.record([ENTRY.grown(3)])
+        assert ledger.totals().requests == before.requests + 1
+        assert len(content(ledger)["entries"]) == 1
+        ledger.record([replace(ENTRY.grown(3), opens_horizon=True)])
+        assert content(ledger)["entries"] == []
+        assert ledger.past()[-1].requests == before.requests + 1
+        assert ledger.totals().requests == 1
 
 
 def test_counts_that_are_cut_off_are_refused(url: str) -> None:

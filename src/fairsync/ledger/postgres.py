@@ -13,7 +13,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError, MissingPackageError
+from fairsync.errors import (
+    BackendUnavailableError,
+    FairSyncError,
+    InvalidInputError,
+    MissingPackageError,
+    UnusableLedgerError,
+)
 
 try:
     import psycopg
@@ -48,6 +54,7 @@ _PLACEHOLDERS = {
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COLUMN_TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8"}
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(:[0-9]*)?")
 _MIN_PAUSE, _MAX_PAUSE = 0.01, 0.5
 # Seconds for which a server that is connected may be silent, beyond the time in which it must end a statement.
 _SILENT_SECONDS = 1.0
@@ -171,7 +178,7 @@ class PostgresDatabase:
             return 0
         rows = transaction.execute("SELECT value FROM facts WHERE name = 'format'")
         if not rows or not rows[0][0].isdecimal():
-            raise InvalidInputError(f"{self.address} is damaged: it does not say its format. Restore a backup.")
+            raise UnusableLedgerError(f"{self.address} is damaged: it does not say its format. Restore a backup.")
         return int(rows[0][0])
 
     def has_schema(self, transaction: Transaction, name: str) -> bool:
@@ -242,7 +249,7 @@ class PostgresDatabase:
             self._disconnect()
 
     def _no_rights(self, why: str) -> FairSyncError:
-        return InvalidInputError(f"{self.address} does not let us in: {why}. Check user, password and rights.")
+        return UnusableLedgerError(f"{self.address} does not let us in: {why}. Check user, password and rights.")
 
     def _attempt(self, action: Callable[[Transaction], T], begin: str) -> T:
         connection = self._connect()
@@ -259,9 +266,11 @@ class PostgresDatabase:
 
     def _roll_back(self, connection: psycopg.Connection[tuple[Any, ...]], error: BaseException) -> None:
         try:
-            if isinstance(error, KeyboardInterrupt):
+            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                self._disconnect()  # the next session may be with the primary server
+            elif isinstance(error, KeyboardInterrupt):
                 raise psycopg.OperationalError("interrupted in the middle of a query")
-            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+            elif not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.execute(b"ROLLBACK")
         except psycopg.Error:
             self._disconnect()
@@ -289,7 +298,7 @@ class PostgresDatabase:
             self._conninfo,
             autocommit=True,
             connect_timeout=max(int(self.timeout / 2), 2),
-            application_name="fairsync",
+            fallback_application_name="fairsync",
             tcp_user_timeout=milliseconds,
         )
         try:
@@ -369,6 +378,9 @@ def parse_postgres_url(url: str) -> tuple[str, str, str]:
         conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
         psycopg.conninfo.conninfo_to_dict(conninfo)
         host = parts.netloc.rpartition("@")[2] or "localhost"
+        # A "/", "?" or "#" in the password ends the part before the host: then the rest is no host and no port.
+        if "@" in parts.path + parts.query or parts.fragment or not all(map(_HOST.fullmatch, host.split(","))):
+            raise ValueError
     except (ValueError, psycopg.Error):
         # The message does not repeat the URL: it may hold a password.
         raise InvalidInputError(
@@ -416,7 +428,7 @@ def _unavailable(error: psycopg.Error, address: str, why: str) -> FairSyncError:
 
 def _translated(error: psycopg.Error, address: str, why: str) -> FairSyncError:
     if error.sqlstate is None or error.sqlstate.startswith(("28", "3D", "42501")):
-        return InvalidInputError(f"{address} does not let us in: {why}. Check user, password and rights.")
+        return UnusableLedgerError(f"{address} does not let us in: {why}. Check user, password and rights.")
     if error.sqlstate.startswith(("42P01", "3F")):
         return FairSyncError(f"the ledger is gone from {address}: restore a backup, or start every process again.")
     return FairSyncError(f"{address} refuses: {why}. Nothing was changed.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import UnusableLedgerError
 from fairsync.ledger.base import Totals
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def make_latest(rows: Sequence[tuple[Any, ...]], address: str) -> Latest:
     """Return the horizon under way from the rows of the query LATEST; the address is for messages."""
     ordered = sorted(rows, key=lambda row: (row[-1] < 0, row[0]))
     if not ordered or ordered[0][-1] < 0:
-        raise InvalidInputError(f"{address} is damaged: it has no horizon. Restore a backup.")
+        raise UnusableLedgerError(f"{address} is damaged: it has no horizon. Restore a backup.")
     base, *entries = ordered
     totals = make_totals(base)
     for row in entries:
@@ -81,5 +81,5 @@ def totals_values(totals: Totals) -> dict[str, object]:
 
 def _counts(data: bytes) -> NDArray[np.int64]:
     if len(data) % 8:
-        raise InvalidInputError("the ledger is damaged: a count is cut off. Restore a backup.")
+        raise UnusableLedgerError("the ledger is damaged: a count is cut off. Restore a backup.")
     return np.frombuffer(data, dtype="<i8").astype(np.int64)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import FairSyncError, InvalidInputError, UnusableLedgerError
 from fairsync.ledger.file_lock import TIMEOUT_SECONDS, FileLock
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class SqliteDatabase:
                         f"{self.path} is in use by another process: stop it first, or share a ledger in Postgres."
                     ) from error
                 if "not a database" in reason or "malformed" in reason:
-                    raise InvalidInputError(
+                    raise UnusableLedgerError(
                         f"{self.path} is damaged or no ledger ({reason}): restore a backup."
                     ) from error
                 if "readonly" in reason or "unable to open" in reason:
