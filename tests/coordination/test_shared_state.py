@@ -26,8 +26,8 @@ from fairsync.errors import (
 )
 from fairsync.floors import make_terms
 from fairsync.ledger import Entry, Retention, SqlLedger
-from fairsync.ledger.postgres import ENTRIES
-from fairsync.ledger.sql_ledger import DELETE_EVERY, FOLD_AT
+from fairsync.ledger.postgres import EXCLUSIVE
+from fairsync.ledger.sql_ledger import DELETE_EVERY
 from fairsync.policies import POLICIES, make_policy
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
@@ -46,7 +46,7 @@ def execute(coordinator: Coordinator, query: str, **values: object) -> list[tupl
 
 
 def open_leases(coordinator: Coordinator) -> dict[int, int]:
-    return dict(execute(coordinator, "SELECT number, requests FROM leases"))
+    return dict(execute(coordinator, "SELECT number, requests FROM leases WHERE requests > 0"))
 
 
 def expire(coordinator: Coordinator, number: int) -> None:
@@ -109,22 +109,38 @@ def test_horizons_follow_each_other_for_all(start: Start, tightness: float) -> N
     assert [one.report().completed for one in sharing] == [2, 2, 2]
 
 
-def test_entries_are_folded_beside_settlements(start: Start) -> None:
-    """Those that are settled while a lease folds the others stay, and all count once."""
-    sharing = [start(k=1, horizon=10**6, batch_size=1) for _ in range(3)]
+def test_horizons_begin_beside_settlements(start: Start) -> None:
+    """Counts that are settled while a horizon ends are in it or in the next one, and all count once."""
+    sharing = [start(k=1, horizon=10**6, batch_size=1, auto_restart=False) for _ in range(3)]
+    n_settled, n_horizons = 60, 20
 
     def work(mine: int) -> None:
-        for _ in range(2 * FOLD_AT):
+        for _ in range(n_settled):
             sharing[mine].settle(sharing[mine].lease(1).number, A, None)
 
-    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(3)]
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(2)]
     for thread in threads:
         thread.start()
+    for began in range(n_horizons):
+        sharing[2].set_targets(0, 10**6, restart_at=1.0 + began)
     for thread in threads:
         thread.join()
-    assert [one.report().exposures for one in sharing] == [{"a": 6 * FOLD_AT, "b": 0}] * 3
-    assert execute(sharing[0], "SELECT count(*) FROM entries")[0][0] < 2 * FOLD_AT
+    horizons = [*sharing[2].ledger.past(), sharing[2].ledger.totals()]
+    assert len(horizons) == n_horizons + 1
+    assert np.sum([one.exposures for one in horizons], axis=0).tolist() == [2 * n_settled, 0]
+    assert sum(one.requests for one in horizons) == 2 * n_settled
     assert open_leases(sharing[0]) == {}
+
+
+def test_rows_do_not_grow_with_the_number_of_leases(start: Start) -> None:
+    sharing = [start(k=1, horizon=10**6, batch_size=1) for _ in range(3)]
+    for _ in range(20):
+        leases = [one.lease(1) for one in sharing]
+        for one, lease in zip(sharing, leases, strict=True):
+            one.settle(lease.number, A, None)
+    assert execute(sharing[0], "SELECT count(*) FROM leases")[0][0] == 3
+    assert execute(sharing[0], "SELECT count(*) FROM entries")[0][0] == 3
+    assert sharing[1].ledger.totals().exposures.tolist() == [60, 0]
 
 
 def test_a_dead_coordinator_is_not_waited_for(start: Start) -> None:
@@ -158,7 +174,7 @@ def test_leases_expire_by_the_clock_of_the_server(start: Start, monkeypatch: pyt
 
 
 def test_a_lease_that_is_settled_while_it_expires_counts_with_its_requests(start: Start, url: str) -> None:
-    """The settlement has deleted its row, and is not committed, when another coordinator deletes what has expired."""
+    """The settlement has closed it, and is not committed, when another coordinator closes what has expired."""
     slow, mine = (start(k=1, horizon=100, batch_size=5) for _ in range(2))
     late = slow.lease(5)
     expire(slow, late.number)
@@ -166,7 +182,7 @@ def test_a_lease_that_is_settled_while_it_expires_counts_with_its_requests(start
     assert isinstance(slow.ledger, SqlLedger)
 
     def settle(transaction: Any) -> None:
-        assert transaction.execute("DELETE FROM leases RETURNING number") == [(late.number,)]
+        assert transaction.execute("UPDATE leases SET requests = 0 RETURNING number") == [(late.number,)]
         transaction.execute(
             "INSERT INTO entries (requests, relevance, cost, forced, exposures) VALUES (5, 1.0, 0.0, 0, :counts)",
             counts=np.array([5, 0]).astype("<i8").tobytes(),
@@ -235,12 +251,12 @@ def test_a_settlement_whose_outcome_is_unknown_counts_once(url: str, start: Star
     """It is known to be this coordinator's own, so that its policy learns from it."""
     mine, other = (start(k=1, floors={"a": 2}, horizon=10, ledger=each) for each in (proxy.through(url), url))
     lease = mine.lease(1)
-    proxy.lose_answer(COMMIT)
+    proxy.lose_answer(b"SELECT 1\0")
     mine.settle(lease.number, A, None, {"one": b"answer"})
     assert proxy.cuts == 1
     assert mine.totals().requests == 1
     mine.settle(lease.number, A, None, {"one": b"answer"})
-    proxy.lose_answer(COMMIT)
+    proxy.lose_answer(b"SELECT 1\0")
     assert mine.record_impressions([1, 0], "shown"), "this call has recorded it"
     assert not mine.record_impressions([1, 0], "shown")
     assert (other.report().exposures, other.report().requests) == ({"a": 1, "b": 0}, 1)
@@ -564,7 +580,7 @@ def test_a_lock_that_another_process_holds_is_an_outage(server: PostgresServer, 
     assert isinstance(coordinator.ledger, SqlLedger)
     database: Any = coordinator.ledger.database
     with psycopg.connect(server.url) as holder:
-        holder.execute("SELECT pg_advisory_xact_lock(%s, %s)", database.advisory_lock(ENTRIES))
+        holder.execute("SELECT pg_advisory_xact_lock(%s, %s)", database.advisory_lock(EXCLUSIVE))
         with pytest.raises(BackendUnavailableError, match="does not answer"):
             coordinator.lease(1)
     coordinator.lease(1)
