@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fairsync.closing import Closable
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.damage import find_damage
-from fairsync.ledger.rows import LATEST, make_totals
+from fairsync.ledger.rows import LATEST, make_latest
 from fairsync.ledger.schema import FORMAT, check_format
 from fairsync.ledger.urls import open_database
 
