@@ -1,5 +1,6 @@
 """Backup and restore of a ledger in both dialects, while it is in use and after a crash."""
 
+import os
 import shutil
 import signal
 import sqlite3
@@ -322,3 +323,46 @@ def test_a_restore_that_loses_its_connection_is_repeated(postgres: PostgresServe
         cutter.join()
     with SqlLedger(url, None) as ledger:
         assert content(ledger) == held
+
+
+def test_a_restored_file_has_the_rights_of_the_replaced_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    SqlLedger(path, 2).close()
+    back_up(path, tmp_path / "copy.db")
+    path.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(path, 65534, 65534)
+    before = path.stat()
+    restore(tmp_path / "copy.db", path)
+    after = path.stat()
+    assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
+    assert after.st_ino != before.st_ino
+
+
+# Restores a backup in a process that kills itself when the work is nearly done.
+_KILLED = """
+import os, signal, sys
+from fairsync.ledger import backup, postgres
+
+def kill(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+if sys.argv[2].startswith("postgresql"):
+    postgres.PostgresDatabase.write_format = kill
+else:
+    os.replace = kill
+backup.restore(sys.argv[1], sys.argv[2])
+"""
+
+
+def test_a_restore_that_is_killed_changes_nothing(url: str, tmp_path: Path) -> None:
+    with SqlLedger(url, 2) as ledger:
+        fill(ledger)
+        back_up(url, tmp_path / "copy.db")
+        ledger.record([ENTRY.grown(3)], key="later")
+        held = content(ledger)
+    killed = subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path / "copy.db"), url], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with SqlLedger(url, None) as ledger:
+        assert content(ledger) == held
+    assert restore(tmp_path / "copy.db", url)[0] == FILLED

@@ -5,6 +5,7 @@ import secrets
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,6 +14,7 @@ import pytest
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.backup import back_up
+from fairsync.ledger.database import Transaction
 from fairsync.ledger.postgres import PostgresDatabase
 from fairsync.ledger.reader import LedgerReader
 from ledger.writing import ENTRY, new_schema
@@ -199,3 +201,15 @@ def test_columns_without_values(postgres: PostgresServer) -> None:
 def test_a_timeout_must_be_positive() -> None:
     with pytest.raises(InvalidInputError, match="timeout must be a positive number of seconds, got 0"):
         PostgresDatabase("postgresql://localhost/shop", timeout=0)
+
+
+def test_a_backup_may_take_longer_than_the_timeout_of_calls(postgres: PostgresServer) -> None:
+    with closing(PostgresDatabase(postgres.url, timeout=0.2, owner="none")) as database:
+
+        def slow(transaction: Transaction) -> None:
+            database.allow_long(transaction)
+            transaction.execute("SELECT pg_sleep(1.5)")
+
+        database.run(slow, "read")
+        with pytest.raises(BackendUnavailableError, match="does not answer"):
+            database.run(lambda transaction: transaction.execute("SELECT pg_sleep(1.5)"), "read")

@@ -1,11 +1,16 @@
 """Answers and idempotency keys are saved for a time, up to a size and up to a number."""
 
+from typing import Any
+
+import psycopg
 import pytest
 
 from fairsync.errors import InvalidInputError, RepeatedRequestError
 from fairsync.ledger import Retention, SqlLedger
+from fairsync.ledger.postgres import PostgresDatabase
 from fairsync.ledger.retention import delete_old
-from ledger.writing import ENTRY, content
+from ledger.writing import ENTRY, content, new_schema
+from postgres_server import PostgresServer
 
 
 def record(ledger: SqlLedger, numbers: range) -> None:
@@ -69,6 +74,28 @@ def test_an_answer_that_is_out_of_order_stays_known(url: str) -> None:
         assert ledger.answers(["0", "1", "2"]) == {"0": b"", "1": b"", "2": bytes(100)}
         with pytest.raises(RepeatedRequestError):
             ledger.record([ENTRY], answers={"0": b"again"})
+
+
+def test_an_answer_that_another_process_saves_meanwhile_stays_known(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a smaller number than the expired ones, because its transaction began before theirs."""
+    url = new_schema(postgres)
+    with SqlLedger(url, 2) as ledger, psycopg.connect(postgres.url) as slow:
+        slow.execute("SELECT set_config('search_path', %s, false)", [url.partition("schema=")[2]])
+        slow.execute("INSERT INTO answers (request_id, answer, answered_at) VALUES ('slow', 'x', 9e9)")
+        record(ledger, range(3))
+        make_older(ledger, "answers", "answered_at", "request_id = '2'", 1000)
+        execute = PostgresDatabase.execute
+
+        def commit_first(self: PostgresDatabase, query: str, /, **values: object) -> list[tuple[Any, ...]]:
+            if query.startswith("DELETE FROM answers"):
+                slow.commit()
+            return execute(self, query, **values)
+
+        monkeypatch.setattr(PostgresDatabase, "execute", commit_first)
+        delete(ledger, Retention(seconds=500))
+        assert ledger.answers(["slow", "0", "1", "2"]) == {"slow": b"x", "0": b"", "1": b"", "2": b""}
 
 
 def test_few_at_a_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

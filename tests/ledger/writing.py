@@ -42,6 +42,14 @@ def fill(ledger: SqlLedger) -> None:
     ledger.save("service", b"")
 
     def insert(transaction: Transaction) -> None:
+        entry: dict[str, list[object]] = {
+            "requests": [1],
+            "relevance": [0.5],
+            "cost": [None],
+            "forced": [0],
+            "exposures": [np.array([0, 0, 1]).tobytes()],
+        }
+        transaction.insert("entries", entry)  # of another process
         transaction.insert("expired_answers", {"request_id": ["r0"]})
         transaction.insert("facts", {"name": ["terms"], "value": ["7"]})
         items: dict[str, list[object]] = {
@@ -51,14 +59,6 @@ def fill(ledger: SqlLedger) -> None:
             "catalog": ["c", "c"],
         }
         transaction.insert("items", items, at="changed_at")
-        counted: dict[str, list[object]] = {
-            "requests": [0],
-            "relevance": [0.0],
-            "cost": [0.0],
-            "forced": [0],
-            "exposures": [bytes(24)],
-        }
-        transaction.insert("entries", counted)
         transaction.insert("leases", {"number": [5], "requests": [16], "expires_at": [9e9], "replica": ["a"]})
 
     ledger.database.run(insert, "exclusive")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -98,7 +98,10 @@ def _restore_sqlite(backup: SqliteDatabase, path: Path) -> tuple[Summary, str | 
         part = held.enter_context(_part_of(path))
         summary = _copy(backup, part)
         held.callback(FileLock(path).release)
-        aside = _set_aside(path) if path.exists() else None
+        aside = None
+        if path.exists():
+            _copy_rights(path, part)
+            aside = _set_aside(path)
         os.replace(part, path)
         sync_folder(path.parent)
     return summary, None if aside is None else str(aside)
@@ -212,6 +215,13 @@ def _copy_rows(reading: Transaction, writing: Transaction) -> None:
             kept = [row for row in rows if (table, row[0]) != ("facts", "format")]
             if kept:
                 writing.insert(table, dict(zip(names, zip(*kept, strict=True), strict=True)))
+
+
+def _copy_rights(path: Path, part: Path) -> None:
+    """Give a file the rights and, if possible, the owner of another: root may restore what another user serves."""
+    shutil.copymode(path, part)
+    with suppress(PermissionError):
+        shutil.chown(part, path.stat().st_uid, path.stat().st_gid)
 
 
 def _set_aside(path: Path) -> Path:
