@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import MemoryLedger, SqlLedger
 from fairsync.policies import POLICIES, FairSync
@@ -176,3 +177,30 @@ def test_a_closed_retriever_can_be_saved_and_not_used(tmp_path: Path) -> None:
             use()
     retriever.save(tmp_path / "saved")
     assert FairRetriever.load(tmp_path / "saved").report() == retriever.report()
+
+
+def test_a_ledger_is_given_by_its_url(tmp_path: Path) -> None:
+    url, catalog = f"sqlite:///{tmp_path}/exposures.db", Catalog(np.eye(4), ["a", "b", "a", "b"])
+    with FairRetriever(catalog, k=1, floors=1, horizon=10, ledger=url) as retriever:
+        retriever.retrieve(np.eye(4))
+        retriever.save(tmp_path / "saved")
+    with FairRetriever(catalog, k=1, floors=1, horizon=10, ledger=url) as again:
+        assert again.report().exposures == {"a": 2, "b": 2}
+    with FairRetriever.load(tmp_path / "saved", ledger=f"sqlite:///{tmp_path}/other.db") as loaded:
+        assert loaded.report().exposures == {"a": 2, "b": 2}
+    with SqlLedger(f"{tmp_path}/other.db", 2) as ledger:  # it was closed
+        assert ledger.totals().requests == 4
+
+
+def test_a_ledger_of_another_catalog_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/exposures.db"
+    makers: tuple[Any, ...] = (FairRetriever, Coordinator)
+    for make in makers:
+        with make(Catalog(np.eye(2), ["a", "b"]), k=1, horizon=10, ledger=url):
+            pass
+        before = (tmp_path / "exposures.db").read_bytes()
+        with pytest.raises(InvalidInputError, match="counts 'b' where this catalog has 'c': it belongs to another"):
+            make(Catalog(np.eye(2), ["a", "c"]), k=1, horizon=10, ledger=url)
+        with pytest.raises(InvalidInputError, match="belongs to another catalog"):
+            make(Catalog(np.eye(3), ["a", "b", "c"]), k=1, horizon=10, ledger=url)
+        assert (tmp_path / "exposures.db").read_bytes() == before

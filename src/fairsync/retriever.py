@@ -21,7 +21,9 @@ from fairsync.errors import FairSyncError
 from fairsync.floors import Floors, changed_terms, make_terms
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_users
-from fairsync.ledger import Entry, Ledger, MemoryLedger
+from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
+from fairsync.ledger.labels import check_labels, save_labels
+from fairsync.ledger.urls import MEMORY
 from fairsync.loop import LoopState
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.report import Report, make_report
@@ -55,8 +57,9 @@ class FairRetriever(NoCopies, Closable):
         ``"exact"``, ``"ivf"`` or ``"hnsw"`` (approximate, for large catalogs), ``"one-hot"`` (the paper's), or an index
         object.
     ledger
-        The ledger that records exposures, and what the policy has learnt. A retriever over the same ledger continues
-        where the last one ended. By default it is in memory. It stays open: it belongs to the caller.
+        The ledger that records exposures, and what the policy has learnt: a URL (``"sqlite:///exposures.db"``,
+        ``"postgresql://..."``), or a ledger, which stays open, because it belongs to the caller. A retriever over the
+        same ledger continues where the last one ended. By default it is in memory.
     save_seconds
         Seconds between two saves of the policy's state in a ledger that outlives the process. `close` saves it always.
 
@@ -91,20 +94,29 @@ class FairRetriever(NoCopies, Closable):
         policy: str | Policy = "guaranteed",
         batch_size: int = 16,
         index: str | Index = "exact",
-        ledger: Ledger | None = None,
+        ledger: str | Ledger | None = None,
         save_seconds: float = 5.0,
     ) -> None:
         self.catalog = catalog
         self.terms = make_terms(catalog, k, floors, horizon, batch_size)
         self.policy = make_policy(policy)
         self.index = make_index(index, catalog)
-        self.ledger: Ledger = MemoryLedger(catalog.n_groups) if ledger is None else ledger
         self._lock, self._closed = threading.Lock(), False
-        self._given = (policy, index)
+        self._given, self._owns_ledger = (policy, index), isinstance(ledger, str)
+        if ledger is None or isinstance(ledger, str):
+            ledger = open_ledger(ledger or MEMORY, catalog.n_groups)
+        self.ledger: Ledger = ledger
         # A crash would lose a state that is saved in memory: `close` alone saves it there.
         seconds = math.inf if isinstance(self.ledger, MemoryLedger) and save_seconds >= 0 else save_seconds
-        self._saver = PriceSaver(self.ledger, self.policy, seconds)
-        self._state = self._saver.load(self.terms, LoopState.open(self.terms, self.policy, self.ledger.totals()))
+        try:
+            check_labels(self.ledger, catalog.labels)
+            self._saver = PriceSaver(self.ledger, self.policy, seconds)
+            self._state = self._saver.load(self.terms, LoopState.open(self.terms, self.policy, self.ledger.totals()))
+            save_labels(self.ledger, catalog.labels)
+        except BaseException:
+            if self._owns_ledger:
+                self.ledger.close()
+            raise
 
     def retrieve(self, users: npt.ArrayLike) -> Candidates:
         """Return the candidates of requests in order of arrival.
@@ -268,7 +280,7 @@ class FairRetriever(NoCopies, Closable):
         *,
         policy: str | Policy | None = None,
         index: str | Callable[[Catalog], Index] | None = None,
-        ledger: Ledger | None = None,
+        ledger: str | Ledger | None = None,
         save_seconds: float = 5.0,
     ) -> "FairRetriever":
         """Load a retriever from a folder. It answers and reports exactly as the saved one would have.
@@ -298,24 +310,31 @@ class FairRetriever(NoCopies, Closable):
         from fairsync.saved_retriever import SavedRetriever  # here, because it needs polars
 
         saved = SavedRetriever.read(folder, policy, index)
-        record: Ledger = MemoryLedger(saved.catalog.n_groups) if ledger is None else ledger
-        saved.copy_counts(record)
+        is_given = ledger is not None and not isinstance(ledger, str)
+        if ledger is None or isinstance(ledger, str):
+            ledger = open_ledger(ledger or MEMORY, saved.catalog.n_groups)
+        saved.copy_counts(ledger)
         terms = saved.prices.terms
         made = cls(
             saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size,
-            policy=saved.policy, index=saved.index, ledger=record, save_seconds=save_seconds,
+            policy=saved.policy, index=saved.index, ledger=ledger, save_seconds=save_seconds,
         )  # fmt: skip
         # Not as an argument: floors that an outage has put out of reach would be refused.
-        made.terms = terms
+        made.terms, made._owns_ledger = terms, not is_given
         made._state = replace(made._state, price_state=saved.prices.price_state)
         return made
 
     def close(self) -> None:
-        """Save what the policy has learnt in the ledger, which stays open, and refuse further requests."""
+        """Save what the policy has learnt in the ledger, and refuse further requests.
+
+        A ledger that was given as an object stays open.
+        """
         with self._lock:
             if not self._closed:
                 self._closed = True
                 self._saver.save(self.terms, self._state)
+                if self._owns_ledger:
+                    self.ledger.close()
 
     def __repr__(self) -> str:
         terms, promised = self.terms, int(np.count_nonzero(self.terms.floors))
@@ -348,5 +367,6 @@ class FairRetriever(NoCopies, Closable):
         terms = changed_terms(self.terms, self.catalog.labels, catalog, floors, horizon)
         state = self._state.under(terms, self.policy, self.terms, start)
         if catalog.n_groups > self.catalog.n_groups:
+            save_labels(self.ledger, catalog.labels)
             self.ledger.grow(catalog.n_groups)
         self.catalog, self.index, self.terms, self._state = catalog, index, terms, state

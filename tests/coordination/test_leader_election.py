@@ -32,7 +32,7 @@ def _ask_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def backend(coordinator: Coordinator) -> int:
     """Return the process of the server that holds the coordinator's session."""
     assert isinstance(coordinator.ledger, SqlLedger)
-    return int(coordinator.ledger.database.run(lambda tx: tx.execute("SELECT pg_backend_pid()"), "none")[0][0])
+    return int(coordinator.ledger.database.run(lambda tx: tx.execute("SELECT pg_backend_pid()"), "read")[0][0])
 
 
 def wait_until(condition: Callable[[], object]) -> None:

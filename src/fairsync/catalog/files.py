@@ -75,10 +75,16 @@ class StoredCatalog(Catalog):
         The folder or the parquet file.
     fingerprint : Fingerprint
         The fingerprint of its content when it was opened.
+    written_at : float
+        When the files were written, in seconds since 1970.
+    changes : int or None
+        Number of the latest change of a service's items that is in it, if `save_catalog` was told.
     """
 
     path: Path
     fingerprint: Fingerprint
+    written_at: float
+    changes: int | None
 
     def under(self, labels: Sequence[Label]) -> Catalog:
         """Return the same items with group codes in the order of these labels; see `Catalog.under`."""
@@ -94,7 +100,7 @@ class StoredCatalog(Catalog):
         return _open_same, (self.path, self.fingerprint)
 
 
-def save_catalog(catalog: Catalog, folder: str | os.PathLike[str]) -> None:
+def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int | None = None) -> None:
     """Write a catalog to a folder: ``embeddings.npy``, ``items.parquet`` (id and group) and ``catalog.json``.
 
     The write is atomic and may replace a catalog: processes that have the old one open keep it.
@@ -105,6 +111,8 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str]) -> None:
         The catalog to write.
     folder
         The folder to write it to. On a cluster, every node must be able to read it.
+    changes
+        Number of the latest change of a service's items that is in the catalog, for ``fairsync export``.
 
     Examples
     --------
@@ -126,6 +134,7 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str]) -> None:
         "labels": catalog.labels,
         "names": fingerprint.names,
         "blocks": fingerprint.blocks,
+        **({} if changes is None else {"changes": changes}),
     }
     with atomic_folder(target) as work:
         np.save(work / "embeddings.npy", catalog.embeddings, allow_pickle=False)
@@ -156,7 +165,7 @@ def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
     embeddings, names = reader.embeddings(), reader.names()
     catalog = StoredCatalog.__new__(StoredCatalog)
     vars(catalog).update(vars(Catalog.from_codes(embeddings, names.group_of, names.labels, names.ids)))
-    catalog.path = reader.path
+    catalog.path, catalog.written_at, catalog.changes = reader.path, reader.written_at, reader.changes
     saved = reader.saved
     if saved is None:
         catalog.fingerprint = _read(names, embeddings)

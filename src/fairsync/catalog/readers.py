@@ -35,6 +35,10 @@ class Reader(Protocol):
     dtype: np.dtype[Any]
     saved: tuple[str, tuple[int, ...]] | None
     """The saved fingerprint (``names`` and ``blocks``), if there is one."""
+    written_at: float
+    """When it was written, in seconds since 1970."""
+    changes: int | None
+    """Number of the latest change of a service's items that is in it, if it was saved."""
 
     def names(self) -> Catalog:
         """Return a catalog with the ids and groups. Its embeddings are placeholders."""
@@ -80,6 +84,8 @@ class FolderReader:
         self.shape, self.dtype = (int(words["items"]), int(words["dim"])), np.dtype(words["dtype"])
         self.labels = list(words["labels"])
         self.saved: tuple[str, tuple[int, ...]] | None = (str(words["names"]), tuple(words["blocks"]))
+        self.changes = None if words.get("changes") is None else int(words["changes"])
+        self.written_at = (path / "catalog.json").stat().st_mtime
         paged = np.load(path / "embeddings.npy", mmap_mode="r", allow_pickle=False)
         if (paged.shape, paged.dtype) != (self.shape, self.dtype) or not paged.flags.c_contiguous:
             raise InvalidInputError(
@@ -125,9 +131,10 @@ class ParquetReader:
     """Reads a parquet file with the columns id, group and embedding."""
 
     saved: tuple[str, tuple[int, ...]] | None = None
+    changes: int | None = None
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self.written_at = path, path.stat().st_mtime
         self._table = pl.scan_parquet(path)
         schema = self._table.collect_schema()
         lacking = [name for name in _COLUMNS if name not in schema]

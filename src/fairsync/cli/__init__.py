@@ -12,6 +12,7 @@ from fairsync.cli.check import check
 from fairsync.cli.cluster import cluster
 from fairsync.cli.demo import demo
 from fairsync.cli.evaluate import evaluate
+from fairsync.cli.export import export
 from fairsync.cli.ledger import ledger
 from fairsync.cli.prepare import prepare
 from fairsync.cli.reproduce import reproduce
@@ -70,4 +71,5 @@ app.command()(bench)
 app.add_typer(cluster, name="cluster")
 app.command()(serve)
 app.command()(check)
+app.command()(export)
 app.add_typer(ledger, name="ledger")

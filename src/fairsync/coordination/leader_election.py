@@ -56,20 +56,20 @@ class LeaderElection:
             Whether to end the session of another leader, and take its place.
         """
         deadline = time.monotonic() + self._database.timeout
-        held, self._session = self._session, self._database.run(self._attempt, "none")
+        held, self._session = self._session, self._database.run(self._attempt, "read")
         if held and not take:
             return bool(self._session)
         while not self._session:
-            holder = self._database.run(self._read_holder, "none")
+            holder = self._database.run(self._read_holder, "read")
             if not take and (holder is None or holder[1] < SILENT_SECONDS):
                 return False
             if time.monotonic() > deadline:
                 raise BackendUnavailableError("another process leads, and does not end: try again.")
             if holder is not None:
                 pid = holder[0]
-                self._database.run(lambda tx: tx.execute("SELECT pg_terminate_backend(:pid)", pid=pid), "none")  # noqa: B023
+                self._database.run(lambda tx: tx.execute("SELECT pg_terminate_backend(:pid)", pid=pid), "read")  # noqa: B023
             time.sleep(_POLL_SECONDS)
-            self._session = self._database.run(self._attempt, "none")
+            self._session = self._database.run(self._attempt, "read")
         return True
 
     def check(self, transaction: Transaction) -> None:
@@ -87,12 +87,12 @@ class LeaderElection:
             with suppress(FairSyncError):
                 self._database.run(
                     lambda tx: tx.execute("SELECT pg_advisory_unlock(:ledger, :leader)", ledger=ledger, leader=leader),
-                    "none",
+                    "read",
                 )
 
     def announce(self) -> None:
         """Announce a change to the other processes that share the ledger."""
-        self._database.run(self._database.notify, "none")
+        self._database.run(self._database.notify, "read")
 
     def take_news(self) -> bool:
         """Return whether another process has announced a change since the last call."""

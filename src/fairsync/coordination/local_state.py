@@ -12,6 +12,7 @@ from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.targets import target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_k
+from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.loop import LoopState
 
 if TYPE_CHECKING:
@@ -62,7 +63,9 @@ class LocalState:
     ) -> None:
         self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
         self.lease_seconds, self._clock = lease_seconds, clock
+        check_labels(ledger, groups.labels)
         self.loop = LoopState.open(terms, policy, ledger.totals(), allow_infeasible=allow_infeasible)
+        save_labels(ledger, groups.labels)
         first = secrets.randbits(38) * _LEASES_PER_COORDINATOR
         self.leases = LeaseTable(first=first, issued=first)
         self._deadlines: dict[int, float] = {}
@@ -160,6 +163,7 @@ class LocalState:
 
     def _replace_promise(self, groups: Groups, terms: Terms, loop: LoopState) -> None:
         if len(groups.labels) > len(self.groups.labels):
+            save_labels(self.ledger, groups.labels)
             self.ledger.grow(len(groups.labels))
         self.groups, self.terms, self.loop = groups, terms, loop
 

@@ -4,11 +4,12 @@ Counts, leases and the promise are rows of the ledger; prices are each coordinat
 transaction that reads the rows, applies the functions that a single coordinator applies to its memory, and writes what
 has changed. The rules are those of :mod:`fairsync.coordination.lease_table`, and so is the proof:
 
-- Leases are granted one at a time (the lock "leases"). So each is granted with all earlier ones known.
-- Settlements add an entry and delete the lease, side by side with each other and with a grant. A grant that does not
-  see one yet knows fewer exposures and the same number of requests left, so that it asks for more, never for less.
-- Horizons and promises change alone (the lock "all").
-- Leases expire by the server's clock. A lease without a row was lost, or was settled: the idempotency key tells.
+- Leases are granted one at a time, and so do horizons and promises change (exclusive transactions). Therefore each
+  lease is granted with all earlier ones known.
+- A settlement is one statement that counts the entry and closes the lease, side by side with all others. A grant sees
+  both or neither. If neither, it knows fewer exposures and the same number of requests left, so that it asks for more,
+  never for less. Counts that are committed after a horizon has begun belong to that horizon.
+- Leases expire by the server's clock. A lease without an open row was lost, or was settled: the idempotency key tells.
 
 A grant is not flushed to the disk before it returns. If the server crashes and forgets it, the lease is lost like one
 that has expired: its exposures count when they arrive, and its requests do not.
@@ -32,7 +33,7 @@ from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.floors import check_reachable, group_caps
-from fairsync.ledger.sql_ledger import FOLD_AT, LATEST
+from fairsync.ledger.sql_ledger import LATEST
 from fairsync.loop import LoopState, PriceState, Progress
 
 if TYPE_CHECKING:
@@ -49,18 +50,26 @@ if TYPE_CHECKING:
 IfDiffers = Literal["refuse", "follow", "take over"]
 # Bounds of the time to wait for leases of other coordinators, in seconds.
 _MIN_DELAY, _MAX_DELAY = 0.001, 0.02
-# In the last column of the rows of a state: a lease that is open, one that has expired, the number of the terms.
-_OPEN, _EXPIRED, _TERMS = -2.0, -3.0, -4.0
+# Entries of processes that have ended are added to the totals when there are this many, so that there are few to read.
+_MAX_ENTRIES = 32
+# In the last column of the rows of a state: a lease that is open, one that has expired, a row for a new one, and the
+# number of the terms.
+_OPEN, _EXPIRED, _FREE, _TERMS = -2.0, -3.0, -4.0, -5.0
 _STATE = f"""
 {LATEST}
-UNION ALL SELECT number, requests, CASE WHEN replica = :replica THEN 1.0 ELSE 0.0 END, NULL, 0, NULL, NULL,
-CASE WHEN expires_at <= {{now}} OR number = :retried THEN {_EXPIRED} ELSE {_OPEN} END FROM leases
+UNION ALL SELECT number, requests, CASE WHEN replica = :replica THEN 1.0 ELSE 0.0 END, NULL, slot, NULL, NULL,
+CASE WHEN requests = 0 THEN {_FREE} WHEN expires_at <= {{now}} OR number = :retried THEN {_EXPIRED} ELSE {_OPEN} END
+FROM leases
 UNION ALL SELECT value::bigint, 0, 0.0, NULL, 0, NULL, NULL, {_TERMS} FROM facts WHERE name = 'terms'
 """
-
-
-class _HorizonOverError(Exception):
-    """The next lease begins a horizon, which needs another lock."""
+_GRANT = """
+UPDATE leases SET number = :number, requests = :requests, expires_at = {now} + :seconds, replica = :replica
+WHERE slot = :slot
+"""
+_GRANT_IN_NEW_ROW = """
+INSERT INTO leases (number, requests, expires_at, replica) VALUES (:number, :requests, {now} + :seconds, :replica)
+"""
+_CLOSE = "UPDATE leases SET requests = 0 WHERE number = :number AND requests > 0"
 
 
 @dataclass(frozen=True)
@@ -75,11 +84,14 @@ class _Rows:
         The open leases of all coordinators.
     mine : int
         Requests of the open leases of this coordinator.
+    free : int or None
+        Slot of a row in which a lease can be written; None if there is none.
     """
 
     latest: Latest
     leases: LeaseTable
     mine: int
+    free: int | None
 
 
 class SharedState:
@@ -124,7 +136,7 @@ class SharedState:
 
     def refresh(self) -> None:
         """Read what other coordinators have written."""
-        self.ledger.database.run(self._read, "none")
+        self.ledger.database.run(self._read, "read")
 
     def past(self) -> Sequence[Totals]:
         """Return the totals of the past horizons, oldest first."""
@@ -138,10 +150,7 @@ class SharedState:
         """Lease up to n requests; None if it has to wait for open leases."""
         # If the connection breaks, the grant is repeated: then the first one, which nobody has heard of, is taken back.
         number = self._retried = self._retried or 1 + secrets.randbits(62)
-        try:
-            lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n), "leases", durable=False)
-        except _HorizonOverError:
-            lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n, may_restart=True), "all")
+        lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n), "exclusive", durable=False)
         self._retried = 0
         if lease is None:
             return None
@@ -153,18 +162,9 @@ class SharedState:
 
     def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
-        done: list[Entry] = []  # by an attempt whose commit has an unknown outcome
-
-        def write(transaction: Transaction) -> Entry | None:
-            if len(entry.counts) > len(self.groups.labels):
-                self._read(transaction)  # another coordinator has added groups
-            open_ = transaction.execute("DELETE FROM leases WHERE number = :number RETURNING number", number=number)
-            counted = entry if open_ else replace(entry, requests=0)  # the requests of a lost lease were granted again
-            if self.ledger.write(transaction, [counted], f"lease {number}", answers):
-                done[:] = [counted]
-            return done[0] if done else None
-
-        counted = self.ledger.database.run(write)
+        if len(entry.counts) > len(self.groups.labels):
+            self.refresh()  # another coordinator has added groups
+        counted = self.ledger.settle(number, entry, f"lease {number}", answers)
         if counted is None:
             return False
         self.progress, counted = self.progress.record(counted)
@@ -180,9 +180,7 @@ class SharedState:
 
     def release(self, number: int) -> None:
         """Close a lease without counts."""
-        self.ledger.database.run(
-            lambda tx: tx.execute("DELETE FROM leases WHERE number = :number", number=number), durable=False
-        )
+        self.ledger.database.run(lambda tx: tx.execute(_CLOSE, number=number), "statement")
 
     def extended_groups(self, groups: Grouped) -> Groups:
         """Return the groups of a changed catalog, with those of other coordinators that it does not have."""
@@ -208,7 +206,7 @@ class SharedState:
             check_reachable(terms, totals, keeps_floors=keeps_floors)
             try:
                 leased = replace(totals, requests=totals.requests + rows.leases.requests)
-                check_reachable(terms, leased, keeps_floors=keeps_floors)
+                check_reachable(terms, leased, keeps_floors=keeps_floors, is_over=not rows.leases.open)
             except InvalidInputError:
                 if not may_wait:
                     raise
@@ -236,7 +234,7 @@ class SharedState:
             if restart_at is not None:
                 if restart_at <= latest.totals.began:
                     return True
-                latest = self.ledger.open_horizon(transaction, latest, restart_at)
+                latest = self.ledger.open_horizon(transaction, restart_at)
             totals = latest.totals.grown(len(groups.labels))
             terms = target_terms(self.terms, totals, rows.leases.requests, groups, more, requests)
             self._write_terms(transaction, groups, terms)
@@ -256,7 +254,7 @@ class SharedState:
             rows = self._expire(transaction, rows)
             return attempt(transaction, rows)
 
-        done = self.ledger.database.run(change, "all")
+        done = self.ledger.database.run(change, "exclusive")
         self.refresh()
         return done
 
@@ -273,23 +271,24 @@ class SharedState:
         self._expired = [row[0] for row in rows if row[-1] == _EXPIRED]
         open_ = [row for row in rows if row[-1] == _OPEN]
         table = LeaseTable({row[0]: row[1] for row in open_})
-        return _Rows(latest, table, sum(row[1] for row in open_ if row[2]))
+        free = next((row[4] for row in rows if row[-1] == _FREE), None)
+        return _Rows(latest, table, sum(row[1] for row in open_ if row[2]), free)
 
     def _expire(self, transaction: Transaction, rows: _Rows) -> _Rows:
-        """Delete the leases that have expired. One that was settled meanwhile is counted; then the rows are others."""
-        while self._expired:  # others may expire meanwhile: their requests are not granted before their rows are gone
+        """Close the leases that have expired. One that was settled meanwhile is counted; then the rows are others."""
+        while self._expired:  # others may expire meanwhile: their requests are not granted before they are closed
             for number in self._expired:
-                transaction.execute("DELETE FROM leases WHERE number = :number", number=number)
+                transaction.execute(_CLOSE, number=number)
             rows = self._read(transaction)
         return rows
 
-    def _grant(self, transaction: Transaction, number: int, n: int, *, may_restart: bool = False) -> Lease | None:
+    def _grant(self, transaction: Transaction, number: int, n: int) -> Lease | None:
         rows = self._expire(transaction, self._read(transaction))
         latest, leased = rows.latest, rows.leases.requests
         if not rows.leases.open and self.progress.is_over(self.terms):
-            if not may_restart:
-                raise _HorizonOverError
-            latest = self.ledger.open_horizon(transaction, latest, 0.0)
+            # A horizon that others have seen end must not continue after a crash.
+            transaction.execute("SET LOCAL synchronous_commit = on")
+            latest = self.ledger.open_horizon(transaction, 0.0)
             self.progress, self._horizon = Progress(latest.totals), latest.number
         begun = 0 if self._is_due() else self.price_state.requests
         # Price batches are the coordinator's own: requests that others have leased are no part of them.
@@ -298,15 +297,16 @@ class SharedState:
         granted = replace(rows.leases, issued=number - 1).grant(batch)
         if granted is None:
             return None
-        transaction.execute(
-            "INSERT INTO leases VALUES (:number, :requests, {now} + :seconds, :replica)",
+        if latest.n_entries >= _MAX_ENTRIES:
+            self.ledger.add_entries(transaction)
+        transaction.execute_last(
+            _GRANT_IN_NEW_ROW if rows.free is None else _GRANT,
+            slot=rows.free,
             number=number,
             requests=batch.requests,
             seconds=self.lease_seconds,
             replica=self._replica,
         )
-        if len(latest.entries) >= FOLD_AT:
-            self.ledger.fold(transaction, latest)
         return granted[1]
 
     def _is_due(self) -> bool:

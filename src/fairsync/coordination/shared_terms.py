@@ -80,7 +80,7 @@ class SharedTerms:
         """
         mine, theirs = self._settings(), other._settings()
         # Items may come and go as long as a request can hold as many of each group as before.
-        mine["sizes"], theirs["sizes"] = (group_caps(one.groups, one.k).tolist() for one in (self, other))
+        mine["sizes"], theirs["sizes"] = (group_caps(one.groups, self.k).tolist() for one in (self, other))
         if not (self.auto_restart or other.auto_restart):
             for name in ("sizes", "floors", "horizon"):  # the leader sets them with every plan
                 del mine[name]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -47,6 +48,10 @@ class Entry:
         """Return the same entry with zeros for groups that were added later."""
         impressions = None if self.impressions is None else grow(self.impressions, n_groups)
         return replace(self, counts=grow(self.counts, n_groups), impressions=impressions)
+
+    def counting(self, requests: int) -> "Entry":
+        """Return the same entry with another number of requests that count."""
+        return self if requests == self.requests else replace(self, requests=requests)
 
     def without(self, counts: npt.NDArray[np.int64], relevance: float, requests: int) -> "Entry":
         """Return the entry without some of its requests, and without their share of the cost."""
@@ -102,17 +107,16 @@ class Totals:
         """Return the totals before the first request."""
         return cls(np.zeros(n_groups, dtype=np.int64), began=began)
 
+    @classmethod
+    def of(cls, entry: Entry) -> "Totals":
+        """Return the totals of a single entry."""
+        return cls(
+            entry.counts, entry.requests, entry.relevance, entry.cost, entry.forced, impressions=entry.impressions
+        )
+
     def after(self, entry: Entry) -> "Totals":
         """Return the totals with an entry of the same horizon added."""
-        return Totals(
-            self.exposures + entry.counts,
-            self.requests + entry.requests,
-            self.relevance + entry.relevance,
-            self.cost + entry.cost,
-            self.forced + entry.forced,
-            self.began,
-            _sum(self.impressions, entry.impressions),
-        )
+        return self.plus(Totals.of(entry))
 
     def plus(self, other: "Totals") -> "Totals":
         """Return the sum of these totals and those of more requests of the horizon, which may have fewer groups."""
@@ -133,6 +137,11 @@ class Totals:
             return self
         impressions = None if self.impressions is None else grow(self.impressions, n_groups)
         return replace(self, exposures=grow(self.exposures, n_groups), impressions=impressions)
+
+
+def sum_entries(entries: Sequence[Entry]) -> Entry:
+    """Return the sum of entries of one horizon."""
+    return reduce(Entry.plus, entries)
 
 
 def _sum(one: npt.NDArray[np.int64] | None, other: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:

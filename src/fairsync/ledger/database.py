@@ -8,20 +8,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 T = TypeVar("T")
-# What a transaction excludes. "none": nothing, it reads. "entries": horizons that begin. "leases": these, and other
-# leases. "all": every other transaction that writes.
-Lock = Literal["none", "entries", "leases", "all"]
+# What a transaction does, and what it excludes. "read": it reads one snapshot. "statement": it is a single statement.
+# "write": it writes, side by side with all others. "exclusive": it writes, and excludes others of this mode, such as
+# grants of leases, horizons that begin, and entries that are added to totals.
+Mode = Literal["read", "statement", "write", "exclusive"]
 
 
 class Transaction(Protocol):
     """A transaction under way.
 
     Queries have parameters like ``:name``, and placeholders for what differs between the two: ``{now}``, the seconds
-    since 1970 by the database's clock, and ``{ids}``, a subquery of the values of the JSON array ``:ids``.
+    since 1970 by the database's clock, ``{ids}``, a subquery of the values of the JSON array ``:ids``, and
+    ``{for_update}``, which locks the rows that are read.
     """
 
     def execute(self, query: str, /, **values: object) -> list[tuple[Any, ...]]:
         """Run a query, and return its rows."""
+        ...
+
+    def execute_last(self, query: str, /, **values: object) -> None:
+        """Run the last query of a transaction, which returns no rows, and commit with it in one round trip."""
         ...
 
     def insert(self, table: str, columns: Mapping[str, Sequence[object]], at: str | None = None) -> None:
@@ -48,15 +54,15 @@ class Database(Protocol):
         """The names of the types of ``schema.sql`` in this database."""
         ...
 
-    def run(self, action: Callable[[Transaction], T], lock: Lock = "entries", *, durable: bool = True) -> T:
+    def run(self, action: Callable[[Transaction], T], mode: Mode = "write", *, durable: bool = True) -> T:
         """Run an action in a transaction: committed if it returns, rolled back if it raises.
 
         Parameters
         ----------
         action
             What to do. It is repeated if the connection was lost, so that what it writes must be idempotent.
-        lock
-            What the transaction excludes until it ends.
+        mode
+            What the transaction does, and what it excludes until it ends.
         durable
             Whether what was written must survive a crash of the server when this returns. What is written without can
             be lost, but only together with all that was written later.

@@ -18,6 +18,7 @@ from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInput
 try:
     import psycopg
     from psycopg import sql
+    from psycopg.pq import TransactionStatus
 except ImportError as error:  # pragma: no cover -- tests have it
     raise MissingPackageError("a ledger in Postgres needs psycopg: pip install 'fairsync[postgres]'.") from error
 
@@ -27,28 +28,23 @@ if TYPE_CHECKING:
     from psycopg import Notify
     from psycopg.abc import PQGen
 
-    from fairsync.ledger.database import Lock, Transaction
+    from fairsync.ledger.database import Mode, Transaction
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-# Numbers of advisory locks. ENTRIES is shared by all that write entries; who holds it alone may begin horizons.
-ENTRIES, LEASES, LEADER, OWNER = 1, 2, 3, 4
-# How a transaction begins. Locks are taken in this order everywhere, and before the first snapshot.
-_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL synchronous_commit = {durable}; SELECT "
-_ENTRIES, _SHARED = (
-    f"pg_advisory_xact_lock({{schema}}, {ENTRIES})",
-    f"pg_advisory_xact_lock_shared({{schema}}, {ENTRIES})",
-)
-_LEASES = f"pg_advisory_xact_lock({{schema}}, {LEASES})"
+# Numbers of advisory locks.
+EXCLUSIVE, LEADER, OWNER = 1, 2, 3
+# How a transaction begins. The lock is taken before the first snapshot.
 _BEGIN: dict[str, str] = {
-    "none": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-    "entries": f"{_WRITE}{_SHARED}",
-    "leases": f"{_WRITE}{_SHARED}, {_LEASES}",
-    "all": f"{_WRITE}{_ENTRIES}, {_LEASES}",
+    "read": "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+    "statement": "",
+    "write": "BEGIN; SET LOCAL synchronous_commit = {durable}",
+    "exclusive": "BEGIN; SET LOCAL synchronous_commit = {durable}; SELECT pg_advisory_xact_lock({ledger}, {lock})",
 }
 _PLACEHOLDERS = {
     "{now}": "extract(epoch FROM clock_timestamp())::float8",
     "{ids}": "(SELECT jsonb_array_elements_text(:ids::jsonb))",
+    "{for_update}": "FOR UPDATE",
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COLUMN_TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8"}
@@ -106,9 +102,9 @@ class PostgresDatabase:
         """Return the two numbers of an advisory lock of this ledger."""
         return self._lock_class, number
 
-    def run(self, action: Callable[[Transaction], T], lock: Lock = "entries", *, durable: bool = True) -> T:
+    def run(self, action: Callable[[Transaction], T], mode: Mode = "write", *, durable: bool = True) -> T:
         """Run an action in a transaction; see :class:`fairsync.ledger.database.Database`."""
-        begin = _BEGIN[lock].format(schema=self._lock_class, durable="on" if durable else "off")
+        begin = _BEGIN[mode].format(ledger=self._lock_class, lock=EXCLUSIVE, durable="on" if durable else "off")
         # While the server is known to be away, callers are refused sooner.
         deadline = time.monotonic() + self.timeout * (0.1 if self._is_away else 1.0)
         pause = _MIN_PAUSE
@@ -133,6 +129,12 @@ class PostgresDatabase:
         assert self._connection is not None
         cursor = self._connection.execute(_translate(query), values or None, binary=True)
         return cursor.fetchall() if cursor.description else []
+
+    def execute_last(self, query: str, /, **values: object) -> None:
+        """Run the last query of a transaction, and commit with it in one round trip."""
+        assert self._connection is not None
+        # Values are quoted by libpq: two statements with parameters cannot be sent together.
+        psycopg.ClientCursor(self._connection).execute(_translate(query) + b"; COMMIT", values)
 
     def insert(self, table: str, columns: Mapping[str, Sequence[object]], at: str | None = None) -> None:
         """Insert rows, given by columns, in one statement."""
@@ -186,7 +188,7 @@ class PostgresDatabase:
                 if value != "on"
             ]
 
-        return self.run(read, "none")
+        return self.run(read, "read")
 
     def close(self) -> None:
         """Close the connection, and with it release all advisory locks."""
@@ -197,9 +199,11 @@ class PostgresDatabase:
     def _attempt(self, action: Callable[[Transaction], T], begin: str) -> T:
         connection = self._connect()
         try:
-            connection.execute(begin.encode())
+            if begin:
+                connection.execute(begin.encode())
             result = action(self)
-            connection.execute(b"COMMIT")
+            if connection.info.transaction_status != TransactionStatus.IDLE:
+                connection.execute(b"COMMIT")
             return result
         except BaseException as error:
             self._roll_back(connection, error)
@@ -209,7 +213,7 @@ class PostgresDatabase:
         try:
             if isinstance(error, KeyboardInterrupt):
                 raise psycopg.OperationalError("interrupted in the middle of a query")
-            if not connection.closed:
+            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.execute(b"ROLLBACK")
         except psycopg.Error:
             self._disconnect()

@@ -58,7 +58,7 @@ class LedgerReader(Closable):
 
     def summary(self) -> Summary:
         """Return a summary; refuse tables that are no ledger, or of a later format."""
-        return self.database.run(self._summary, "none")
+        return self.database.run(self._summary, "read")
 
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None; see `Ledger.load`."""
@@ -71,7 +71,7 @@ class LedgerReader(Closable):
             rows = transaction.execute(f"SELECT value FROM {table} WHERE name = :name", name=name)
             return bytes(rows[0][0]) if rows else None
 
-        return self.database.run(read, "none")
+        return self.database.run(read, "read")
 
     def check(self) -> list[str]:
         """Return what is damaged, or may be lost, each as a sentence."""

@@ -18,7 +18,7 @@ FORMAT = 3
 
 
 def open_tables(database: Database, transaction: Transaction, n_groups: int | None) -> int:
-    """Create the tables of a new ledger, or migrate those of an earlier format. Call it with a lock on all.
+    """Create the tables of a new ledger, or migrate those of an earlier format. Call it in an exclusive transaction.
 
     Parameters
     ----------

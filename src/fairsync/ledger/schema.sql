@@ -15,7 +15,8 @@ CREATE TABLE horizons (
     impressions {bytes}
 );
 
--- The latest entries of the horizon under way. Now and then they are added to its totals.
+-- What the processes that share a ledger have counted in the horizon under way: one row each, which only it changes. They
+-- are added to the totals when the horizon ends.
 CREATE TABLE entries (
     number {serial},
     requests {integer} NOT NULL,
@@ -38,9 +39,11 @@ CREATE TABLE answers (
 );
 CREATE TABLE expired_answers (number {serial}, request_id TEXT NOT NULL UNIQUE);
 
--- Open leases. A lease without a row was settled, released, or has expired.
+-- Open leases, and rows for later ones: a lease without requests was settled, released, or has expired. Rows are reused,
+-- because reading past deleted ones would take longer and longer. So there is no index on the number either.
 CREATE TABLE leases (
-    number {integer} PRIMARY KEY,
+    slot {serial},
+    number {integer} NOT NULL,
     requests {integer} NOT NULL,
     expires_at {real} NOT NULL,
     replica TEXT NOT NULL
@@ -49,11 +52,13 @@ CREATE TABLE leases (
 -- Values saved beside the record: states of policies and of the service.
 CREATE TABLE saved (name TEXT PRIMARY KEY, value {bytes} NOT NULL);
 
--- Items that were changed since the catalog's files were written. Id and label are JSON; no embedding: it was removed.
+-- Items that were changed through the API since the catalog's files were written. Ids are JSON, and attributes are a JSON
+-- object. An item without an embedding was removed. "catalog" is the fingerprint of the files at the time.
 CREATE TABLE items (
     number {serial},
     id TEXT NOT NULL UNIQUE,
-    label TEXT,
+    attributes TEXT,
     embedding {bytes},
+    catalog TEXT NOT NULL,
     changed_at {real} NOT NULL
 );

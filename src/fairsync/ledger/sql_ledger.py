@@ -6,41 +6,32 @@ import json
 import secrets
 import threading
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from fairsync.closing import Closable, NoCopies
 from fairsync.errors import InvalidInputError, RepeatedRequestError
-from fairsync.ledger.base import Totals
+from fairsync.ledger.base import Totals, sum_entries
 from fairsync.ledger.retention import Retention, delete_old
 from fairsync.ledger.schema import open_horizon, open_tables
+from fairsync.ledger.shared_entry import ENTRY_COLUMNS, SharedEntry, make_totals, totals_values
 from fairsync.ledger.urls import is_postgres, open_database
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
     from fairsync.ledger.base import Entry
-    from fairsync.ledger.database import Database, Lock, Transaction
+    from fairsync.ledger.database import Database, Transaction
 
-# Entries are added to the totals of their horizon when there are this many, so that there are few to read.
-FOLD_AT = 32
 # Old answers and keys are deleted once per this many new ones.
 DELETE_EVERY = 1000
 
-_COLUMNS = "requests, relevance, cost, forced, exposures, impressions"
-# The totals of the horizon under way, and its latest entries, which have no start.
-LATEST = f"""
-SELECT number, {_COLUMNS}, began FROM horizons WHERE number = (SELECT max(number) FROM horizons)
-UNION ALL SELECT number, {_COLUMNS}, -1.0 FROM entries
-"""
-_PAST = f"SELECT number, {_COLUMNS}, began FROM horizons WHERE number >= :first ORDER BY number"
-_WRITE = f"INSERT INTO entries ({_COLUMNS}) VALUES (:requests, :relevance, :cost, :forced, :exposures, :impressions)"
-_FOLD = """
+_HORIZON = f"SELECT number, {ENTRY_COLUMNS}, began FROM horizons WHERE number = (SELECT max(number) FROM horizons)"
+_ENTRIES = f"SELECT number, {ENTRY_COLUMNS}, -1.0 FROM entries"
+# The totals of the horizon under way, and the entries to be added to it, which have no start.
+LATEST = f"{_HORIZON} UNION ALL {_ENTRIES}"
+_PAST = f"SELECT number, {ENTRY_COLUMNS}, began FROM horizons WHERE number >= :first ORDER BY number"
+_UPDATE = """
 UPDATE horizons SET requests = :requests, relevance = :relevance, cost = :cost, forced = :forced,
 exposures = :exposures, impressions = :impressions WHERE number = :number
 """
@@ -64,13 +55,13 @@ class Latest:
         Number of the horizon, from 0.
     totals : Totals
         Its totals.
-    entries : list of int
-        Numbers of the entries in it that are not yet part of the stored totals.
+    n_entries : int
+        Number of entries in them that are not part of the stored totals yet.
     """
 
     number: int
     totals: Totals
-    entries: list[int]
+    n_entries: int = 0
 
 
 class SqlLedger(NoCopies, Closable):
@@ -97,6 +88,7 @@ class SqlLedger(NoCopies, Closable):
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
     >>> from fairsync.ledger import Entry
     >>> folder = TemporaryDirectory()
     >>> ledger = SqlLedger(f"sqlite:///{folder.name}/exposures.db", n_groups=2)
@@ -125,11 +117,11 @@ class SqlLedger(NoCopies, Closable):
         self.shared, self.retention = shared, retention or Retention()
         self.database: Database = open_database(url, timeout=timeout, owner="many" if shared else "one")
         self.fence: Callable[[Transaction], None] | None = None  # a coordinator's check that it has not lost the lead
-        self._past, self._written, self._unfolded = list[Totals](), 0, FOLD_AT
-        self._n_groups = 0  # the ledger has at least as many
+        self._past, self._written, self._n_groups = list[Totals](), 0, 0
         self._reading = threading.Lock()
+        self._own = SharedEntry(self.database) if shared else None
         try:
-            self.database.run(lambda transaction: open_tables(self.database, transaction, n_groups), "all")
+            self.database.run(lambda transaction: open_tables(self.database, transaction, n_groups), "exclusive")
             self.database.begin()
         except BaseException:
             self.database.close()
@@ -140,15 +132,15 @@ class SqlLedger(NoCopies, Closable):
 
     def totals(self) -> Totals:
         """Return the totals of the horizon under way."""
-        return self.database.run(self.read_latest, "none").totals
+        return self.database.run(self.read_latest, "statement").totals
 
     def past(self) -> Sequence[Totals]:
         """Return the totals of the horizons before it, oldest first."""
         with self._reading:  # past horizons do not change: each is read once
             first = len(self._past)
-            *rows, latest = self.database.run(lambda transaction: transaction.execute(_PAST, first=first), "none")
-            n_groups = len(_make_totals(latest).exposures)
-            self._past = [one.grown(n_groups) for one in [*self._past, *map(_make_totals, rows)]]
+            *rows, latest = self.database.run(lambda transaction: transaction.execute(_PAST, first=first), "statement")
+            n_groups = len(make_totals(latest).exposures)
+            self._past = [one.grown(n_groups) for one in [*self._past, *map(make_totals, rows)]]
             return list(self._past)
 
     def record(
@@ -157,30 +149,51 @@ class SqlLedger(NoCopies, Closable):
         """Add entries in one transaction, unless entries were recorded under this idempotency key before."""
         if key is None and is_postgres(self.database.address):
             key = secrets.token_hex(16)  # a commit whose outcome is unknown is repeated
-        lock: Lock = "entries" if self.shared else "leases"
-        if any(entry.opens_horizon for entry in entries):
-            lock = "all"
+        if self._own is not None and not any(entry.opens_horizon for entry in entries):
+            return self.settle(0, sum_entries(entries), key, answers or {}) is not None
         written = False
 
         def write(transaction: Transaction) -> bool:
             # If the key is known to a second attempt, the first one was committed, and its outcome was not heard.
             nonlocal written
-            written = self._record(transaction, entries, key, answers or {}) or written
+            written = self._write(transaction, entries, key, answers or {}) or written
             return written
 
-        return self.database.run(write, lock)
+        return self.database.run(write, "exclusive")
+
+    def settle(self, lease: int, entry: Entry, key: str | None, answers: Mapping[str, bytes]) -> Entry | None:
+        """Close a lease and record its entry in one statement, side by side with other processes.
+
+        Parameters
+        ----------
+        lease
+            Number of the lease. If it has been closed already, it was lost, and its requests, which were granted again,
+            do not count. 0 for an entry that belongs to no lease.
+        entry, key, answers
+            As for `record`.
+
+        Returns
+        -------
+        Entry or None
+            The entry as it counts; None if entries were recorded under this key before.
+        """
+        assert self._own is not None, "the ledger was opened with shared=True"
+        self._check_groups(len(entry.counts), lambda: len(self.totals().exposures))
+        if self._is_deleting_due(len(answers)):
+            self.database.run(lambda transaction: delete_old(transaction, self.retention))
+        return self._own.add(lease, entry, key, answers)
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; empty if it is too old to be saved still."""
         if not request_ids:
             return {}
         ids = json.dumps(list(request_ids))
-        rows = self.database.run(lambda transaction: transaction.execute(_ANSWERS, ids=ids), "none")
+        rows = self.database.run(lambda transaction: transaction.execute(_ANSWERS, ids=ids), "statement")
         return {request_id: b"" if answer is None else bytes(answer) for request_id, answer in rows}
 
     def grow(self, n_groups: int) -> None:
         """Add groups with zero exposures."""
-        self.database.run(lambda transaction: self.write_grown(transaction, n_groups), "all")
+        self.database.run(lambda transaction: self.write_grown(transaction, n_groups), "exclusive")
 
     def save(self, name: str, value: bytes) -> None:
         """Save a value beside the record."""
@@ -194,7 +207,8 @@ class SqlLedger(NoCopies, Closable):
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None."""
         rows = self.database.run(
-            lambda transaction: transaction.execute("SELECT value FROM saved WHERE name = :name", name=name), "none"
+            lambda transaction: transaction.execute("SELECT value FROM saved WHERE name = :name", name=name),
+            "statement",
         )
         return bytes(rows[0][0]) if rows else None
 
@@ -214,64 +228,36 @@ class SqlLedger(NoCopies, Closable):
         if not ordered or ordered[0][-1] < 0:
             raise InvalidInputError(f"{self.database.address} is damaged: it has no horizon. Restore a backup.")
         base, *entries = ordered
-        totals = _make_totals(base)
+        totals = make_totals(base)
         self._n_groups = len(totals.exposures)
         for row in entries:
-            totals = totals.plus(_make_totals(row))
-        return Latest(base[0], totals, [row[0] for row in entries])
+            totals = totals.plus(make_totals(row))
+        return Latest(base[0], totals, len(entries))
 
-    def write(
-        self, transaction: Transaction, entries: Sequence[Entry], key: str | None, answers: Mapping[str, bytes]
-    ) -> bool:
-        """Write entries of the horizon under way, unless the idempotency key is known: then return False."""
-        most = max((len(entry.counts) for entry in entries), default=0)
-        if most > self._n_groups and most > len(self.read_latest(transaction).totals.exposures):
-            raise InvalidInputError(
-                f"an entry counts {most} groups, and {self.database.address} has {self._n_groups}: add the groups to"
-                " the promise first (promise(catalog=...))."
-            )
-        if key is not None and not transaction.execute(
-            "INSERT INTO keys (key, recorded_at) VALUES (:key, {now}) ON CONFLICT (key) DO NOTHING RETURNING number",
-            key=key,
-        ):
-            return False
-        if answers:
-            ids = json.dumps(list(answers))
-            repeated = [row[0] for row in transaction.execute(_KNOWN, ids=ids)]
-            if repeated:
-                raise RepeatedRequestError(repeated)
-            values = list(answers.values())
-            transaction.insert("answers", {"request_id": list(answers), "answer": values}, at="answered_at")
-        for entry in entries:
-            transaction.execute(_WRITE, **_values(Totals.zero(len(entry.counts)).after(entry)))
-        self._written += max(len(answers), 1)
-        if self._written >= DELETE_EVERY:
-            self._written = 0
-            delete_old(transaction, self.retention)
-        return True
-
-    def open_horizon(self, transaction: Transaction, latest: Latest, began: float) -> Latest:
-        """End the horizon under way and begin the next one. Needs the lock on all."""
-        self.fold(transaction, latest)
+    def open_horizon(self, transaction: Transaction, began: float) -> Latest:
+        """End the horizon under way and begin the next one. Needs an exclusive transaction."""
+        latest = self.add_entries(transaction)
         zero = Totals.zero(len(latest.totals.exposures), began)
         open_horizon(transaction, latest.number + 1, zero)
-        return Latest(latest.number + 1, zero, [])
+        return Latest(latest.number + 1, zero)
 
-    def fold(self, transaction: Transaction, latest: Latest) -> None:
-        """Add the latest entries to the stored totals. Needs the lock on leases, or on all."""
-        transaction.execute(_FOLD, number=latest.number, **_values(latest.totals))
-        if latest.entries:
-            ids = json.dumps([str(number) for number in latest.entries])
+    def add_entries(self, transaction: Transaction) -> Latest:
+        """Add the entries of all processes to the stored totals. Needs an exclusive transaction."""
+        # Locked, so that no process adds to a row that has been read; it begins another one.
+        entries = transaction.execute(f"{_ENTRIES} {{for_update}}")
+        latest = self.make_latest([*transaction.execute(_HORIZON), *entries])
+        if entries:
+            self._store(transaction, latest)
+            ids = json.dumps([str(row[0]) for row in entries])
             transaction.execute("DELETE FROM entries WHERE CAST(number AS TEXT) IN {ids}", ids=ids)
+        return Latest(latest.number, latest.totals)
 
-    def write_grown(self, transaction: Transaction, n_groups: int) -> Latest:
-        """Add groups with zero exposures. Needs the lock on all."""
-        latest = self.read_latest(transaction)
-        if len(latest.totals.exposures) < n_groups:
-            latest = Latest(latest.number, latest.totals.grown(n_groups), latest.entries)
-            self.fold(transaction, latest)
-            latest = Latest(latest.number, latest.totals, [])
-        return latest
+    def write_grown(self, transaction: Transaction, n_groups: int) -> None:
+        """Add groups with zero exposures. Needs an exclusive transaction."""
+        stored = self.make_latest(transaction.execute(_HORIZON))
+        if len(stored.totals.exposures) < n_groups:
+            self._store(transaction, Latest(stored.number, stored.totals.grown(n_groups)))
+            self._n_groups = n_groups
 
     def check_fence(self, transaction: Transaction) -> None:
         """Refuse a write of a former leader."""
@@ -286,48 +272,49 @@ class SqlLedger(NoCopies, Closable):
             value=value,
         )
 
-    def _record(
+    def _write(
         self, transaction: Transaction, entries: Sequence[Entry], key: str | None, answers: Mapping[str, bytes]
     ) -> bool:
-        begins = [number for number, entry in enumerate(entries) if entry.opens_horizon]
-        parts = [entries[start:end] for start, end in pairwise([0, *begins, len(entries)])]
-        if not self.write(transaction, parts[0], key, answers):
+        """Add entries to the stored totals, unless the idempotency key is known: then return False."""
+        if key is not None and not transaction.execute(
+            "INSERT INTO keys (key, recorded_at) VALUES (:key, {now}) ON CONFLICT (key) DO NOTHING RETURNING number",
+            key=key,
+        ):
             return False
-        for part in parts[1:]:
-            self.open_horizon(transaction, self.read_latest(transaction), part[0].began)
-            self.write(transaction, part, None, {})
-        self._unfolded += len(entries)
-        if not self.shared and self._unfolded >= FOLD_AT:
-            self.fold(transaction, self.read_latest(transaction))
-            self._unfolded = 0
+        if answers:
+            repeated = [row[0] for row in transaction.execute(_KNOWN, ids=json.dumps(list(answers)))]
+            if repeated:
+                raise RepeatedRequestError(repeated)
+            columns: dict[str, Sequence[object]] = {"request_id": list(answers), "answer": list(answers.values())}
+            transaction.insert("answers", columns, at="answered_at")
+        if entries:
+            stored = self.make_latest(transaction.execute(_HORIZON))
+            self._check_groups(max(len(entry.counts) for entry in entries), lambda: self._n_groups)
+            for entry in entries:
+                if entry.opens_horizon:
+                    self._store(transaction, stored)
+                    stored = self.open_horizon(transaction, entry.began)
+                stored = Latest(stored.number, stored.totals.plus(Totals.of(entry)))
+            self._store(transaction, stored)
+        if self._is_deleting_due(len(answers)):
+            delete_old(transaction, self.retention)
         return True
 
+    def _store(self, transaction: Transaction, latest: Latest) -> None:
+        transaction.execute(_UPDATE, number=latest.number, **totals_values(latest.totals))
 
-def _make_totals(row: tuple[Any, ...]) -> Totals:
-    _, requests, relevance, cost, forced, exposures, impressions, began = row
-    return Totals(
-        _counts(exposures),
-        requests,
-        relevance,
-        float("nan") if cost is None else cost,
-        forced,
-        began,
-        None if impressions is None else _counts(impressions),
-    )
+    def _check_groups(self, n_groups: int, known: Callable[[], int]) -> None:
+        """Refuse counts of groups that the ledger does not have; others may have added some, which `known` tells."""
+        if n_groups > self._n_groups and n_groups > known():
+            raise InvalidInputError(
+                f"an entry counts {n_groups} groups, and {self.database.address} has {self._n_groups}: add the groups"
+                " to the promise first (promise(catalog=...))."
+            )
 
-
-def _values(totals: Totals) -> dict[str, object]:
-    return {
-        "requests": totals.requests,
-        "relevance": totals.relevance,
-        "cost": None if np.isnan(totals.cost) else totals.cost,
-        "forced": totals.forced,
-        "exposures": totals.exposures.astype("<i8").tobytes(),
-        "impressions": None if totals.impressions is None else totals.impressions.astype("<i8").tobytes(),
-    }
-
-
-def _counts(data: bytes) -> NDArray[np.int64]:
-    if len(data) % 8:
-        raise InvalidInputError("the ledger is damaged: a count is cut off. Restore a backup.")
-    return np.frombuffer(data, dtype="<i8").astype(np.int64)
+    def _is_deleting_due(self, n_answers: int) -> bool:
+        """Return whether there are a thousand new answers and keys, so that old ones should be deleted."""
+        self._written += max(n_answers, 1)
+        due = self._written >= DELETE_EVERY
+        if due:
+            self._written = 0
+        return due

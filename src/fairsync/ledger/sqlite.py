@@ -16,12 +16,13 @@ from fairsync.ledger.file_lock import TIMEOUT_SECONDS, FileLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from fairsync.ledger.database import Lock, Transaction
+    from fairsync.ledger.database import Mode, Transaction
 
 T = TypeVar("T")
 _PLACEHOLDERS = {
     "{now}": "((julianday('now') - 2440587.5) * 86400.0)",
     "{ids}": "(SELECT value FROM json_each(:ids))",
+    "{for_update}": "",
 }
 
 
@@ -65,7 +66,7 @@ class SqliteDatabase:
             self._identity = None if read_only or self._new else _identify(self.path)
             self._files = opened.pop_all()
 
-    def run(self, action: Callable[[Transaction], T], lock: Lock = "entries", *, durable: bool = True) -> T:
+    def run(self, action: Callable[[Transaction], T], mode: Mode = "write", *, durable: bool = True) -> T:
         """Run an action in a transaction; see :class:`fairsync.ledger.database.Database`."""
         with self._access():
             if self._identity is not None and _identify(self.path) != self._identity:
@@ -73,7 +74,7 @@ class SqliteDatabase:
                     f"the ledger {self.path} was deleted or replaced while it was in use: stop this process, restore"
                     " the file or a backup, and start again."
                 )
-            self._db.execute("BEGIN" if lock == "none" else "BEGIN IMMEDIATE")
+            self._db.execute("BEGIN" if mode == "read" else "BEGIN IMMEDIATE")
             try:
                 result = action(self)
                 self._db.execute("COMMIT")
@@ -89,6 +90,10 @@ class SqliteDatabase:
             for name, text in _PLACEHOLDERS.items():
                 query = query.replace(name, text)
         return self._db.execute(query, values).fetchall()
+
+    def execute_last(self, query: str, /, **values: object) -> None:
+        """Run the last query of a transaction."""
+        self.execute(query, **values)
 
     def insert(self, table: str, columns: Mapping[str, Sequence[object]], at: str | None = None) -> None:
         """Insert rows, given by columns."""

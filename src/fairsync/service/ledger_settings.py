@@ -54,6 +54,23 @@ def fit_groups(catalog: Catalog, ledger: Saved) -> Catalog:
     return catalog.under(labels)
 
 
+def fit_ledger(catalog: Catalog, ledger: Ledger) -> Catalog:
+    """Return the catalog with its groups in the order of the ledger's counts, to which new groups are added."""
+    fitted = fit_groups(catalog, ledger)
+    if len(ledger.totals().exposures) < fitted.n_groups:
+        ledger.grow(fitted.n_groups)
+    return fitted
+
+
+def read_groups(settings: Settings, catalog: Catalog) -> Catalog:
+    """Return the catalog with its groups in the order of the ledger's counts, without writing to the ledger."""
+    url = settings.ledger.url
+    if url == MEMORY or not (is_postgres(url) or sqlite_path(url).exists()):
+        return catalog
+    with LedgerReader(url) as reader:
+        return fit_groups(catalog, reader)
+
+
 def describe_ledger(settings: Settings, catalog: Catalog | None) -> tuple[str, list[str]]:
     """Return the contents of the ledger in words, and what may be lost; refuse one that the service could not use.
 

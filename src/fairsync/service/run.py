@@ -20,11 +20,13 @@ from fairsync.catalog.files import open_catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
+from fairsync.ledger import SqlLedger
 from fairsync.ledger.urls import is_postgres
 from fairsync.schedule import Forecast
 from fairsync.search import ExactIndex, ShardedIndex, make_index
-from fairsync.service.ledger_settings import fit_groups, open_service_ledger
+from fairsync.service.ledger_settings import fit_ledger, open_service_ledger, read_groups
 from fairsync.service.promises.conversion import promises_from_records
+from fairsync.service.promises.item_changes import ItemChanges
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.server.app import make_app
 from fairsync.service.server.authentication import Tokens
@@ -52,13 +54,11 @@ _SHARE_OF_CALLS = 0.8
 
 def make_promise_service(settings: Settings) -> PromiseService:
     """Open catalog and ledger, and return the promise service."""
-    catalog: Catalog = open_catalog(settings.catalog.path)
+    files = open_catalog(settings.catalog.path)
     forecast = make_forecast(settings)
-    promises = promises_from_records(settings.promises, catalog)
-    promise, http, ledger = settings.promise, settings.http, open_service_ledger(settings, catalog.n_groups)
-    catalog = fit_groups(catalog, ledger)
-    if len(ledger.totals().exposures) < catalog.n_groups:
-        ledger.grow(catalog.n_groups)
+    promises = promises_from_records(settings.promises, read_groups(settings, files))
+    promise, http, ledger = settings.promise, settings.http, open_service_ledger(settings, files.n_groups)
+    catalog = fit_ledger(files, ledger)
     coordinator = Coordinator(
         catalog,
         k=promise.k,
@@ -74,7 +74,13 @@ def make_promise_service(settings: Settings) -> PromiseService:
     front = FrontEnd(catalog, coordinator, index=make_search(settings.search, catalog))
     worst_case_traffic = settings.traffic.worst_case
     return PromiseService(
-        front, coordinator, promises, forecast, count=settings.promise.count, worst_case_traffic=worst_case_traffic
+        front,
+        coordinator,
+        promises,
+        forecast,
+        count=settings.promise.count,
+        worst_case_traffic=worst_case_traffic,
+        item_changes=ItemChanges(ledger.database, files) if isinstance(ledger, SqlLedger) else None,
     )
 
 

@@ -16,8 +16,8 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownPromiseError
 from fairsync.ledger import Ledger, MemoryLedger, SqlLedger
 from fairsync.schedule import Forecast, Promise, Window
+from fairsync.service.ledger_settings import fit_ledger
 from fairsync.service.promises.promise_service import PromiseService
-from fairsync.service.run import fit_groups
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 DAY = Window.day("UTC")
@@ -340,7 +340,7 @@ def test_groups_of_changed_files_keep_their_counts(tmp_path: Path) -> None:
     changed = Catalog(vectors, ["red"] * 40 + ["blue"] * 40 + ["amber"] * 40, ids=list(range(120)))
     with SqlLedger(path, changed.n_groups) as ledger:
         world.ledger = ledger
-        fitted = fit_groups(changed, ledger)
+        fitted = fit_ledger(changed, ledger)
         assert fitted.labels == ["blue", "green", "red", "amber"]
         world.start(fitted)
         views = {view.group: view for view in world.promise_service.promises()}

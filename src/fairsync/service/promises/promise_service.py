@@ -12,6 +12,7 @@ import numpy as np
 
 from fairsync.catalog.changes import remove_items, upsert_items
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
+from fairsync.inputs import check_k
 from fairsync.schedule import WORST_CASE_TRAFFIC
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.schedule import Forecast, Promise
+    from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
 
 _log = logging.getLogger(__name__)
@@ -71,6 +73,8 @@ class PromiseService:
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast. Floors that this traffic can still
         deliver are brought forward far enough to be met.
+    item_changes
+        Saves changes of items. Without it, they last as long as the process.
     """
 
     def __init__(
@@ -85,10 +89,11 @@ class PromiseService:
         plan_seconds: float = 5.0,
         report_within: float = 60.0,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
+        item_changes: ItemChanges | None = None,
     ) -> None:
         if count not in ("retrieved", "impressions"):
             raise InvalidInputError(f"count must be 'retrieved' or 'impressions', got {count!r}.")
-        self.front, self.coordinator = front, coordinator
+        self.front, self.coordinator, self._item_changes = front, coordinator, item_changes
         self.count: Literal["retrieved", "impressions"] = "retrieved" if count == "retrieved" else "impressions"
         self._clock = clock or MonotonicClock()
         initial = SavedState(tuple(coordinator.labels), {_new_id(): promise for promise in promises}, forecast)
@@ -100,6 +105,8 @@ class PromiseService:
         self.readiness, self._preview_limit = Readiness(coordinator.ledger), PreviewLimit()
         self.degraded, self._recent, self._replanned_at = 0.0, RecentRequests(), self.scheduler.now()
         self._reporter = StatusReporter(self.scheduler, self.cost_monitor, self.count)
+        with self.scheduler.lock:
+            self._follow_items()
 
     @property
     def catalog(self) -> Catalog:
@@ -174,6 +181,7 @@ class PromiseService:
         with self.scheduler.lock:
             if self.scheduler.refresh():
                 self._reporter.record_paces()
+            self._follow_items()
         self.cost_monitor.refresh()
 
     def preview(
@@ -258,15 +266,23 @@ class PromiseService:
     def upsert_items(
         self, embeddings: ArrayLike, groups: Sequence[Label] | NDArray[Any], ids: Sequence[Label] | NDArray[Any]
     ) -> None:
-        """Add items, or replace those with known ids, from the next request until the next restart.
+        """Add items, or replace those with known ids, from the next request on.
 
-        A restart reads the catalog's files again: write changes there too.
+        With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.item_changes`).
         """
-        self._change_items(lambda catalog: upsert_items(catalog, embeddings, groups, ids))
+
+        def save(changes: ItemChanges, after: Catalog) -> None:
+            rows = after.rows_of(np.asarray(ids))
+            labels = after.labels_of(after.group_of[rows]).tolist()
+            changes.upsert(after.ids[rows].tolist(), labels, after.embeddings[rows])
+
+        self._change_items(lambda catalog: upsert_items(catalog, embeddings, groups, ids), save)
 
     def remove_items(self, ids: Sequence[Label] | NDArray[Any]) -> None:
-        """Remove items, from the next request until the next restart."""
-        self._change_items(lambda catalog: remove_items(catalog, ids))
+        """Remove items, from the next request on; as durable as `upsert_items`."""
+        self._change_items(
+            lambda catalog: remove_items(catalog, ids), lambda changes, _: changes.remove(np.asarray(ids).tolist())
+        )
 
     def promises(self) -> list[PromiseView]:
         """Return every promise with its state."""
@@ -323,18 +339,46 @@ class PromiseService:
             asked = np.clip(missing / np.maximum(counted, 1), 0.0, 1.0)
             return Conditions(self.catalog, self.front.index, asked, self.coordinator.prices(), scheduler.now())
 
-    def _change_items(self, change: Callable[[Catalog], CatalogChange]) -> None:
+    def _change_items(
+        self, change: Callable[[Catalog], CatalogChange], save: Callable[[ItemChanges, Catalog], None]
+    ) -> None:
         with self.scheduler.lock:
-            changed = change(self.catalog)
+            self.scheduler.take_lead()
+            self._follow_items()
+            changed = change(self._fitted_catalog())  # raises for invalid input, before anything is saved
+            check_k(self.k, changed.catalog)
+            if self._item_changes is None:
+                self._follow_change(changed)
+            else:
+                # It is applied like a change of another service, so that one that was saved is always applied.
+                save(self._item_changes, changed.catalog)
+                self.coordinator.announce()
+                self._follow_items()
+            self.scheduler.change(lambda promises: promises)
+
+    def _follow_items(self) -> None:
+        """Apply the changes of items that were saved since the last call, by this service or another one."""
+        for change in [] if self._item_changes is None else self._item_changes.load():
+            changed = change(self._fitted_catalog())
+            if changed is not None:
+                self._follow_change(changed)
+
+    def _fitted_catalog(self) -> Catalog:
+        """Return the items with the groups of the coordinator: other services may have added some."""
+        labels = self.coordinator.labels
+        return self.catalog if self.catalog.labels == labels else self.catalog.under(labels)
+
+    def _follow_change(self, changed: CatalogChange) -> None:
+        groups, known = changed.catalog.groups, self.groups
+        if groups.labels != known.labels or (groups.group_sizes != known.group_sizes).any():
             terms, totals = self.coordinator.terms, self.coordinator.totals()
             missing = np.maximum(terms.floors - totals.exposures, 0).tolist()
             more = dict(zip(self.coordinator.labels, missing, strict=True))
             # Labels are saved before the ledger counts them, or a crash in between would leave counts without a label;
             # and the coordinator must know a group before any of its items can be retrieved.
             self.scheduler.save_labels(changed.catalog.labels)
-            self.coordinator.set_targets(more, max(terms.horizon - totals.requests, 1), groups=changed.catalog.groups)
-            self.front.follow(changed)
-            self.scheduler.change(lambda promises: promises)
+            self.coordinator.set_targets(more, max(terms.horizon - totals.requests, 1), groups=groups)
+        self.front.follow(changed)
 
 
 def _new_id() -> str:

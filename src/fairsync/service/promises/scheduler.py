@@ -141,8 +141,7 @@ class Scheduler:
 
     def change(self, decide: Callable[[Mapping[str, Promise]], Mapping[str, Promise]]) -> None:
         """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing."""
-        if not (self._lead() or self._lead(take=True)):
-            raise BackendUnavailableError("promises cannot be changed while the ledger is out of reach. Try again.")
+        self.take_lead()
         now = self.now()
         if self._is_over(now):  # windows that have ended belong to the promises as they were
             self._begin_period(now)
@@ -159,6 +158,11 @@ class Scheduler:
         except BaseException:
             self.state = before
             raise
+
+    def take_lead(self) -> None:
+        """Become the leader: only the leader changes promises, items and plans."""
+        if not (self._lead() or self._lead(take=True)):
+            raise BackendUnavailableError("nothing can be changed while the ledger is out of reach. Try again.")
 
     def save_labels(self, labels: Sequence[Label]) -> None:
         """Save the labels of groups that are about to be counted."""
