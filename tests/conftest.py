@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from postgres_server import PostgresServer
+
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Iterator
 
 # On a busy machine, drawing an example can take long; that says nothing about the code.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -41,3 +44,10 @@ class _Together(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Together:
     """Choose who runs what."""
     return _Together(config, log)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A Postgres server for all tests of a process; each takes a schema of its own."""
+    with PostgresServer() as running:
+        yield running

@@ -12,6 +12,10 @@ class InvalidInputError(FairSyncError, ValueError):
     """An argument cannot be used as given; the message says how to correct it."""
 
 
+class UnusableLedgerError(InvalidInputError):
+    """A ledger that cannot be used as it is: it is damaged, or refuses access. Calls of a running service fail."""
+
+
 class BackendUnavailableError(FairSyncError):
     """A server did not answer in time. The outcome of the call is unknown: repeat it only if it is idempotent.
 

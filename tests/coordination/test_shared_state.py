@@ -47,7 +47,9 @@ def execute(coordinator: Coordinator, query: str, **values: object) -> list[tupl
 
 
 def open_leases(coordinator: Coordinator) -> dict[int, int]:
-    return dict(execute(coordinator, "SELECT number, requests FROM leases WHERE requests > 0"))
+    rows = execute(coordinator, "SELECT number, requests FROM leases WHERE requests > 0")
+    assert len(dict(rows)) == len(rows), "a lease has two rows"
+    return dict(rows)
 
 
 def expire(coordinator: Coordinator, number: int) -> None:

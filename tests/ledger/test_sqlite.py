@@ -1,135 +1,237 @@
-"""The ledger in a file: acknowledged entries survive a kill, a full disk and a restart."""
+"""The ledger in a file: full disks, read-only, damaged, deleted and replaced files, and other processes."""
 
+import os
+import re
 import resource
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
-from fairsync.catalog import Catalog
-from fairsync.coordination.coordinator import Coordinator
-from fairsync.errors import FairSyncError, InvalidInputError, RepeatedRequestError
-from fairsync.ledger import Entry, SqlLedger
-from ledger.writing import ENTRY, WRITER
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.ledger import SqlLedger
+from fairsync.ledger.reader import LedgerReader
+from ledger.writing import ENTRY, WRITER, content
+
+NOBODY = 65534
 
 
-def test_it_is_durable(tmp_path: Path) -> None:
-    with SqlLedger(tmp_path / "a.db", 2) as ledger:
-        ledger.record([ENTRY, ENTRY], key="x")
-        ledger.record([Entry(np.array([5, 0]), 1, 1.0, float("nan"), opens_horizon=True)])
-        ledger.save("prices", b"abc")
-    with SqlLedger(tmp_path / "a.db", 2) as ledger:
-        assert ledger.totals().exposures.tolist() == [5, 0]
-        assert np.isnan(ledger.totals().cost)
-        past = ledger.past()[0]
-        assert (past.exposures.tolist(), past.requests, past.relevance, past.forced) == ([2, 4], 2, 1.0, 2)
-        assert not ledger.record([ENTRY], key="x")
-        assert ledger.load("prices") == b"abc"
-        ledger.grow(3)
-    with SqlLedger(tmp_path / "a.db", 3) as ledger:
-        assert ledger.past()[0].exposures.tolist() == [2, 4, 0]
+@contextmanager
+def limited_files(size: int) -> Iterator[None]:
+    """No file may become larger: writes fail as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
 
 
-def test_killed_at_any_moment(tmp_path: Path) -> None:
-    """Acknowledged entries are there, and at most the one under way besides; repeating that one is safe."""
-    path, done = tmp_path / "a.db", 0
-    rng = np.random.default_rng(0)
-    for _ in range(8):
-        command = [sys.executable, "-c", WRITER, str(path), str(done + 1)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
-            assert writer.stdout is not None
-            for _ in range(int(rng.integers(1, 120))):
-                done = int(writer.stdout.readline())
-            writer.send_signal(signal.SIGKILL)
-            done = max([done, *(int(line) for line in writer.stdout.read().split("\n")[:-1])])
-        with SqlLedger(path, 2) as ledger:
-            for number in (done, done + 1):  # the writer does not know the outcome of its last write
-                opens = number % 50 == 0
-                ledger.record([Entry(np.array([1, 2]), 1, 0.5, 0.25, opens_horizon=opens)], key=f"{number}")
-            done += 1
-            totals_list = [*ledger.past(), ledger.totals()]
-            assert sum(one.requests for one in totals_list) == done
-            assert np.sum([one.exposures for one in totals_list], axis=0).tolist() == [done, 2 * done]
-            assert [one.requests for one in totals_list[1:-1]] == [50] * (len(totals_list) - 2)
+@contextmanager
+def without_rights(*paths: Path) -> Iterator[None]:
+    """Nobody may write to these paths, not even root."""
+    modes = [path.stat().st_mode for path in paths]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    user = os.geteuid()
+    try:
+        os.seteuid(NOBODY if user == 0 else user)
+        yield
+    finally:
+        os.seteuid(user)
+        for path, mode in zip(paths, modes, strict=True):
+            path.chmod(mode)
 
 
-def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
-    """A limit on the size of files stands in for the disk: writes fail in the same way."""
+def fill_up(ledger: SqlLedger) -> int:
+    """Record until it fails; return the number that failed."""
+    for number in range(20_000):
+        before = ledger.totals()
+        try:
+            ledger.record([ENTRY], key=f"{number}", answers={f"{number}": bytes(200)})
+        except FairSyncError as error:
+            assert "Nothing was changed" in str(error)  # noqa: PT017
+            after = ledger.totals()
+            assert (after.requests, after.exposures.tolist()) == (before.requests, before.exposures.tolist())
+            assert ledger.answers([f"{number}"]) == {}
+            return number
+    pytest.fail("the disk never became full")
+
+
+def test_a_file_that_cannot_grow_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with SqlLedger(path, 2) as ledger:
-        ledger.record([ENTRY])
-        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 4096, hard))
-        try:
+        with limited_files(path.stat().st_size + 40_000):
             with pytest.raises(FairSyncError, match="Nothing was changed"):
                 ledger.save("much", bytes(10_000_000))
-            for number in range(5000):
-                before = ledger.totals()
-                try:
-                    ledger.record([ENTRY], key=f"{number}")
-                except FairSyncError:
-                    assert ledger.totals() is before
-                    break
-            else:
-                pytest.fail("the disk never became full")
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        count = ledger.totals().requests
-        assert ledger.record([ENTRY], key=f"{number}"), "it was not recorded, and now there is room"
+            failed = fill_up(ledger)
+        assert ledger.record([ENTRY], key=f"{failed}"), "it was not recorded, and now there is room"
+        assert ledger.totals().requests == failed + 1
     with SqlLedger(path, 2) as ledger:
-        assert ledger.totals().requests == count + 1
+        assert ledger.totals().requests == failed + 1
         assert ledger.load("much") is None
 
 
-def test_unusable_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "a.db"
-    with SqlLedger(path, 2):
-        with pytest.raises(FairSyncError, match="in use by another"):
-            SqlLedger(path, 2)
-        with pytest.raises(InvalidInputError, match="make it first"):
-            SqlLedger(tmp_path / "nowhere" / "a.db", 2)
-    with SqlLedger(path, 3) as ledger, pytest.raises(InvalidInputError, match="another catalog"):
-        Coordinator(Catalog(np.eye(3), ["a", "b", "c"]), k=1, ledger=ledger)
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("only root can make a small disk")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_changes_nothing(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(300_000))
+    with SqlLedger(small_disk / "a.db", 2) as ledger:
+        failed = fill_up(ledger)
+        filler.unlink()
+        assert ledger.record([ENTRY], key=f"{failed}"), "there is room again, and nothing had to be restarted"
+    with SqlLedger(small_disk / "a.db", 2) as ledger:
+        assert ledger.totals().requests == failed + 1
+
+
+def test_no_room_for_a_new_ledger(small_disk: Path) -> None:
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "filler").write_bytes(bytes(4_000_000))
+    with pytest.raises(FairSyncError, match=r"a\.db could not be used"):
+        SqlLedger(small_disk / "a.db", 2)
+    assert not (small_disk / "a.db").exists()
+    (small_disk / "filler").unlink()
+    SqlLedger(small_disk / "a.db", 2).close()
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_file_that_may_not_be_written_to(what: str) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        path = folder / "a.db"
+        with SqlLedger(path, 2) as ledger:
+            ledger.record([ENTRY])
+        for beside in folder.iterdir():
+            beside.chmod(0o666)
+        with without_rights(path if what == "file" else folder):
+            words = {"file": r"a\.db is read-only: run this as a user", "folder": f"{folder} must be writable, too"}
+            with pytest.raises(FairSyncError, match=words[what]):
+                SqlLedger(path, 2)
+            with LedgerReader(path) as reader:
+                if what == "file":
+                    assert reader.summary().requests == 1, "it can still be read"
+                else:
+                    with pytest.raises(FairSyncError, match=words[what]):
+                        reader.summary()
+        with SqlLedger(path, 2) as ledger:
+            assert ledger.totals().requests == 1
+
+
+def test_files_that_are_no_ledger_are_refused_and_left_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "text.db").write_text("no database at all, but quite a bit of text" * 100)
-    with pytest.raises(InvalidInputError, match="damaged or no ledger"):
-        SqlLedger(tmp_path / "text.db", 2)
-    other = sqlite3.connect(tmp_path / "other.db")
-    other.execute("CREATE TABLE mine (x)")
-    other.close()
-    held = (tmp_path / "other.db").read_bytes()
-    with pytest.raises(InvalidInputError, match="no ledger"):
-        SqlLedger(tmp_path / "other.db", 2)
-    assert (tmp_path / "other.db").read_bytes() == held, "a file of another program is left as it is"
+    with closing(sqlite3.connect(tmp_path / "other.db")) as other:
+        other.execute("CREATE TABLE mine (x)")
+    (tmp_path / "zero.db").touch()
+    refused = {"text.db": "damaged or no ledger", "other.db": "no ledger: give another path", "zero.db": "no content"}
+    for name, words in refused.items():
+        held = (tmp_path / name).read_bytes()
+        with pytest.raises(InvalidInputError, match=words):
+            SqlLedger(tmp_path / name, 2)
+        with pytest.raises(InvalidInputError, match=words), LedgerReader(tmp_path / name) as reader:
+            reader.summary()
+        assert (tmp_path / name).read_bytes() == held
+    with pytest.raises(InvalidInputError, match="make it first"):
+        SqlLedger(tmp_path / "nowhere" / "a.db", 2)
+    with pytest.raises(FairSyncError, match="could not be used"):
+        SqlLedger(tmp_path, 2)
 
 
-def test_old_answers_are_emptied_and_older_ones_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, number in (("MAX_ANSWERS", 20), ("MAX_KEYS", 50), ("DELETE_EVERY", 10)):
-        monkeypatch.setattr(f"fairsync.ledger.sqlite.{name}", number)
-    with SqlLedger(tmp_path / "a.db", 2) as ledger:
-        for number in range(100):
-            ledger.record([ENTRY], answers={f"{number}": b"answer"})
-        assert [ledger.answer(name) for name in ("10", "60", "75", "85", "99")] == [
-            None,
-            b"",
-            b"",
-            b"answer",
-            b"answer",
-        ]
-        with pytest.raises(RepeatedRequestError):
-            ledger.record([ENTRY], answers={"60": b"again"})
+@pytest.mark.parametrize("seed", range(6))
+def test_a_damaged_file_is_refused_or_reported(tmp_path: Path, seed: int) -> None:
+    """Bytes were overwritten anywhere: FairSync's own errors, no others, and the check finds it if pages are hit."""
+    path, rng = tmp_path / "a.db", np.random.default_rng(seed)
+    with SqlLedger(path, 2) as ledger:
+        for number in range(300):
+            ledger.record([ENTRY], key=f"{number}", answers={f"{number}": bytes(100)})
+    data = bytearray(path.read_bytes())
+    page = 4096 * int(rng.integers(0, len(data) // 4096))
+    data[page : page + 4096] = rng.bytes(4096)
+    path.write_bytes(data)
+    found = []
+    with LedgerReader(path) as reader:
+        try:
+            found = reader.check()
+        except InvalidInputError as error:
+            found = [str(error)]
+    assert found
+    assert re.search(r"a\.db .*(damaged|no ledger)", found[0])
+    with suppress(FairSyncError), SqlLedger(path, 2) as ledger:
+        ledger.totals()
+        ledger.answers([f"{number}" for number in range(300)])
+        ledger.record([ENTRY], key="new")
 
 
-def test_damaged_counts_are_refused(tmp_path: Path) -> None:
-    with SqlLedger(tmp_path / "a.db", 2) as ledger:
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    with SqlLedger(path, 2) as ledger:
+        second = subprocess.run(
+            [sys.executable, "-c", WRITER, str(path), "1"], capture_output=True, text=True, check=False
+        )
+        assert second.stderr.strip().endswith(
+            f"{path} is in use by another process: stop it first, or share a ledger in Postgres."
+        )
+        assert ledger.record([ENTRY])
+    with SqlLedger(path, 2), pytest.raises(FairSyncError, match="in use by another process"):
+        SqlLedger(tmp_path / "." / "a.db", 2)
+
+
+def test_a_file_that_is_deleted_or_replaced_while_in_use(tmp_path: Path) -> None:
+    path, copy = tmp_path / "a.db", tmp_path / "copy.db"
+    for how in ("deleted", "replaced"):
+        with SqlLedger(path, 2) as ledger:
+            ledger.record([ENTRY])
+        shutil.copy(path, copy)
+        with SqlLedger(path, 2) as ledger:
+            ledger.record([ENTRY])
+            if how == "deleted":
+                for beside in tmp_path.glob("a.db*"):
+                    beside.unlink()
+            else:
+                os.replace(copy, path)
+            for use in (ledger.totals, lambda one=ledger: one.record([ENTRY]), lambda one=ledger: one.save("a", b"")):
+                with pytest.raises(FairSyncError, match=f"{path} was deleted or replaced while it was in use: stop"):
+                    use()
+        assert path.exists() == (how == "replaced")
+        for beside in tmp_path.glob("*a.db*"):
+            beside.unlink()
+
+
+def test_a_crash_while_a_ledger_is_made_leaves_no_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    (tmp_path / "a.db.new").write_bytes(b"half a file")
+    with SqlLedger(path, 2) as ledger:
         ledger.record([ENTRY])
-    other = sqlite3.connect(tmp_path / "a.db")
-    other.execute("UPDATE horizons SET exposures = x'0102'")
-    other.commit()
-    other.close()
-    with pytest.raises(InvalidInputError, match="damaged"):
-        SqlLedger(tmp_path / "a.db", 2)
+        assert len(content(ledger)["horizons"]) == 1
+    assert not (tmp_path / "a.db.new").exists()
+
+
+def test_paths_with_special_characters(tmp_path: Path) -> None:
+    for name in ("a b.db", "100%.db", "what?.db", "#1.db", "ünï.db"):
+        with SqlLedger(tmp_path / name, 2) as ledger:
+            ledger.record([ENTRY])
+        assert (tmp_path / name).is_file()
+        with LedgerReader(tmp_path / name) as reader:
+            assert reader.summary().requests == 1

@@ -10,7 +10,7 @@ from service.running import small_catalog
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from coordination.valkey_server import ValkeyServer
+    from postgres_server import PostgresServer
 
 PROMISES = '[[promises]]\ngroup = "wine"\nfloor = 500\nwindow = {every = "day"}\n'
 
@@ -27,8 +27,7 @@ def configured(folder: Path, more: str = "", *, port: int = 0) -> Path:
     return path
 
 
-def over_redis(config: Path, server: ValkeyServer) -> Path:
-    """Change a configuration to a ledger on a Redis server."""
-    ledger = f'kind = "redis"\nurl = "{server.url}"\nname = "shop"'
-    config.write_text(config.read_text().replace('url = "sqlite:///exposures.db"', ledger))
+def over_postgres(config: Path, server: PostgresServer) -> Path:
+    """Change a configuration to a ledger in Postgres."""
+    config.write_text(config.read_text().replace("sqlite:///exposures.db", server.schema("shop")))
     return config

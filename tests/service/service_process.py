@@ -75,7 +75,7 @@ class ServiceProcess:
         self.config.write_text(CONFIG + f"port = {self.port}\n" + ledger)
         self.starts = 0
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["fairsync.service.run", "fairsync.coordination.redis"])
+        self._context.set_forkserver_preload(["fairsync.service.run", "fairsync.coordination.leader_election"])
         self._process: BaseProcess | None = None
 
     @property

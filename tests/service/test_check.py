@@ -13,13 +13,14 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from coordination.valkey_server import ValkeyServer
 from fairsync.cli.check import check
-from fairsync.coordination.redis import RedisCoordinator
+from fairsync.errors import FairSyncError
+from fairsync.ledger import SqlLedger
 from fairsync.service.check import check as check_settings
 from fairsync.service.run import make_promise_service
 from fairsync.service.settings import HttpSettings, load_settings
-from service.config_file import PROMISES, configured, over_redis
+from postgres_server import PASSWORD, QUOTED, PostgresServer
+from service.config_file import PROMISES, configured, over_postgres
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 
@@ -45,8 +46,7 @@ def test_the_examples_in_deploy_have_no_problems(tmp_path: Path, name: str) -> N
     configured(tmp_path)
     overrides = {
         "FAIRSYNC_CATALOG_PATH": str(tmp_path / "items"),
-        "FAIRSYNC_LEDGER_KIND": "sqlite",  # the Redis server of replicas.toml does not run here
-        "FAIRSYNC_LEDGER_PATH": str(tmp_path / "exposures.db"),
+        "FAIRSYNC_LEDGER_URL": f"sqlite:///{tmp_path}/exposures.db",  # the server of replicas.toml does not run here
     }
     tokens = {"SHOP_TOKEN": "a-long-random-token-1", "CAMPAIGNS_TOKEN": "a-long-random-token-2"}
     assert check_settings(load_settings(DEPLOY / f"{name}.toml", overrides), tokens).problems == []
@@ -65,39 +65,67 @@ def test_promises_that_cannot_be_kept_are_problems(tmp_path: Path) -> None:
     assert "which cannot be met" in document["problems"][0]
 
 
-def test_describes_the_redis_server_and_writes_nothing(tmp_path: Path) -> None:
+def test_describes_the_ledger_in_postgres_and_writes_nothing(tmp_path: Path) -> None:
     config = configured(tmp_path, PROMISES)
-    with ValkeyServer("--appendfsync", "everysec") as server:
-        over_redis(config, server)
+    with PostgresServer("fsync=off") as server:
+        over_postgres(config, server)
         done = run_check(config, "--json")
         document = json.loads(done.output)
         assert done.exit_code == 0, document
-        assert (
-            f"127.0.0.1:{server.port} answers; shared under the name 'shop': nothing yet" in document["facts"]["ledger"]
-        )
-        assert "appendfsync everysec" in document["warnings"][0]
-        assert "appendfsync everysec" in re.sub(r"\s+", " ", run_check(config).output)
-        with server.client() as client:
-            assert not client.keys()
+        address = f"postgresql://127.0.0.1:{server.port}/postgres (schema shop)"
+        assert document["facts"]["ledger"] == f"{address}, a new ledger"
+        assert document["warnings"] == [
+            f"{address} may lose exposures that it has acknowledged: set 'fsync = on'."
+        ]
+        assert not server.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'shop'")
         promise_service = make_promise_service(load_settings(config, {}))
         ledger = json.loads(run_check(config, "--json").output)["facts"]["ledger"]
-        assert re.search(r"3 groups, k = 3, 500 exposures of 'wine' \(.*\); \S+ leads$", ledger)
+        assert re.search(r"0 requests so far, 3 groups; the promises in it apply.*500 exposures of 'wine'", ledger)
         config.write_text(config.read_text().replace("k = 3", "k = 4"))
         done = run_check(config, "--json")
         assert done.exit_code == 1
         document = json.loads(done.output)
         assert "differs in k (4 here, 3 there)" in document["problems"][0]
-        assert "3 groups, k = 3" in document["facts"]["ledger"]
-        assert document["warnings"]
-        assert isinstance(promise_service.coordinator, RedisCoordinator)
+        assert address in document["facts"]["ledger"]
         promise_service.coordinator.close()
+        promise_service.coordinator.ledger.close()
         server.kill()
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setattr("fairsync.service.sharing._GLANCE_SECONDS", 0.2)
-            away = run_check(config, "--json")
+        away = run_check(config, "--json")
         server.start()
     assert away.exit_code == 1
-    assert "Is the server up?" in json.loads(away.output)["problems"][0]
+    (problem,) = json.loads(away.output)["problems"]
+    assert "Is the server up?" in problem
+    assert PASSWORD not in away.output
+    assert QUOTED not in away.output
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        (QUOTED, "wrong", "Check user, password and rights"),
+        ("/postgres?", "/nowhere?", "Check user, password and rights"),
+        ("schema=shop", "schema=other", "has other tables, and no ledger: name another schema"),
+        ("schema=shop", "schema=later", "written by a later version of FairSync"),
+    ],
+)
+def test_a_ledger_in_postgres_that_cannot_be_used_is_a_problem(
+    tmp_path: Path, before: str, after: str, message: str
+) -> None:
+    with PostgresServer() as server:
+        server.execute("CREATE SCHEMA other")
+        server.execute("CREATE TABLE other.horizons (number integer)")
+        SqlLedger(server.schema("later"), 3).close()
+        server.execute("UPDATE later.facts SET value = '99' WHERE name = 'format'")
+        config = over_postgres(configured(tmp_path), server)
+        config.write_text(config.read_text().replace(before, after))
+        done = run_check(config, "--json")
+        assert done.exit_code == 1
+        (problem,) = json.loads(done.output)["problems"]
+        assert message in problem
+        assert QUOTED not in done.output
+        assert "wrong" not in problem
+        with pytest.raises(FairSyncError, match=re.escape(message)):  # and so says the service that is started
+            make_promise_service(load_settings(config, {}))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +154,7 @@ def test_describes_the_ledger_file_and_writes_nothing(tmp_path: Path) -> None:
     file.write_bytes(b"no ledger at all" * 1000)
     done = run_check(config, "--json")
     assert done.exit_code == 1
-    assert "cannot be read as a ledger" in json.loads(done.output)["problems"][0]
+    assert "damaged or no ledger" in json.loads(done.output)["problems"][0]
 
 
 def test_the_systemd_unit_bounds_memory_system_calls_and_the_time_to_stop() -> None:

@@ -18,12 +18,11 @@ import httpx
 import numpy as np
 import pytest
 
-from coordination.valkey_server import ValkeyServer
-from fairsync.coordination.redis.ledger import RedisLedger
 from fairsync.errors import BackendUnavailableError
 from fairsync.ledger import SqlLedger
 from fairsync.service.client import Client
 from fairsync.service.schema import PromiseRecord, WindowRecord
+from postgres_server import PostgresServer
 from service.retrying_clients import RetryingClients, check_counts
 from service.service_process import CAMPAIGN, ServiceProcess, wait_until
 
@@ -169,20 +168,19 @@ def check_that_prices_are_saved(service: ServiceProcess, clients: RetryingClient
     assert min(near) - slack <= found <= max(near) + slack, (found, near)
 
 
-def test_a_service_and_its_redis_server_that_are_killed_repeatedly(tmp_path: Path) -> None:
+def test_a_service_and_its_postgres_server_that_are_killed_repeatedly(tmp_path: Path) -> None:
     rng, started = np.random.default_rng(1), time.monotonic()
     over, deaths = threading.Event(), [0]
-    with ValkeyServer() as server:
+    with PostgresServer() as server:
 
         def kill_server() -> None:
             while not over.wait(rng.uniform(0.5, 2.5) if MANY else 1.0):
-                server.kill()
+                (server.stop if deaths[0] % 2 else server.kill)()
                 time.sleep(rng.uniform(0, 0.3))
                 server.start()
                 deaths[0] += 1
 
-        ledger_of = f'[ledger]\nkind = "redis"\nurl = "{server.url}"\nname = "shop"\n'
-        with ServiceProcess(tmp_path, ledger_of) as service:
+        with ServiceProcess(tmp_path, f'[ledger]\nurl = "{server.url}"\n') as service:
             service.start()
             with RetryingClients(service.url) as clients:
                 wait_until(lambda: len(clients.received) > 150)
@@ -197,9 +195,9 @@ def test_a_service_and_its_redis_server_that_are_killed_repeatedly(tmp_path: Pat
                     killing.join()
             editor.close()
             service.kill()
-            with RedisLedger(server.url, 3, "shop") as ledger:
-                counts = check_counts([*ledger.past(), ledger.totals()], clients)
-    print_figures(f"valkey, itself killed {deaths[0]} times", clients, editor, counts, service.starts, started)
+            with SqlLedger(server.url, 3, shared=True) as ledger:
+                counts = check_counts([*ledger.past(), ledger.totals()], clients, lost_leases=True)
+    print_figures(f"postgres, itself ended {deaths[0]} times", clients, editor, counts, service.starts, started)
 
 
 def print_figures(
@@ -266,8 +264,7 @@ def disk(folder: Path, service: Callable[[], int]) -> Iterator[Disk]:
 
 def test_a_full_disk(tmp_path: Path) -> None:
     """Calls fail with a retryable status, and are not counted. The service recovers when there is space again."""
-    where = '[ledger]\nkind = "sqlite"\npath = "disk/exposures.db"\n'
-    service = ServiceProcess(tmp_path, where)
+    service = ServiceProcess(tmp_path, '[ledger]\nurl = "sqlite:///disk/exposures.db"\n')
     with disk(tmp_path / "disk", lambda: service.pid) as full, service:
         service.start()
         with RetryingClients(service.url) as clients, Client(service.url, attempts=1) as client:
@@ -290,7 +287,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         service.kill()
         with SqlLedger(tmp_path / "disk" / "exposures.db", 3) as ledger:
             check_counts([*ledger.past(), ledger.totals()], clients)
-            assert ledger.answer("by hand") is None
+            assert not ledger.answers(["by hand"])
         service.start()
         with Client(service.url) as client:
             assert made.id in {one.id for one in client.promises()}

@@ -1,4 +1,7 @@
-"""Several replicas, each a process of its own, share their promises on a real Redis server, and survive crashes."""
+"""Several replicas, each a process of its own, share their promises in a real Postgres, and survive crashes.
+
+FAIRSYNC_KILLS=100 kills replicas a hundred times and the server fifty times, which takes some minutes, and prints figures.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from coordination.valkey_server import ValkeyServer
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
+from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.coordination.redis import RedisCoordinator
-from fairsync.coordination.redis.ledger import RedisLedger
+from fairsync.coordination.leader_election import LEADER
 from fairsync.errors import BackendUnavailableError
+from fairsync.ledger import SqlLedger
+from fairsync.ledger.postgres import PostgresDatabase
 from fairsync.schedule import Forecast, Promise, Window
 from fairsync.service.client import Client
 from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.schema import PastWindow, PromiseRecord, WindowRecord
-from service.service_process import free_port, is_ready, wait_until
+from postgres_server import PostgresServer
+from service.retrying_clients import RetryingClients, check_counts
+from service.service_process import ServiceProcess, free_port, is_ready, wait_until
 from service.test_run import RUN
 
 if TYPE_CHECKING:
@@ -36,7 +42,12 @@ if TYPE_CHECKING:
 
     from fairsync.ledger import Totals
 
+KILLS = int(os.environ.get("FAIRSYNC_KILLS", "6"))
 K, NAME, PER_SECOND = 3, "shop", 60
+_HOLDER = """
+SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND granted
+"""
 CONFIG = f"""
 promises = [
     {{group = "toys", floor = 100, window = {{every = "hour"}}}},
@@ -49,9 +60,6 @@ k = {K}
 batch_size = 16
 [traffic]
 per_second = {PER_SECOND}
-[ledger]
-kind = "redis"
-name = "{NAME}"
 """
 
 
@@ -73,12 +81,12 @@ class Fleet:
     def __enter__(self) -> Fleet:
         save_catalog(make_catalog(), self.folder / "items")
         (self.folder / "service.toml").write_text(CONFIG)
-        self.server = self._stack.enter_context(ValkeyServer())
+        self.server = self._stack.enter_context(PostgresServer())
         self.processes = {port: self._start(port) for port in self.ports}
         self.clients = {
             port: self._stack.enter_context(Client(f"http://127.0.0.1:{port}", attempts=1)) for port in self.ports
         }
-        self.ledger = self._stack.enter_context(RedisLedger(self.server.url, 3, NAME, timeout=20))
+        self.ledger = self._stack.enter_context(SqlLedger(self.server.schema(NAME), 3, shared=True, timeout=20))
         for client in self.clients.values():
             wait_until(lambda: is_ready(client))  # noqa: B023
         return self
@@ -93,7 +101,7 @@ class Fleet:
         environment = {
             **os.environ,
             "FAIRSYNC_HTTP_PORT": str(port),
-            "FAIRSYNC_LEDGER_URL": self.server.url,
+            "FAIRSYNC_LEDGER_URL": f"{self.server.schema(NAME)}&application_name={port}",
             "OMP_NUM_THREADS": "1",
         }
         with (self.folder / f"log {port}").open("wb") as log:
@@ -102,9 +110,9 @@ class Fleet:
 
     def leader(self) -> int:
         """Return the port of the leader; 0 if there is none."""
-        with self.server.client() as client:
-            holder = client.get(f"{{{NAME}}}:lead")
-        return int(holder.split()[0].rsplit(b":")[-1]) if isinstance(holder, bytes) else 0
+        assert isinstance(self.ledger.database, PostgresDatabase)
+        rows = self.server.execute(_HOLDER, *self.ledger.database.advisory_lock(LEADER))
+        return int(rows[0][0]) if rows else 0
 
     def ask(self, number: int) -> None:
         """Send a call of two requests to one replica after another until it is answered."""
@@ -176,15 +184,16 @@ def outcome(client: Client, promise: str) -> PastWindow | None:
 
 def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader dies in the last hour of a day, and its successor takes over on the next day."""
-    monkeypatch.setattr("fairsync.coordination.redis.lead.LEAD_SECONDS", 0.2)
-    monkeypatch.setattr("fairsync.coordination.redis.coordinator._ASKED_EVERY", 0.0)
+    monkeypatch.setattr("fairsync.coordination.coordinator._ELECTION_SECONDS", 0.0)
     catalog, rng, retrieved = make_catalog(), np.random.default_rng(0), Counter[Any]()
     now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
     promises = [Promise("wine", 200, Window.day("UTC")), Promise("toys", 5, Window.hour("UTC"))]
-    with ValkeyServer() as server, ExitStack() as stack:
+    with PostgresServer() as server, ExitStack() as stack:
 
         def started() -> PromiseService:
-            coordinator = stack.enter_context(RedisCoordinator(server.url, catalog, k=K, horizon=1, auto_restart=False))
+            coordinator = stack.enter_context(
+                Coordinator(catalog, ledger=server.url, k=K, horizon=1, auto_restart=False)
+            )
             front = FrontEnd(catalog, coordinator)
             forecast = Forecast(rate=0.01)
             return PromiseService(front, coordinator, promises, forecast, clock=lambda: now[0])
@@ -196,9 +205,10 @@ def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pyte
                 retrieved.update(promise_service.retrieve(rng.normal(size=(18, 8))).groups.ravel().tolist())
             assert second.promises()[0].exposures == retrieved["wine"], hour
             now[0] += 3600
-        with server.client() as client:
-            (lead,) = client.keys("*:lead")
-            client.delete(lead)
+        ledger = first.coordinator.ledger
+        assert isinstance(ledger, SqlLedger)
+        ((pid,),) = ledger.database.run(lambda transaction: transaction.execute("SELECT pg_backend_pid()"), "none")
+        server.execute("SELECT pg_terminate_backend(%s, 5000)", pid)
         second.refresh()
         second.refresh()
         day = next(one for one in second.past() if one.group == "wine")
@@ -209,8 +219,8 @@ def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pyte
 
 def test_a_promise_that_could_not_be_saved_is_not_made() -> None:
     catalog = make_catalog()
-    with ValkeyServer() as server:
-        coordinator = RedisCoordinator(server.url, catalog, k=K, horizon=1, auto_restart=False, timeout=0.3)
+    with PostgresServer() as server:
+        coordinator = Coordinator(catalog, ledger=server.url, k=K, horizon=1, auto_restart=False, timeout=0.3)
         front = FrontEnd(catalog, coordinator)
         promise_service = PromiseService(front, coordinator, [], Forecast(rate=10.0))
         server.kill()
@@ -218,7 +228,7 @@ def test_a_promise_that_could_not_be_saved_is_not_made() -> None:
             promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
         server.start()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(coordinator.ledger.lead, "save", _cut_off)
+            patched.setattr(coordinator.ledger, "save", _cut_off)
             with pytest.raises(BackendUnavailableError, match="cut off"):
                 promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
         assert promise_service.promises() == []
@@ -336,3 +346,81 @@ def test_another_leader_is_elected_when_the_leader_is_killed(tmp_path: Path) -> 
         )
         assert ended.exposures == wine
         assert wine < 600, "the promise, not relevance, brought them"
+
+
+class Replicas:
+    """Services in processes of their own that share a ledger in Postgres, to be killed and started again."""
+
+    def __init__(self, folder: Path, number: int, url: str) -> None:
+        self.services = []
+        for i in range(number):
+            (folder / str(i)).mkdir()
+            self.services.append(ServiceProcess(folder / str(i), f'[ledger]\nurl = "{url}"\n'))
+
+    @property
+    def urls(self) -> list[str]:
+        return [service.url for service in self.services]
+
+    def __enter__(self) -> Replicas:
+        for service in self.services:
+            service.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for service in self.services:
+            service.__exit__()
+
+    def check(self, ledger_url: str, clients: RetryingClients, *, lost_leases: bool = False) -> dict[str, int]:
+        """Kill all, and check that the ledger has counted exactly what clients have received."""
+        for service in self.services:
+            service.kill()
+            assert "Traceback" not in service.log()
+        with SqlLedger(ledger_url, 3, shared=True) as ledger:
+            return dict(check_counts([*ledger.past(), ledger.totals()], clients, lost_leases=lost_leases))
+
+
+def test_replicas_that_are_killed_at_random(tmp_path: Path) -> None:
+    """No answer is lost or counted twice. Clients turn to another replica, and some kills hit a replica that starts."""
+    rng, started = np.random.default_rng(2), time.monotonic()
+    with PostgresServer() as server, Replicas(tmp_path, 3, server.url) as replicas:
+        with RetryingClients(*replicas.urls) as clients:
+            for kill in range(KILLS):
+                before = len(clients.received)
+                wait_until(lambda: len(clients.received) > before)  # noqa: B023
+                time.sleep(rng.uniform(0, 0.3))
+                killed = replicas.services[rng.integers(3)]
+                killed.kill()
+                killed.start(wait=kill % 3 == 0)
+            for service in replicas.services:
+                service.wait()
+        counts = replicas.check(server.url, clients)
+    print_figures(f"{KILLS} kills of replicas", clients, counts, started)
+
+
+def test_a_server_that_is_ended_at_random_under_replicas(tmp_path: Path) -> None:
+    """By an immediate shutdown, or by a kill of all its processes. The replicas go on by themselves."""
+    rng, started, ends = np.random.default_rng(3), time.monotonic(), KILLS // 2
+    with PostgresServer() as server, Replicas(tmp_path, 2, server.url) as replicas:
+        pids = [service.pid for service in replicas.services]
+        with RetryingClients(*replicas.urls) as clients:
+            for end in range(ends):
+                before = len(clients.received)
+                wait_until(lambda: len(clients.received) > before)  # noqa: B023
+                time.sleep(rng.uniform(0, 0.5))
+                (server.stop if end % 2 else server.kill)()
+                time.sleep(rng.uniform(0, 0.3))
+                server.start()
+            before = len(clients.received)
+            wait_until(lambda: len(clients.received) > before + 20)
+        assert [service.pid for service in replicas.services] == pids
+        assert all(service.is_alive() for service in replicas.services)
+        counts = replicas.check(server.url, clients, lost_leases=True)
+    print_figures(f"{ends} ends of the server", clients, counts, started)
+
+
+def print_figures(what: str, clients: RetryingClients, counts: dict[str, int], started: float) -> None:
+    print(
+        f"\n{what} in {time.monotonic() - started:.0f} s: {clients.calls} calls answered,"
+        f" {sum(clients.refused.values())} tried again; {len(clients.received)} requests, exposures {counts},"
+        f" impressions {dict(clients.impressions)}"
+    )

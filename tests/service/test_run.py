@@ -19,17 +19,16 @@ import httpx
 import numpy as np
 import pytest
 
-from coordination.valkey_server import ValkeyServer
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
-from fairsync.coordination.redis import RedisCoordinator
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.models import train_svd
 from fairsync.ragged import Ragged
 from fairsync.service.client import Client
 from fairsync.service.run import bind, make_promise_service, make_search, serve
 from fairsync.service.settings import HttpSettings, SearchSettings, load_settings
-from service.config_file import PROMISES, configured, over_redis
+from postgres_server import PostgresServer
+from service.config_file import PROMISES, configured, over_postgres
 from service.running import small_catalog
 from service.service_process import free_port
 
@@ -188,8 +187,8 @@ def test_histories_are_answered_by_the_model(tmp_path: Path) -> None:
 def test_groups_that_came_or_went_keep_their_counts_on_a_server(tmp_path: Path) -> None:
     """One that does not sort last has come since the last start, and one has no items any more."""
     users = np.random.default_rng(0).normal(size=(30, 8))
-    with ValkeyServer() as server:
-        config = over_redis(configured(tmp_path), server)
+    with PostgresServer() as server:
+        config = over_postgres(configured(tmp_path), server)
         first = make_promise_service(load_settings(config, {}))
         impressions = Counter(first.retrieve(users).groups.ravel().tolist())
         old = small_catalog()
@@ -210,8 +209,8 @@ def test_groups_that_came_or_went_keep_their_counts_on_a_server(tmp_path: Path) 
         assert first.scheduler.planner.caps()["toys"] == 3, "whoever started first still has them"
         for promise_service in (first, second):
             promise_service.close()
-            assert isinstance(promise_service.coordinator, RedisCoordinator)
             promise_service.coordinator.close()
+            promise_service.coordinator.ledger.close()
 
 
 def test_plans_are_prepared_for_the_slump_that_is_set(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairsync.errors import InvalidInputError
+from fairsync.ledger import Retention
 from fairsync.service.settings import load_settings
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "deploy").glob("*.toml"))
@@ -24,16 +25,17 @@ def test_every_key_but_the_catalog_has_a_default(tmp_path: Path) -> None:
     path.write_text(PLAIN)
     settings = load_settings(path, {})
     assert settings.catalog.path == tmp_path / "items"
-    assert settings.ledger.path == tmp_path / "fairsync.db"
+    assert settings.ledger.url == f"sqlite:///{tmp_path}/fairsync.db"
+    assert settings.ledger.retention == Retention()
     assert (settings.http.host, settings.promise.k, settings.promises, settings.is_open) == ("127.0.0.1", 20, [], True)
 
 
 def test_environment_variables_override_the_file(tmp_path: Path) -> None:
     path = tmp_path / "service.toml"
     path.write_text(PLAIN + "[http]\nport = 1\n[promise]\nk = 5\n")
-    names = {"FAIRSYNC_HTTP_PORT": "9000", "FAIRSYNC_LEDGER_KIND": "memory", "FAIRSYNC_DATA": "unrelated"}
+    names = {"FAIRSYNC_HTTP_PORT": "9000", "FAIRSYNC_LEDGER_URL": "memory://", "FAIRSYNC_DATA": "unrelated"}
     settings = load_settings(path, names)
-    assert (settings.http.port, settings.ledger.kind, settings.promise.k) == (9000, "memory", 5)
+    assert (settings.http.port, settings.ledger.url, settings.promise.k) == (9000, "memory://", 5)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +46,11 @@ def test_environment_variables_override_the_file(tmp_path: Path) -> None:
         (PLAIN + "[http]\nprot = 1\n", r"http.prot: is not a setting; did you mean 'port'\?$"),
         (PLAIN + "[htpp]\nport = 1\n", "htpp: is not a setting; did you mean 'http'"),
         (PLAIN + "[http]\nport = 99999\n", "http.port: expected `int` <= 65535"),
-        (PLAIN + "[ledger]\nkind = 'sqlite'\n", "ledger: kind is 'sqlite', so 'path'"),
-        (PLAIN + "[ledger]\nkind = 'redis'\n", "ledger: kind is 'redis', so 'url'"),
+        (PLAIN + "[ledger]\nkind = 'sqlite'\n", "ledger.kind: is not a setting"),
+        (PLAIN + "[ledger]\nurl = 'redis://db'\n", "ledger: a URL that begins with redis:// is no ledger: write sqlite"),
+        (PLAIN + "[ledger]\nurl = 'postgresql://db/shop?schema=a b'\n", "is no plain name of a Postgres schema"),
+        (PLAIN + "[ledger]\nanswers_seconds = 0\n", "ledger.answers_seconds: expected `float` > 0"),
+        (PLAIN + "[ledger]\nknown_ids = 0\n", "ledger.known_ids: expected `int` >= 1"),
         (PLAIN + "[http]\nhost = '0.0.0.0'\n", "others can reach.*tokens"),
         (PLAIN + "[promise]\nk = 2000\n", "promise.k is 2000, above http.max_k"),
         (
@@ -75,6 +80,39 @@ def test_dates_of_toml_become_text(tmp_path: Path) -> None:
     (promise,) = load_settings(path, {}).promises
     assert str(promise.window.start) == "2026-03-01"
     assert str(promise.window.end) == "2026-03-14"
+
+
+def test_the_ledger_may_be_given_by_its_url_alone(tmp_path: Path) -> None:
+    path = tmp_path / "service.toml"
+    path.write_text('ledger = "postgresql://me:my-secret@db/shop?schema=promises"\n' + PLAIN)
+    assert load_settings(path, {}).ledger.url == "postgresql://me:my-secret@db/shop?schema=promises"
+    path.write_text('ledger = "sqlite:////var/lib/exposures.db"\n' + PLAIN)
+    assert load_settings(path, {}).ledger.url == "sqlite:////var/lib/exposures.db"
+
+
+def test_how_long_answers_are_saved_is_set(tmp_path: Path) -> None:
+    path = tmp_path / "service.toml"
+    path.write_text(PLAIN + "[ledger]\nanswers_seconds = 60\nanswers_bytes = 1000\n")
+    settings = load_settings(path, {"FAIRSYNC_LEDGER_KNOWN_IDS": "10"})
+    assert settings.ledger.retention == Retention(seconds=60, max_bytes=1000, max_ids=10)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mysql://me:my-secret@db/shop",
+        "postgresql://me:my-secret@db:port/shop",
+        "postgresql://me:my-secret@db/shop?nonsense=1",
+        "postgresql://me:my-secret/1@db/shop",
+        "postgresql://me:1/my-secret@db/shop",
+        "postgresql://me:my-secret#1@db/shop",
+        "postgresql://me:my-secret?1@db/shop",
+    ],
+)
+def test_the_password_of_a_ledger_is_not_repeated(tmp_path: Path, url: str) -> None:
+    with pytest.raises(InvalidInputError) as error:
+        load(tmp_path, PLAIN + f"[ledger]\nurl = '{url}'\n")
+    assert "my-secret" not in str(error.value)
 
 
 @pytest.mark.parametrize("key", ["sha256 = 'my-secret'", "roles = ['my-secret']", "per_second = 'my-secret'"])

@@ -81,6 +81,10 @@ class Database(Protocol):
         """Set the format of the tables."""
         ...
 
+    def allow_long(self, transaction: Transaction) -> None:
+        """Let the transaction under way take long, as a backup does."""
+        ...
+
     def begin(self) -> None:
         """Prepare for use, once the tables are there."""
         ...

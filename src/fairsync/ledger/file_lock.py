@@ -13,7 +13,8 @@ TIMEOUT_SECONDS = 2.0
 class FileLock:
     """Locks a ledger's file for one process, until it is released or the process ends, even by a kill.
 
-    The lock is on a file beside the ledger (``-owner``), so that others can still read the ledger, as a backup does.
+    The lock is on a hidden file beside the ledger, so that others can still read the ledger, as a backup does, and so
+    that no other process begins a new ledger when the files of this one are deleted by a pattern (``exposures.db*``).
 
     Parameters
     ----------
@@ -22,7 +23,8 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        beside = f"{os.path.realpath(path)}-owner"
+        real = Path(os.path.realpath(path))
+        beside = real.with_name(f".{real.name}-owner")
         self._db = sqlite3.connect(beside, timeout=TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             self._db.execute("BEGIN EXCLUSIVE")

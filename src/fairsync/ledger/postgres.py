@@ -11,9 +11,15 @@ import time
 import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError, MissingPackageError
+from fairsync.errors import (
+    BackendUnavailableError,
+    FairSyncError,
+    InvalidInputError,
+    MissingPackageError,
+    UnusableLedgerError,
+)
 
 try:
     import psycopg
@@ -48,6 +54,7 @@ _PLACEHOLDERS = {
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COLUMN_TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8"}
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(:[0-9]*)?")
 _MIN_PAUSE, _MAX_PAUSE = 0.01, 0.5
 # Seconds for which a server that is connected may be silent, beyond the time in which it must end a statement.
 _SILENT_SECONDS = 1.0
@@ -94,7 +101,7 @@ class PostgresDatabase:
         # Locks of several ledgers in one database must differ; a collision only makes them wait for each other.
         self._lock_class = zlib.crc32(self.schema.encode()) & 0x7FFFFFFF
         self._lock = threading.RLock()
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: _Connection | None = None
         self._is_away, self._closed = False, False
         self.session, self.has_news = 0, False
 
@@ -139,7 +146,9 @@ class PostgresDatabase:
     def insert(self, table: str, columns: Mapping[str, Sequence[object]], at: str | None = None) -> None:
         """Insert rows, given by columns, in one statement."""
         assert self._connection is not None
-        arrays = ", ".join(f"%s::{_COLUMN_TYPES[type(values[0])]}[]" for values in columns.values())
+        # A column without any value has no type to be known by, and is null by default.
+        columns = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+        arrays = ", ".join(f"%s::{_column_type(values)}[]" for values in columns.values())
         names, values = list(columns), ["rows.*"]
         if at is not None:
             names, values = [*names, at], [*values, _PLACEHOLDERS["{now}"]]
@@ -150,19 +159,36 @@ class PostgresDatabase:
         """Announce a change to all other processes that share the ledger, when the transaction is committed."""
         transaction.execute("SELECT pg_notify(:channel, '')", channel=self.schema)
 
+    def has_tables(self, transaction: Transaction) -> bool:
+        """Return whether the tables exist; refuse a schema that may not be used, or with other tables."""
+        # Postgres would look for the tables elsewhere.
+        if (False,) in transaction.execute(
+            "SELECT has_schema_privilege(nspname, 'USAGE') FROM pg_namespace WHERE nspname = :schema",
+            schema=self.schema,
+        ):
+            raise self._no_rights(f"permission denied for schema {self.schema}")
+        rows = transaction.execute("SELECT tablename FROM pg_tables WHERE schemaname = :schema", schema=self.schema)
+        if rows and not {("facts",), ("horizons",)} <= set(rows):
+            raise InvalidInputError(f"{self.address} has other tables, and no ledger: name another schema.")
+        return bool(rows)
+
     def read_format(self, transaction: Transaction) -> int:
         """Return the format of the tables, 0 if there are none; refuse a schema with other tables."""
-        rows = transaction.execute("SELECT tablename FROM pg_tables WHERE schemaname = :schema", schema=self.schema)
-        if not rows:
+        if not self.has_tables(transaction):
             return 0
-        if not {("facts",), ("horizons",)} <= set(rows):
-            raise InvalidInputError(f"{self.address} has other tables, and no ledger: name another schema.")
-        return int(transaction.execute("SELECT value FROM facts WHERE name = 'format'")[0][0])
+        rows = transaction.execute("SELECT value FROM facts WHERE name = 'format'")
+        if not rows or not rows[0][0].isdecimal():
+            raise UnusableLedgerError(f"{self.address} is damaged: it does not say its format. Restore a backup.")
+        return int(rows[0][0])
+
+    def has_schema(self, transaction: Transaction, name: str) -> bool:
+        """Return whether the database has a Postgres schema of this name."""
+        return bool(transaction.execute("SELECT 1 FROM pg_namespace WHERE nspname = :name", name=name))
 
     def make_room(self, transaction: Transaction) -> None:
         """Create the Postgres schema if it does not exist."""
         # "IF NOT EXISTS" would need the right to create schemas even if it exists.
-        if not transaction.execute("SELECT 1 FROM pg_namespace WHERE nspname = :schema", schema=self.schema):
+        if not self.has_schema(transaction, self.schema):
             transaction.execute(f'CREATE SCHEMA "{self.schema}"')
 
     def write_format(self, transaction: Transaction, number: int) -> None:
@@ -172,20 +198,46 @@ class PostgresDatabase:
             format=str(number),
         )
 
+    def allow_long(self, transaction: Transaction) -> None:
+        """Lift the limits on the time of the transaction under way, except that for locks."""
+        transaction.execute("SET LOCAL statement_timeout = 0")
+        transaction.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        assert self._connection is not None
+        self._connection.seconds = math.inf
+
     def begin(self) -> None:
-        """Do nothing: a schema with its tables can be used."""
+        """Refuse tables that may not be written to."""
+        rows = self.run(
+            lambda transaction: transaction.execute(
+                "SELECT min(relname::text) FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE"
+                " nspname = :schema AND relkind = 'r' AND NOT (has_table_privilege(pg_class.oid, 'INSERT')"
+                " AND has_table_privilege(pg_class.oid, 'UPDATE') AND has_table_privilege(pg_class.oid, 'DELETE'))",
+                schema=self.schema,
+            ),
+            "read",
+        )
+        if rows[0][0] is not None:
+            raise self._no_rights(f"permission denied for table {rows[0][0]}")
 
     def check(self) -> list[str]:
-        """Return the settings with which the server may lose what it has acknowledged."""
+        """Return the settings of the server and of tables that may lose what was acknowledged."""
 
         def read(transaction: Transaction) -> list[str]:
             found = dict(
                 transaction.execute("SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'full_page_writes')")
             )
+            unlogged = transaction.execute(
+                "SELECT relname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+                " WHERE nspname = :schema AND relkind = 'r' AND relpersistence = 'u' ORDER BY relname",
+                schema=self.schema,
+            )
             return [
                 f"{self.address} may lose exposures that it has acknowledged: set '{name} = on'."
                 for name, value in sorted(found.items())
                 if value != "on"
+            ] + [
+                f"{self.address} loses the table '{name}' in a crash: ALTER TABLE {name} SET LOGGED."
+                for (name,) in unlogged
             ]
 
         return self.run(read, "read")
@@ -195,6 +247,9 @@ class PostgresDatabase:
         with self._lock:
             self._closed = True
             self._disconnect()
+
+    def _no_rights(self, why: str) -> FairSyncError:
+        return UnusableLedgerError(f"{self.address} does not let us in: {why}. Check user, password and rights.")
 
     def _attempt(self, action: Callable[[Transaction], T], begin: str) -> T:
         connection = self._connect()
@@ -211,9 +266,11 @@ class PostgresDatabase:
 
     def _roll_back(self, connection: psycopg.Connection[tuple[Any, ...]], error: BaseException) -> None:
         try:
-            if isinstance(error, KeyboardInterrupt):
+            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                self._disconnect()  # the next session may be with the primary server
+            elif isinstance(error, KeyboardInterrupt):
                 raise psycopg.OperationalError("interrupted in the middle of a query")
-            if not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
+            elif not connection.closed and connection.info.transaction_status != TransactionStatus.IDLE:
                 connection.execute(b"ROLLBACK")
         except psycopg.Error:
             self._disconnect()
@@ -241,7 +298,7 @@ class PostgresDatabase:
             self._conninfo,
             autocommit=True,
             connect_timeout=max(int(self.timeout / 2), 2),
-            application_name="fairsync",
+            fallback_application_name="fairsync",
             tcp_user_timeout=milliseconds,
         )
         try:
@@ -249,8 +306,9 @@ class PostgresDatabase:
             set_all = "; ".join(f"SET {name} = '{value}'" for name, value in settings.items())
             connection.execute(set_all.encode())
             self._take_ownership(connection)
-            connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.schema)))
-            connection.add_notify_handler(self._heard)
+            if self._owner != "none":  # a standby, which can be read, does not listen
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self.schema)))
+                connection.add_notify_handler(self._heard)
         except BaseException:
             connection.close()
             raise
@@ -316,9 +374,13 @@ def parse_postgres_url(url: str) -> tuple[str, str, str]:
         query = parse_qsl(parts.query, keep_blank_values=True)
         schema = dict(query).get("schema", "fairsync")
         options = [(name, value) for name, value in query if name != "schema"]
-        conninfo = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+        # libpq takes "+" for itself, and "postgresql:/database" for no URL.
+        conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
         psycopg.conninfo.conninfo_to_dict(conninfo)
         host = parts.netloc.rpartition("@")[2] or "localhost"
+        # A "/", "?" or "#" in the password ends the part before the host: then the rest is no host and no port.
+        if "@" in parts.path + parts.query or parts.fragment or not all(map(_HOST.fullmatch, host.split(","))):
+            raise ValueError
     except (ValueError, psycopg.Error):
         # The message does not repeat the URL: it may hold a password.
         raise InvalidInputError(
@@ -335,6 +397,10 @@ def _translate(query: str) -> bytes:
     for name, text in _PLACEHOLDERS.items():
         query = query.replace(name, text)
     return _PARAMETER.sub(r"%(\1)s", query).encode()
+
+
+def _column_type(values: Sequence[object]) -> str:
+    return _COLUMN_TYPES[type(next(value for value in values if value is not None))]
 
 
 def _can_retry(error: psycopg.Error) -> bool:
@@ -362,7 +428,7 @@ def _unavailable(error: psycopg.Error, address: str, why: str) -> FairSyncError:
 
 def _translated(error: psycopg.Error, address: str, why: str) -> FairSyncError:
     if error.sqlstate is None or error.sqlstate.startswith(("28", "3D", "42501")):
-        return InvalidInputError(f"{address} does not let us in: {why}. Check user, password and rights.")
+        return UnusableLedgerError(f"{address} does not let us in: {why}. Check user, password and rights.")
     if error.sqlstate.startswith(("42P01", "3F")):
         return FairSyncError(f"the ledger is gone from {address}: restore a backup, or start every process again.")
     return FairSyncError(f"{address} refuses: {why}. Nothing was changed.")

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairsync.closing import Closable
-from fairsync.ledger.schema import check_format
+from fairsync.errors import InvalidInputError
+from fairsync.ledger.damage import find_damage
+from fairsync.ledger.rows import LATEST, make_totals
+from fairsync.ledger.schema import FORMAT, check_format
 from fairsync.ledger.urls import open_database
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from fairsync.ledger.database import Transaction
+    from fairsync.ledger.base import Totals
+    from fairsync.ledger.database import Database, Transaction
+
+# The same as LATEST for the formats before 3, of which format 1 may lack two columns.
+_LATEST_2 = "SELECT number, requests, relevance, cost, forced, exposures, shown, began"
+_LATEST_1 = "SELECT number, requests, relevance, cost, forced, exposures, NULL, 0.0"
+_LAST = " FROM horizons ORDER BY number DESC LIMIT 1"
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,38 @@ class Summary:
     groups: int
     horizons: int
     requests: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a ledger holds.
+
+    Attributes
+    ----------
+    summary : Summary
+        Numbers of groups, horizons and requests.
+    totals : Totals or None
+        Totals of the horizon under way; None if no horizon has begun.
+    answers, answer_bytes : int
+        Number and size of the saved answers.
+    answers_since : float or None
+        Time of the oldest saved answer, in seconds since 1970; None if there is none, or if the format has no times.
+    expired_answers : int
+        Requests that are known, and whose answer is no longer saved.
+    leases : int
+        Open leases.
+    items : int
+        Items that were changed since the catalog's files were written.
+    """
+
+    summary: Summary
+    totals: Totals | None
+    answers: int = 0
+    answer_bytes: int = 0
+    answers_since: float | None = None
+    expired_answers: int = 0
+    leases: int = 0
+    items: int = 0
 
 
 class LedgerReader(Closable):
@@ -58,7 +100,11 @@ class LedgerReader(Closable):
 
     def summary(self) -> Summary:
         """Return a summary; refuse tables that are no ledger, or of a later format."""
-        return self.database.run(self._summary, "read")
+        return self.database.run(lambda transaction: summarize(self.database, transaction), "read")
+
+    def contents(self) -> Contents:
+        """Return what the ledger holds, from one snapshot; refuse as `summary` does."""
+        return self.database.run(self._contents, "read")
 
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None; see `Ledger.load`."""
@@ -67,30 +113,86 @@ class LedgerReader(Closable):
             number = self.database.read_format(transaction)
             if number == 0:
                 return None
-            table = "kept" if number < 3 else "saved"
+            table = "kept" if number < FORMAT else "saved"
             rows = transaction.execute(f"SELECT value FROM {table} WHERE name = :name", name=name)
             return bytes(rows[0][0]) if rows else None
 
         return self.database.run(read, "read")
 
     def check(self) -> list[str]:
-        """Return what is damaged, or may be lost, each as a sentence."""
-        return self.database.check()
+        """Return what is damaged, or may be lost, each as a sentence. The content of earlier formats is not checked."""
+
+        def read(transaction: Transaction) -> list[str]:
+            self.database.allow_long(transaction)
+            if summarize(self.database, transaction).format < FORMAT:
+                return []
+            return [f"{self.database.address} is damaged: {one}. Restore a backup." for one in find_damage(transaction)]
+
+        return [*self.database.check(), *self.database.run(read, "read")]
 
     def close(self) -> None:
         """Close the database."""
         self.database.close()
 
-    def _summary(self, transaction: Transaction) -> Summary:
-        number = self.database.read_format(transaction)
-        if number == 0:
-            return Summary(0, 0, 0, 0)
-        check_format(number, self.database.address)
-        ((horizons, requests),) = transaction.execute("SELECT count(*), coalesce(sum(requests), 0) FROM horizons")
-        if number < 3:
-            groups = int(transaction.execute("SELECT value FROM facts WHERE name = 'groups'")[0][0])
-        else:
-            latest = transaction.execute("SELECT length(exposures) FROM horizons ORDER BY number DESC LIMIT 1")
-            groups = latest[0][0] // 8 if latest else 0
-            requests += transaction.execute("SELECT coalesce(sum(requests), 0) FROM entries")[0][0]
-        return Summary(number, groups, int(horizons), int(requests))
+    def _contents(self, transaction: Transaction) -> Contents:
+        summary, address = summarize(self.database, transaction), self.database.address
+        if summary.format == 0:
+            return Contents(summary, None)
+        if summary.format < FORMAT:
+            return _contents_before_3(transaction, summary, address)
+        totals = _sum(transaction.execute(LATEST), address)
+        ((answers, size, since),) = transaction.execute(
+            "SELECT count(*), coalesce(sum(length(answer)), 0), min(answered_at) FROM answers"
+        )
+        counts = [
+            int(transaction.execute(f"SELECT count(*) FROM {table}")[0][0])
+            for table in ("expired_answers", "leases WHERE requests > 0", "items")
+        ]
+        return Contents(summary, totals, answers, int(size), since, *counts)
+
+
+def summarize(database: Database, transaction: Transaction) -> Summary:
+    """Return a summary of a ledger; refuse tables that are no ledger, or of a later format."""
+    number = database.read_format(transaction)
+    if number == 0:
+        return Summary(0, 0, 0, 0)
+    check_format(number, database.address)
+    ((horizons, requests),) = transaction.execute("SELECT count(*), coalesce(sum(requests), 0) FROM horizons")
+    if number < FORMAT:
+        rows = transaction.execute("SELECT value FROM facts WHERE name = 'groups'")
+        if not rows:
+            raise InvalidInputError(
+                f"{database.address} is damaged: it does not say how many groups it counts. Restore a backup."
+            )
+        groups = int(rows[0][0])
+    else:
+        latest = transaction.execute("SELECT length(exposures) FROM horizons ORDER BY number DESC LIMIT 1")
+        groups = latest[0][0] // 8 if latest else 0
+        requests += transaction.execute("SELECT coalesce(sum(requests), 0) FROM entries")[0][0]
+    return Summary(number, groups, int(horizons), int(requests))
+
+
+def _sum(rows: Sequence[tuple[Any, ...]], address: str) -> Totals:
+    """Return the totals of the horizon under way from the rows of LATEST: its stored totals first, then entries."""
+    base, *entries = sorted(rows, key=lambda row: row[-1] < 0) or [()]
+    if not base or base[-1] < 0:
+        raise InvalidInputError(f"{address} is damaged: it has no horizon. Restore a backup.")
+    totals = make_totals(base)
+    for row in entries:
+        totals = totals.plus(make_totals(row))
+    return totals
+
+
+def _contents_before_3(transaction: Transaction, summary: Summary, address: str) -> Contents:
+    """Return what a ledger of format 1 or 2 holds."""
+    tables = {row[0] for row in transaction.execute("SELECT name FROM sqlite_master")}
+    columns = {row[0] for row in transaction.execute("SELECT name FROM pragma_table_info('horizons')")}
+    rows = transaction.execute((_LATEST_2 if "shown" in columns else _LATEST_1) + _LAST)
+    totals = _sum(rows, address).grown(summary.groups) if rows else None
+    if "answers" not in tables:
+        return Contents(summary, totals)
+    ((answers, size, expired),) = transaction.execute(
+        "SELECT coalesce(sum(length(answer) > 0), 0), coalesce(sum(length(answer)), 0),"
+        " coalesce(sum(length(answer) = 0), 0) FROM answers"
+    )
+    return Contents(summary, totals, answers, size, expired_answers=expired)

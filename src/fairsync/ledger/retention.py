@@ -55,17 +55,25 @@ def delete_old(transaction: Transaction, retention: Retention) -> None:
         " (SELECT number, length(answer) AS size FROM answers ORDER BY number DESC LIMIT 1000) AS latest"
     )[0]
     if last is not None:
-        expired = transaction.execute(
-            "SELECT number, request_id FROM answers WHERE number IN"
-            " (SELECT number FROM answers ORDER BY number LIMIT :most)"
-            " AND (answered_at < :oldest OR number <= :last)",
+        ((expired,),) = transaction.execute(
+            "SELECT max(number) FROM (SELECT number, answered_at FROM answers ORDER BY number LIMIT :most) AS first"
+            " WHERE answered_at < :oldest OR number <= :last",
             most=_MOST_AT_ONCE,
             oldest=now - retention.seconds,
             last=last - int(retention.max_bytes / max(float(mean), 1.0)),
         )
-        if expired:
-            transaction.insert("expired_answers", {"request_id": [request_id for _, request_id in expired]})
-            _delete_up_to(transaction, "answers", max(number for number, _ in expired))
+        if expired is not None:
+            transaction.execute(
+                "INSERT INTO expired_answers (request_id)"
+                " SELECT request_id FROM answers WHERE number <= :number ORDER BY number",
+                number=expired,
+            )
+            # Only those: a slower process may have saved an answer with a smaller number meanwhile.
+            transaction.execute(
+                "DELETE FROM answers WHERE number <= :number AND request_id IN"
+                " (SELECT request_id FROM expired_answers)",
+                number=expired,
+            )
     for table, condition in (("keys", "recorded_at < :oldest OR"), ("expired_answers", "")):
         rows = transaction.execute(
             f"SELECT max(number) FROM (SELECT * FROM {table} ORDER BY number LIMIT :most) AS first"

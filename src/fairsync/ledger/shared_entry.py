@@ -6,22 +6,18 @@ import secrets
 import threading
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fairsync.errors import InvalidInputError, RepeatedRequestError
+from fairsync.errors import RepeatedRequestError
 from fairsync.ledger.base import Totals
+from fairsync.ledger.rows import ENTRY_COLUMNS, totals_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
     from fairsync.ledger.base import Entry
     from fairsync.ledger.database import Database, Transaction
 
 # The number of a row, what is in it, and the session in which it was written.
 _NO_ROW = 0, Totals.zero(0), 0
-ENTRY_COLUMNS = "requests, relevance, cost, forced, exposures, impressions"
 
 
 def _statement(repeated: str = "SELECT NULL::text AS request_id WHERE false", saved: str = "SELECT 1") -> str:
@@ -125,35 +121,3 @@ class SharedEntry:
         if repeated and not is_known:
             raise RepeatedRequestError(repeated)
         return entry if attempts > 1 else None  # an attempt of ours was committed, and its outcome was not heard
-
-
-def make_totals(row: tuple[Any, ...]) -> Totals:
-    """Return the totals in a row: number, the columns of an entry, and the start of the horizon."""
-    _, requests, relevance, cost, forced, exposures, impressions, began = row
-    return Totals(
-        _counts(exposures),
-        requests,
-        relevance,
-        float("nan") if cost is None else cost,
-        forced,
-        began,
-        None if impressions is None else _counts(impressions),
-    )
-
-
-def totals_values(totals: Totals) -> dict[str, object]:
-    """Return the columns of an entry."""
-    return {
-        "requests": totals.requests,
-        "relevance": totals.relevance,
-        "cost": None if np.isnan(totals.cost) else totals.cost,
-        "forced": totals.forced,
-        "exposures": totals.exposures.astype("<i8").tobytes(),
-        "impressions": None if totals.impressions is None else totals.impressions.astype("<i8").tobytes(),
-    }
-
-
-def _counts(data: bytes) -> NDArray[np.int64]:
-    if len(data) % 8:
-        raise InvalidInputError("the ledger is damaged: a count is cut off. Restore a backup.")
-    return np.frombuffer(data, dtype="<i8").astype(np.int64)

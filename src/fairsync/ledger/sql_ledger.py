@@ -5,15 +5,24 @@ from __future__ import annotations
 import json
 import secrets
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fairsync.closing import Closable, NoCopies
 from fairsync.errors import InvalidInputError, RepeatedRequestError
 from fairsync.ledger.base import Totals, sum_entries
 from fairsync.ledger.retention import Retention, delete_old
+from fairsync.ledger.rows import (
+    ENTRIES,
+    ENTRY_COLUMNS,
+    HORIZON,
+    LATEST,
+    Latest,
+    make_latest,
+    make_totals,
+    totals_values,
+)
 from fairsync.ledger.schema import open_horizon, open_tables
-from fairsync.ledger.shared_entry import ENTRY_COLUMNS, SharedEntry, make_totals, totals_values
+from fairsync.ledger.shared_entry import SharedEntry
 from fairsync.ledger.urls import is_postgres, open_database
 
 if TYPE_CHECKING:
@@ -26,10 +35,6 @@ if TYPE_CHECKING:
 # Old answers and keys are deleted once per this many new ones.
 DELETE_EVERY = 1000
 
-_HORIZON = f"SELECT number, {ENTRY_COLUMNS}, began FROM horizons WHERE number = (SELECT max(number) FROM horizons)"
-_ENTRIES = f"SELECT number, {ENTRY_COLUMNS}, -1.0 FROM entries"
-# The totals of the horizon under way, and the entries to be added to it, which have no start.
-LATEST = f"{_HORIZON} UNION ALL {_ENTRIES}"
 _PAST = f"SELECT number, {ENTRY_COLUMNS}, began FROM horizons WHERE number >= :first ORDER BY number"
 _UPDATE = """
 UPDATE horizons SET requests = :requests, relevance = :relevance, cost = :cost, forced = :forced,
@@ -43,25 +48,6 @@ _ANSWERS = """
 SELECT request_id, answer FROM answers WHERE request_id IN {ids}
 UNION ALL SELECT request_id, NULL FROM expired_answers WHERE request_id IN {ids}
 """
-
-
-@dataclass(frozen=True)
-class Latest:
-    """The horizon under way as a transaction sees it.
-
-    Attributes
-    ----------
-    number : int
-        Number of the horizon, from 0.
-    totals : Totals
-        Its totals.
-    n_entries : int
-        Number of entries in them that are not part of the stored totals yet.
-    """
-
-    number: int
-    totals: Totals
-    n_entries: int = 0
 
 
 class SqlLedger(NoCopies, Closable):
@@ -101,7 +87,7 @@ class SqlLedger(NoCopies, Closable):
     >>> folder.cleanup()
     """
 
-    use_instead = "it has one writer; open it again after close(), or write a copy with back_up(path)"
+    use_instead = "it has one writer; open it again after close(), or write a copy with fairsync.ledger.backup.back_up"
 
     def __init__(
         self,
@@ -117,7 +103,8 @@ class SqlLedger(NoCopies, Closable):
         self.shared, self.retention = shared, retention or Retention()
         self.database: Database = open_database(url, timeout=timeout, owner="many" if shared else "one")
         self.fence: Callable[[Transaction], None] | None = None  # a coordinator's check that it has not lost the lead
-        self._past, self._written, self._n_groups = list[Totals](), 0, 0
+        self._past, self._written = list[Totals](), 0
+        self._n_groups = 0  # the ledger has at least as many
         self._reading = threading.Lock()
         self._own = SharedEntry(self.database) if shared else None
         try:
@@ -224,15 +211,9 @@ class SqlLedger(NoCopies, Closable):
 
     def make_latest(self, rows: Sequence[tuple[Any, ...]]) -> Latest:
         """Return the horizon under way from the rows of the query LATEST."""
-        ordered = sorted(rows, key=lambda row: (row[-1] < 0, row[0]))
-        if not ordered or ordered[0][-1] < 0:
-            raise InvalidInputError(f"{self.database.address} is damaged: it has no horizon. Restore a backup.")
-        base, *entries = ordered
-        totals = make_totals(base)
-        self._n_groups = len(totals.exposures)
-        for row in entries:
-            totals = totals.plus(make_totals(row))
-        return Latest(base[0], totals, len(entries))
+        latest = make_latest(rows, self.database.address)
+        self._n_groups = len(latest.totals.exposures)
+        return latest
 
     def open_horizon(self, transaction: Transaction, began: float) -> Latest:
         """End the horizon under way and begin the next one. Needs an exclusive transaction."""
@@ -244,8 +225,8 @@ class SqlLedger(NoCopies, Closable):
     def add_entries(self, transaction: Transaction) -> Latest:
         """Add the entries of all processes to the stored totals. Needs an exclusive transaction."""
         # Locked, so that no process adds to a row that has been read; it begins another one.
-        entries = transaction.execute(f"{_ENTRIES} {{for_update}}")
-        latest = self.make_latest([*transaction.execute(_HORIZON), *entries])
+        entries = transaction.execute(f"{ENTRIES} {{for_update}}")
+        latest = self.make_latest([*transaction.execute(HORIZON), *entries])
         if entries:
             self._store(transaction, latest)
             ids = json.dumps([str(row[0]) for row in entries])
@@ -254,7 +235,7 @@ class SqlLedger(NoCopies, Closable):
 
     def write_grown(self, transaction: Transaction, n_groups: int) -> None:
         """Add groups with zero exposures. Needs an exclusive transaction."""
-        stored = self.make_latest(transaction.execute(_HORIZON))
+        stored = self.make_latest(transaction.execute(HORIZON))
         if len(stored.totals.exposures) < n_groups:
             self._store(transaction, Latest(stored.number, stored.totals.grown(n_groups)))
             self._n_groups = n_groups
@@ -288,7 +269,7 @@ class SqlLedger(NoCopies, Closable):
             columns: dict[str, Sequence[object]] = {"request_id": list(answers), "answer": list(answers.values())}
             transaction.insert("answers", columns, at="answered_at")
         if entries:
-            stored = self.make_latest(transaction.execute(_HORIZON))
+            stored = self.make_latest(transaction.execute(HORIZON))
             self._check_groups(max(len(entry.counts) for entry in entries), lambda: self._n_groups)
             for entry in entries:
                 if entry.opens_horizon:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import FairSyncError, InvalidInputError, UnusableLedgerError
 from fairsync.ledger.file_lock import TIMEOUT_SECONDS, FileLock
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class SqliteDatabase:
     def __init__(self, path: str | Path, *, read_only: bool = False) -> None:
         self.path, self.address = Path(path), str(path)
         self._lock = threading.RLock()
+        self._new: Path | None = None
         if not self.path.parent.is_dir():
             raise InvalidInputError(f"{self.path.parent} is no folder: make it first, or put the ledger elsewhere.")
         if read_only and not self.path.is_file():
@@ -52,6 +53,9 @@ class SqliteDatabase:
                 f"{self.path} has no content, and is no ledger: restore a backup, or delete the file to begin a new"
                 " ledger."
             )
+        # SQLite would open it, and refuse the first write.
+        if self.path.is_file() and not read_only and not _is_writable(self.path):
+            raise FairSyncError(f"{self.path} is read-only: run this as a user who may write to it.")
         with self._access(), ExitStack() as opened:
             if read_only:
                 self._db = _connect(self.path, read_only=True)
@@ -62,7 +66,7 @@ class SqliteDatabase:
                 if self._new is not None:
                     self._new.unlink(missing_ok=True)
                 self._db = _connect(self._new or self.path)
-            opened.callback(lambda: self._db.close())
+            opened.callback(self._close_file)
             self._identity = None if read_only or self._new else _identify(self.path)
             self._files = opened.pop_all()
 
@@ -118,6 +122,9 @@ class SqliteDatabase:
         """Set the format of the file."""
         transaction.execute(f"PRAGMA user_version = {number}")
 
+    def allow_long(self, transaction: Transaction) -> None:
+        """No-op: there is no limit."""
+
     def begin(self) -> None:
         """Give a new file its name, once it has its tables, and have it written to through a write-ahead log."""
         if self._new is not None:
@@ -135,18 +142,26 @@ class SqliteDatabase:
         """Return what is damaged in the file."""
         with self._access():
             found = [str(row[0]) for row in self._db.execute("PRAGMA integrity_check(5)")]
-        return [] if found == ["ok"] else [f"{self.path} is damaged: {one}." for one in found]
+        return [] if found == ["ok"] else [f"{self.address} is damaged: {one.rstrip('.')}." for one in found]
 
     def copy_to(self, path: Path) -> None:
         """Write a consistent copy to a file that does not exist, while this one may be written to."""
         with self._access(), closing(sqlite3.connect(path, isolation_level=None)) as copied:
-            self._db.backup(copied)
-            copied.execute("PRAGMA journal_mode = DELETE")
+            try:
+                self._db.backup(copied)
+                copied.execute("PRAGMA journal_mode = DELETE")
+            except sqlite3.OperationalError as error:  # no room
+                raise FairSyncError(f"{self.path} could not be copied to {path.parent}: {error}.") from error
 
     def close(self) -> None:
         """Close the file and release its lock."""
         with self._lock:
             self._files.close()
+
+    def _close_file(self) -> None:
+        self._db.close()
+        if self._new is not None:  # it never became a ledger
+            self._new.unlink(missing_ok=True)
 
     @contextmanager
     def _access(self) -> Iterator[None]:
@@ -161,9 +176,11 @@ class SqliteDatabase:
                         f"{self.path} is in use by another process: stop it first, or share a ledger in Postgres."
                     ) from error
                 if "not a database" in reason or "malformed" in reason:
-                    raise InvalidInputError(
+                    raise UnusableLedgerError(
                         f"{self.path} is damaged or no ledger ({reason}): restore a backup."
                     ) from error
+                if "readonly" in reason or "unable to open" in reason:
+                    reason += f"; {self.path.parent} must be writable, too"
                 raise FairSyncError(f"{self.path} could not be used: {reason}. Nothing was changed.") from error
 
 
@@ -185,6 +202,10 @@ def _connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
+
+
+def _is_writable(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _identify(path: Path) -> tuple[int, int] | None:

@@ -136,8 +136,9 @@ def serve(settings: Settings) -> None:
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         runner.run(_run(server, app, service, sockets, http))
     service.coordinator.ledger.close()
-    if server.force_exit:
-        log.warning("stopped at once; counts are saved, the state since the last save is not")
+    if server.force_exit or not service.is_saved:
+        how = "stopped at once" if server.force_exit else "stopped"
+        log.warning("%s; counts are saved, the state since the last save is not", how)
     else:
         log.info("stopped; prices and promises are saved")
 

@@ -118,7 +118,7 @@ def test_a_ledger_out_of_reach() -> None:
 
     def kept(name: str) -> bytes | None:
         if away:
-            raise BackendUnavailableError("redis://secret-host is away")
+            raise BackendUnavailableError("postgresql://secret-host is away")
         return None
 
     vars(promise_service.coordinator.ledger)["load"] = kept

@@ -103,6 +103,7 @@ class PromiseService:
         )
         self.cost_monitor = CostMonitor(self._conditions)
         self.readiness, self._preview_limit = Readiness(coordinator.ledger), PreviewLimit()
+        self.is_saved = False  # whether it was closed, and its state saved
         self.degraded, self._recent, self._replanned_at = 0.0, RecentRequests(), self.scheduler.now()
         self._reporter = StatusReporter(self.scheduler, self.cost_monitor, self.count)
         with self.scheduler.lock:
@@ -318,6 +319,7 @@ class PromiseService:
         with self.scheduler.lock:
             self.scheduler.save()
             self.coordinator.save()
+        self.is_saved = True
 
     def _replan(self) -> None:
         """Plan because more requests came than planned; an error must not lose an answer."""

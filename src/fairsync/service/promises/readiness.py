@@ -6,7 +6,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import FairSyncError, InvalidInputError, UnusableLedgerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,30 +52,37 @@ class Readiness:
     def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.monotonic, max_age: float = _MAX_AGE) -> None:
         self._ledger, self._clock, self.max_age = ledger, clock, max_age
         self._checked_at = clock()
-        self._failed = self._nothing_up = self._draining = False
+        self._failed = self._unreachable = self._nothing_up = self._draining = False
 
     @contextmanager
     def serving(self) -> Iterator[None]:
         """Record whether the enclosed work fails. Invalid input is no failure."""
         try:
             yield
-        except InvalidInputError:
-            raise
-        except (FairSyncError, OSError):
-            self._failed = True
+        except (FairSyncError, OSError) as error:
+            if not isinstance(error, InvalidInputError) or isinstance(error, UnusableLedgerError):
+                self._failed = True
             raise
         self._failed = False
 
     def refresh(self, shards: Sequence[ShardView]) -> None:
         """Check that the ledger can be reached and that a shard answers; errors of the ledger are raised."""
+        try:
+            self._probe()
+        except (FairSyncError, OSError):
+            self._unreachable = True
+            raise
+        self._unreachable = False
+        self._nothing_up = bool(shards) and not any(shard.up for shard in shards)
+        self._checked_at = self._clock()
+
+    def _probe(self) -> None:
         if self._failed:
             # While the service is not ready no request may come and succeed, so a write has to show that it recovered.
             self._ledger.save(_PROBE, b"")
             self._failed = False
         else:
             self._ledger.load(_PROBE)
-        self._nothing_up = bool(shards) and not any(shard.up for shard in shards)
-        self._checked_at = self._clock()
 
     def drain(self) -> None:
         """Report not ready from now on: the service is being stopped."""
@@ -88,6 +95,8 @@ class Readiness:
             return False, "the service is being stopped"
         if self._failed:
             return False, "the last request could not be answered and written down"
+        if self._unreachable:
+            return False, "the ledger cannot be reached, or cannot be used"
         if ago > self.max_age:
             return False, f"the ledger was last reached, and promises planned, {ago:.0f} s ago"
         if self._nothing_up:

@@ -56,7 +56,10 @@ class RetrieveRequest(Record, frozen=True, kw_only=True):
     k: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Candidates per user.")] = None
     request_ids: Annotated[
         list[RequestId | None] | None,
-        Meta(description="One idempotency key per user. A repeated one gets the same answer and is counted once."),
+        Meta(
+            description="One idempotency key per user. A repeated one gets the same answer and is counted once, as long as"
+            " the service saves answers (24 hours, or what fits a size, by default). After that it is refused with 410."
+        ),
     ] = None
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
+from fairsync.errors import FairSyncError
 from fairsync.service.server.json_logging import log, log_calls
 from fairsync.service.server.problems import Problem
 from fairsync.service.server.request_context import context_of
@@ -93,7 +94,12 @@ class AccessLogMiddleware:
         if failure is not None and (unexpected or broken_off):
             self.flush()
             del facts["time"]
-            log.error("call failed", exc_info=failure, extra={"facts": facts})
+            if isinstance(
+                failure, FairSyncError
+            ):  # its message says it all, and while a ledger is away, every call fails
+                log.error("call failed: %s", failure, extra={"facts": facts})
+            else:
+                log.error("call failed", exc_info=failure, extra={"facts": facts})
             return
         self._lines.append(facts)
         if len(self._lines) == 1:

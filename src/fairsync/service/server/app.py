@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from fairsync.errors import BackendUnavailableError
+from fairsync.errors import FairSyncError
 from fairsync.service.dashboard import routes as dashboard_routes
 from fairsync.service.schema import JSON
 from fairsync.service.server.access_log import AccessLogMiddleware
@@ -84,7 +84,10 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         refreshing.cancel()
         bodies.close()
         await batcher.close()
-        await run_in_threadpool(service.close)
+        try:
+            await run_in_threadpool(service.close)
+        except FairSyncError as error:  # the service ends in any case, and the ledger may be away for long
+            log.error("the state of the service could not be saved: %s", error)
 
     resources = routes_of(operations, bodies)
     routes = [*resources, Route("/openapi.json", openapi), *dashboard_routes()]
@@ -113,7 +116,7 @@ async def _refresh_forever(service: PromiseService, seconds: float) -> None:
             # Not in the thread pool of the requests, which may be exhausted.
             await asyncio.to_thread(service.refresh)
             await asyncio.to_thread(service.check_ready)
-        except BackendUnavailableError as error:  # an unavailable ledger does not need a trace every second
+        except FairSyncError as error:  # a ledger that is away or gone does not need a trace every second
             log.error("refreshing the promise service failed; retrying: %s", error)
         except Exception:
             log.exception("refreshing the promise service failed; retrying")

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, UnusableLedgerError
 from fairsync.service.server.json_logging import log
 from fairsync.service.server.problems import busy
 
@@ -239,6 +239,7 @@ class MicroBatcher:
                 return
             # Invalid input is refused before anything is changed, so the other calls can be searched separately.
             separately = len(batch) > 1 and isinstance(error, InvalidInputError)
+            separately = separately and not isinstance(error, UnusableLedgerError)
             answers = [self._search_alone(call) for call in batch] if separately else [error] * len(batch)
             self._loop.call_soon_threadsafe(self._resolve, batch, answers)
 

@@ -31,6 +31,7 @@ _MEANINGS = {
     405: "The path does not support this method.",
     408: "The body did not arrive in time.",
     409: "The change conflicts with the promises.",
+    410: "A repeated request id whose answer is no longer saved. It was counted then, and was not searched again.",
     413: "The body is too large.",
     415: "The media type of the body is not supported.",
     422: "The body or a parameter is invalid; nothing was changed.",

@@ -9,10 +9,12 @@ from starlette.responses import Response
 
 from fairsync.errors import (
     BackendUnavailableError,
+    ExpiredRequestError,
     FairSyncError,
     InfeasibleFloorsError,
     InvalidInputError,
     UnknownPromiseError,
+    UnusableLedgerError,
 )
 from fairsync.service.schema import ProblemRecord
 
@@ -84,7 +86,9 @@ def problem_of(error: Exception) -> Problem:
         return Problem(409, "infeasible", str(error), "Preview a floor with POST /v1/promises/preview first.")
     if isinstance(error, UnknownPromiseError):
         return Problem(404, "not_found", str(error), "List all promises with GET /v1/promises.")
-    if isinstance(error, InvalidInputError):
+    if isinstance(error, ExpiredRequestError):
+        return Problem(410, "expired", str(error), "Its exposures are counted. Repeat calls sooner.")
+    if isinstance(error, InvalidInputError) and not isinstance(error, UnusableLedgerError):
         return invalid(str(error))
     if isinstance(error, BackendUnavailableError):
         return busy("unavailable", "The ledger or a shard is unavailable.")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from fairsync.errors import FairSyncError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,9 +19,12 @@ if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
     from fairsync.service.promises.promise_service import PromiseService
+    from fairsync.service.schema import Overview
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+# Seconds to wait for the state of the promises, which may wait for the ledger.
+_PATIENCE_SECONDS = 1.0
 _SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -41,6 +48,8 @@ class Metrics:
         self.waiting = Gauge(
             "fairsync_waiting_requests", "Requests in the queue or the search.", registry=self.registry
         )
+        ready = Gauge("fairsync_ready", "Whether requests can be answered: 1 or 0.", registry=self.registry)
+        ready.set_function(lambda: service.ready()[0])
         self.registry.register(_PromiseCollector(service))
 
     def batch(self, size: int) -> None:
@@ -94,10 +103,14 @@ class _CallCollector:
 
 
 class _PromiseCollector:
-    """Collects the state of groups and promises when Prometheus scrapes."""
+    """Collects the state of groups and promises when Prometheus scrapes.
+
+    While the ledger is away that state may have to wait for it. Then these metrics are left out, and the others are not.
+    """
 
     def __init__(self, service: PromiseService) -> None:
-        self._service = service
+        self._service, self._thread, self._lock = service, ThreadPoolExecutor(1, "metrics"), threading.Lock()
+        self._pending: Future[Overview] | None = None
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the groups are not known in advance."""
@@ -105,7 +118,9 @@ class _PromiseCollector:
 
     def collect(self) -> Iterable[Metric]:
         """Return the gauges of all groups and promises."""
-        now = self._service.overview()
+        now = self._overview()
+        if now is None:
+            return
         for name, what in (
             ("retrieved", "Candidates in the current period."),
             ("impressions", "Impressions in the current period."),
@@ -141,3 +156,13 @@ class _PromiseCollector:
         ):
             if value is not None:
                 yield GaugeMetricFamily(f"fairsync_{name}", what, value=float(value))
+
+    def _overview(self) -> Overview | None:
+        """Return the state of the service; None if it cannot be read in time."""
+        with self._lock:
+            if self._pending is None or self._pending.done():  # one that waits for the ledger is enough
+                self._pending = self._thread.submit(self._service.overview)
+            try:
+                return self._pending.result(_PATIENCE_SECONDS)
+            except (FairSyncError, TimeoutError):
+                return None

@@ -65,7 +65,7 @@ def retrieve_operations(
     return [
         Operation(
             "POST", "/v1/retrieve", retrieve, "Retrieve the candidates of one or many users", role="retrieve",
-            body=RetrieveRequest, media_types=(JSON, MSGPACK), answer=RetrieveAnswers, problems=(422,),
+            body=RetrieveRequest, media_types=(JSON, MSGPACK), answer=RetrieveAnswers, problems=(410, 422),
             extra={200: {"content": {MSGPACK: {"schema": {"type": "string", "format": "binary"}}}}}, admit=admit,
             watches=True,
         ),

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fairsync.ledger.sqlite_lock import FileLock
 
 from fairsync.errors import FairSyncError
+from fairsync.ledger.file_lock import FileLock
 from ledger.writing import WRITER
 
 
