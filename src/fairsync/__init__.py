@@ -46,10 +46,12 @@ from fairsync.errors import (
     TooManyPreviewsError,
     UnknownGroupError,
     UnknownPromiseError,
+    UnusableLedgerError,
 )
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.ledger import MemoryLedger, Retention, SqlLedger
 from fairsync.report import Report
+from fairsync.report.cost_curve import CostCurve, cost_curve
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, HnswIndex, IvfIndex, OneHotIndex, ShardedIndex
 
@@ -71,6 +73,7 @@ __all__ = [
     "Candidates",
     "Catalog",
     "Coordinator",
+    "CostCurve",
     "ExactIndex",
     "ExpiredRequestError",
     "FairRetriever",
@@ -94,7 +97,9 @@ __all__ = [
     "TooManyPreviewsError",
     "UnknownGroupError",
     "UnknownPromiseError",
+    "UnusableLedgerError",
     "__version__",
+    "cost_curve",
     "hindsight",
     "open_catalog",
     "save_catalog",

@@ -167,6 +167,40 @@ def test_a_server_that_was_replaced_is_not_told_what_it_has_forgotten(server: Po
     assert (report.exposures, report.requests) == ({"a": 1, "b": 2}, 3)
 
 
+def test_horizons_begin_beside_settlements(start: Start) -> None:
+    """Counts that are settled while a horizon ends are in it or in the next one, and all count once."""
+    sharing = [start(k=1, horizon=10**6, batch_size=1, auto_restart=False) for _ in range(3)]
+    n_settled, n_horizons = 60, 20
+
+    def work(mine: int) -> None:
+        for _ in range(n_settled):
+            sharing[mine].settle(sharing[mine].lease(1).number, A, None)
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(2)]
+    for thread in threads:
+        thread.start()
+    for began in range(n_horizons):
+        sharing[2].set_targets(0, 10**6, restart_at=1.0 + began)
+    for thread in threads:
+        thread.join()
+    horizons = [*sharing[2].ledger.past(), sharing[2].ledger.totals()]
+    assert len(horizons) == n_horizons + 1
+    assert np.sum([one.exposures for one in horizons], axis=0).tolist() == [2 * n_settled, 0]
+    assert sum(one.requests for one in horizons) == 2 * n_settled
+    assert open_leases(sharing[0]) == {}
+
+
+def test_rows_do_not_grow_with_the_number_of_leases(start: Start) -> None:
+    sharing = [start(k=1, horizon=10**6, batch_size=1) for _ in range(3)]
+    for _ in range(20):
+        leases = [one.lease(1) for one in sharing]
+        for one, lease in zip(sharing, leases, strict=True):
+            one.settle(lease.number, A, None)
+    assert execute(sharing[0], "SELECT count(*) FROM leases")[0][0] == 3
+    assert execute(sharing[0], "SELECT count(*) FROM entries")[0][0] == 3
+    assert sharing[1].ledger.totals().exposures.tolist() == [60, 0]
+
+
 def test_a_dead_coordinator_is_not_waited_for(start: Start) -> None:
     """All slots are promised, so that leases are granted one by one; one coordinator dies with its lease."""
     dead, alive = (
