@@ -206,7 +206,7 @@ class SharedState:
             check_reachable(terms, totals, keeps_floors=keeps_floors)
             try:
                 leased = replace(totals, requests=totals.requests + rows.leases.requests)
-                check_reachable(terms, leased, keeps_floors=keeps_floors)
+                check_reachable(terms, leased, keeps_floors=keeps_floors, is_over=not rows.leases.open)
             except InvalidInputError:
                 if not may_wait:
                     raise
@@ -286,6 +286,8 @@ class SharedState:
         rows = self._expire(transaction, self._read(transaction))
         latest, leased = rows.latest, rows.leases.requests
         if not rows.leases.open and self.progress.is_over(self.terms):
+            # A horizon that others have seen end must not continue after a crash.
+            transaction.execute("SET LOCAL synchronous_commit = on")
             latest = self.ledger.open_horizon(transaction, 0.0)
             self.progress, self._horizon = Progress(latest.totals), latest.number
         begun = 0 if self._is_due() else self.price_state.requests
