@@ -74,9 +74,7 @@ def test_describes_the_ledger_in_postgres_and_writes_nothing(tmp_path: Path) -> 
         assert done.exit_code == 0, document
         address = f"postgresql://127.0.0.1:{server.port}/postgres (schema shop)"
         assert document["facts"]["ledger"] == f"{address}, a new ledger"
-        assert document["warnings"] == [
-            f"{address} may lose exposures that it has acknowledged: set 'fsync = on'."
-        ]
+        assert document["warnings"] == [f"{address} may lose exposures that it has acknowledged: set 'fsync = on'."]
         assert not server.execute("SELECT 1 FROM pg_namespace WHERE nspname = 'shop'")
         promise_service = make_promise_service(load_settings(config, {}))
         ledger = json.loads(run_check(config, "--json").output)["facts"]["ledger"]

@@ -47,7 +47,7 @@ def test_environment_variables_override_the_file(tmp_path: Path) -> None:
         (PLAIN + "[htpp]\nport = 1\n", "htpp: is not a setting; did you mean 'http'"),
         (PLAIN + "[http]\nport = 99999\n", "http.port: expected `int` <= 65535"),
         (PLAIN + "[ledger]\nkind = 'sqlite'\n", "ledger.kind: is not a setting"),
-        (PLAIN + "[ledger]\nurl = 'redis://db'\n", "ledger: a URL that begins with redis:// is no ledger: write sqlite"),
+        (PLAIN + "[ledger]\nurl = 'redis://db'\n", "a URL that begins with redis:// is no ledger: write sqlite"),
         (PLAIN + "[ledger]\nurl = 'postgresql://db/shop?schema=a b'\n", "is no plain name of a Postgres schema"),
         (PLAIN + "[ledger]\nanswers_seconds = 0\n", "ledger.answers_seconds: expected `float` > 0"),
         (PLAIN + "[ledger]\nknown_ids = 0\n", "ledger.known_ids: expected `int` >= 1"),

@@ -57,8 +57,9 @@ class RetrieveRequest(Record, frozen=True, kw_only=True):
     request_ids: Annotated[
         list[RequestId | None] | None,
         Meta(
-            description="One idempotency key per user. A repeated one gets the same answer and is counted once, as long as"
-            " the service saves answers (24 hours, or what fits a size, by default). After that it is refused with 410."
+            description="One idempotency key per user. A repeated one gets the same answer and is counted once, as"
+            " long as the service saves answers (24 hours, or what fits a size, by default). After that it is refused"
+            " with 410."
         ),
     ] = None
 

@@ -94,7 +94,9 @@ class AccessLogMiddleware:
         if failure is not None and (unexpected or broken_off):
             self.flush()
             del facts["time"]
-            if isinstance(failure, FairSyncError):  # its message says it all, and while a ledger is away, every call fails
+            if isinstance(
+                failure, FairSyncError
+            ):  # its message says it all, and while a ledger is away, every call fails
                 log.error("call failed: %s", failure, extra={"facts": facts})
             else:
                 log.error("call failed", exc_info=failure, extra={"facts": facts})
