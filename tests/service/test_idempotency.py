@@ -1,4 +1,4 @@
-"""The idempotency window over HTTP: a repeat gets the same answer or an error of its own, and is never counted twice."""
+"""The idempotency window over HTTP: a repeat gets the same answer or an error of its own, and never counts twice."""
 
 from __future__ import annotations
 
