@@ -8,13 +8,14 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-benchmarks
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check audit bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    see what floors do to a season of real baskets (light set-up; results in out/demo)"
 	@echo "make test    all checks and tests"
 	@echo "make check   lint, format, types and import contracts only"
+	@echo "make audit   known vulnerabilities of the installed packages, if the database can be reached"
 	@echo "make bench   speed of search, loop, preparing and training, and what floors cost (an hour; ARGS=--quick: a few minutes)"
 	@echo "make setup   the virtual environment only, with all that tests need"
 	@echo "make clean   remove the virtual environment, caches and results"
@@ -53,6 +54,9 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+audit: $(READY)
+	@$(BIN)/python .ci/audit.py $(BIN)/pip-audit
 
 bench: $(BENCH_READY)
 	@failed=0; for name in search loop cost staleness leases prepare models; do \

@@ -169,8 +169,7 @@ def make_load(
 def own_settings(config: Path) -> Settings:
     """Return the settings for the library: a file of its own, where there is one."""
     settings = load_settings(config, {})
-    path = settings.ledger.path and settings.ledger.path.with_suffix(".library.db")
-    return replace(settings, ledger=replace(settings.ledger, path=path))
+    return replace(settings, ledger=replace(settings.ledger, url=settings.ledger.url.replace(".db", ".library.db")))
 
 
 def measure_latency(folder: Path, ledger: str, users: np.ndarray, rounds: int) -> Latency:

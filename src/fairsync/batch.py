@@ -11,6 +11,7 @@ from fairsync import guard
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
+from fairsync.promise_costs import PromiseCosts, given_up_by_group
 from fairsync.search import Hits
 
 if TYPE_CHECKING:
@@ -77,12 +78,15 @@ class ServedBatch:
         Lists for the policy, if it watches.
     searched : float
         Share of the catalog that was searched.
+    costs : PromiseCosts or None
+        Subsidies and costs of each group; None if they were not measured.
     """
 
     hits: Hits
     entry: Entry
     sample: Sample | None
     searched: float = 1.0
+    costs: PromiseCosts | None = None
 
 
 def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]]) -> ServedBatch:
@@ -107,7 +111,7 @@ def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floati
     if hits.reached is not None:
         terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
         searched = float(hits.reached.sum() / len(catalog))
-    groups = catalog.group_of[hits.rows]
+    groups = catalog.group_of.take(hits.rows)
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
     if batch.keeps_floors and guard.needs_guard(terms, batch.missing, prices, counts, len(users), batch.left):
@@ -115,18 +119,22 @@ def serve(batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floati
             lambda i, p, n: index.search(users[i : i + 1], p, n),
             catalog, terms, prices, hits, batch.missing, batch.left, k,
         )  # fmt: skip
-        counts = np.bincount(catalog.group_of[chosen.rows].ravel(), minlength=n_groups)
+        counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
     relevance = float(chosen.relevance.sum())
-    # Rounding can make the cost slightly negative. An unknown cost stays nan: np.maximum propagates it, max() does not.
-    cost = float(np.maximum(_max_relevance(k, len(catalog), prices, hits, groups) - relevance, 0.0))
+    is_priced = bool(prices.any())
+    best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
+    # Rounding can make the cost slightly negative.
+    cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
+    costs = _costs(batch, catalog, chosen, counts, best) if forced or is_priced else PromiseCosts.zero(n_groups)
     sample = make_sample(k, groups, hits, prices) if batch.watched and width > k else None
-    return ServedBatch(chosen, Entry(counts, len(users), relevance, cost, forced), sample, searched)
+    return ServedBatch(chosen, Entry(counts, len(users), relevance, cost, forced), sample, searched, costs)
 
 
 def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64] | None = None) -> Sample:
     """Return the part of the lists that a policy may see: groups and relative relevance, no items."""
     beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
-    return Sample(groups.astype(np.intp), np.clip(beyond_last, -1e30, 1e30).astype(np.float32), prices)
+    within = np.minimum(np.maximum(beyond_last, -1e30), 1e30)  # the range of float32
+    return Sample(groups.astype(np.intp), within.astype(np.float32), prices)
 
 
 def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
@@ -138,19 +146,34 @@ def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:
     return FairSyncError(f"The policy masked so many groups that fewer than k = {k} items were left.")
 
 
-def _max_relevance(k: int, n_items: int, prices: NDArray[np.float64], hits: Hits, groups: NDArray[np.int32]) -> float:
-    """Return an upper bound of the relevance that these requests would have had without prices; nan if unknown.
+def _plain_relevance(
+    k: int, n_items: int, prices: NDArray[np.float64], hits: Hits, groups: NDArray[np.int32]
+) -> NDArray[np.float64] | None:
+    """Return (n, k) upper bounds of the relevance that the candidates would have had without prices; None if unknown.
 
     The best k items may lie outside the list. An item outside has at most the list's last score plus the highest
     price, so that this value takes the place of lower ones. The bound is tight where the prices suit the data.
     """
     width = hits.rows.shape[1]
-    if not prices.any():
-        return float(hits.relevance[:, :k].sum())
-    if width == k < n_items or np.isinf(prices).any():  # the list says nothing about masked items
-        return float("nan")
+    highest = float(prices.max())
+    if width == k < n_items or highest == np.inf:  # the list says nothing about masked items
+        return None
     best = np.partition(hits.relevance, width - k, axis=1)[:, width - k :]
     if width < n_items:
         last = hits.relevance[:, -1] - prices[groups[:, -1]]
-        np.maximum(best, (last + float(prices.max()))[:, None], out=best)
-    return float(best.sum())
+        np.maximum(best, (last + highest)[:, None], out=best)
+    return best
+
+
+def _costs(
+    batch: Batch, catalog: Catalog, chosen: Hits, counts: NDArray[np.int64], best: NDArray[np.float64] | None
+) -> PromiseCosts:
+    """Return the subsidies and costs of each group."""
+    n_groups = catalog.n_groups
+    subsidised: NDArray[np.int64] = np.minimum(counts, batch.missing) if batch.keeps_floors else counts
+    if best is None:
+        given_up = np.full(n_groups, np.nan)
+    else:
+        given_up = given_up_by_group(best, chosen.relevance, catalog.group_of.take(chosen.rows), n_groups)
+    subsidies: NDArray[np.float64] = np.maximum(-batch.prices, 0.0) * subsidised
+    return PromiseCosts(subsidies, given_up)

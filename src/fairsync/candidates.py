@@ -144,8 +144,9 @@ class Candidates:
         searched: NDArray[np.float64],
     ) -> Candidates:
         """Return the candidates in these rows of a catalog, sorted by relevance, ties by id."""
-        best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))
-        in_order = (np.arange(len(rows))[:, None], best_first)
-        rows = rows[in_order]
+        if not (relevance[:, 1:] < relevance[:, :-1]).all():  # without prices they are sorted as they come
+            best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))
+            in_order = (np.arange(len(rows))[:, None], best_first)
+            rows, relevance = rows[in_order], relevance[in_order]
         ids, groups = catalog.ids_of(rows), catalog.labels_of(catalog.group_of[rows])
-        return Candidates(ids, groups, relevance[in_order], searched, rows=rows)
+        return Candidates(ids, groups, relevance, searched, rows=rows)

@@ -48,7 +48,12 @@ def needs_guard(terms: Terms, missing: Counts, prices: Floats, counts: Counts, r
         Number of the requests, and of all requests left in the horizon, these included.
     """
     overshoots = (counts > missing) & (prices < 0)
-    return bool(overshoots.any()) or not can_be_met(_due(missing, left, terms), left - requests, terms)
+    if overshoots.any():
+        return True
+    # What can be met is due as it is; the other way round, something may be due no longer.
+    return not (
+        can_be_met(missing, left - requests, terms) or can_be_met(_due(missing, left, terms), left - requests, terms)
+    )
 
 
 def _due(missing: Counts, left: int, terms: Terms) -> Counts:

@@ -5,7 +5,7 @@ It is a set of pure functions of a small, immutable state (:class:`LoopState`). 
     state = state.begin(terms, policy)                              # a new horizon or price batch, if one is due
     batch = state.next_batch(terms, policy, n)                      # requests, prices, missing exposures
     served = serve(batch, catalog, index, users)                    # fairsync.batch: search and guard
-    state, entry = state.record(policy, served.entry, served.sample)
+    state, entry = state.record(policy, served.entry, served.sample, served.costs)
 
 and writes the entry to the ledger. :class:`fairsync.FairRetriever` does all of this in one process. A coordinator does
 the same for front ends that search elsewhere, with leases between `next_batch` and `record`
@@ -26,6 +26,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, check_reachable
 from fairsync.ledger import Totals
 from fairsync.policies import Feedback, Sample
+from fairsync.promise_costs import PromiseCosts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +89,8 @@ class Progress:
         n_groups = len(self.totals.exposures)
         if len(entry.counts) < n_groups:  # groups were added since it was made
             entry = entry.grown(n_groups)
-        entry = replace(entry, opens_horizon=self.opens_horizon, began=self.totals.began)
+        if (entry.opens_horizon, entry.began) != (self.opens_horizon, self.totals.began):
+            entry = replace(entry, opens_horizon=self.opens_horizon, began=self.totals.began)
         return Progress(self.totals.after(entry)), entry
 
 
@@ -106,6 +108,8 @@ class PriceState:
         Exposures, requests and samples of the price batch under way.
     version : int
         Number of times that the prices have changed.
+    costs : PromiseCosts or None
+        Subsidies and costs of each group since the horizon began; None if they were not measured for every request.
     """
 
     state: Any
@@ -114,12 +118,13 @@ class PriceState:
     version: int = 0
     requests: int = 0
     samples: tuple[Sample, ...] = ()
+    costs: PromiseCosts | None = None
 
     @classmethod
-    def of(cls, policy: Policy, state: Any, version: int = 0) -> PriceState:
+    def of(cls, policy: Policy, state: Any, version: int = 0, costs: PromiseCosts | None = None) -> PriceState:
         """Return the prices of a policy's state, at the start of a price batch."""
         prices = policy.prices(state)
-        return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version)
+        return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version, costs=costs)
 
     def with_state(self, policy: Policy, state: Any) -> PriceState:
         """Return the same price batch under another state of the policy, which may have more groups.
@@ -128,7 +133,10 @@ class PriceState:
         """
         prices = policy.prices(state)
         counts = grow(self.counts, len(prices))
-        return replace(self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=())
+        costs = None if self.costs is None else self.costs.grown(len(prices))
+        return replace(
+            self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=(), costs=costs
+        )
 
     def batch(self, terms: Terms, policy: Policy, requests: int, missing: NDArray[np.int64], left: int) -> Batch:
         """Return a batch of these requests at the current prices."""
@@ -145,13 +153,22 @@ class PriceState:
             k=terms.k,
         )
 
-    def record(self, policy: Policy, entry: Entry, sample: Sample | None) -> PriceState:
-        """Add the counts and the sample of some requests to the price batch under way."""
+    def record(
+        self, policy: Policy, entry: Entry, sample: Sample | None, costs: PromiseCosts | None = None
+    ) -> PriceState:
+        """Add the counts, the sample and the costs of some requests to the price batch under way."""
         samples = self.samples if sample is None else (*self.samples, sample)
         if len(samples) >= _MAX_SAMPLES:
             samples = (Sample.join(samples, keep=policy.memory),)
-        return replace(
-            self, counts=self.counts + entry.counts, requests=self.requests + entry.requests, samples=samples
+        # Not `replace`, which takes as long as the rest: this runs with every batch.
+        return PriceState(
+            self.state,
+            self.prices,
+            self.counts + entry.counts,
+            self.version,
+            self.requests + entry.requests,
+            samples,
+            None if self.costs is None or costs is None else self.costs.plus(costs),
         )
 
     def step(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
@@ -159,7 +176,7 @@ class PriceState:
         left = max(terms.horizon - totals.requests, 1)
         sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
         feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample)
-        return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1)
+        return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1, self.costs)
 
 
 @dataclass(frozen=True)
@@ -196,7 +213,8 @@ class LoopState:
             if not allow_infeasible or len(totals.exposures) != len(terms.floors):
                 raise
             _log.warning("continuing all the same: %s", error)
-        return cls(Progress(totals), PriceState.of(policy, policy.start(terms)))
+        costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
+        return cls(Progress(totals), PriceState.of(policy, policy.start(terms), costs=costs))
 
     def begin(self, terms: Terms, policy: Policy, *, may_restart: bool = True) -> LoopState:
         """Start a new horizon, or a new price batch, if the last one is over.
@@ -212,7 +230,10 @@ class LoopState:
         if not over and self.price_state.requests < terms.batch_size:
             return self
         progress = self.progress.restart() if over else self.progress
-        return LoopState(progress, self.price_state.step(policy, terms, progress.totals))
+        price_state = self.price_state.step(policy, terms, progress.totals)
+        if over:
+            price_state = replace(price_state, costs=PromiseCosts.zero(len(terms.floors)))
+        return LoopState(progress, price_state)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
@@ -239,10 +260,20 @@ class LoopState:
             left = max(left, requests)
         return self.price_state.batch(terms, policy, requests, self.progress.missing(terms), left)
 
-    def record(self, policy: Policy, entry: Entry, sample: Sample | None) -> tuple[LoopState, Entry]:
-        """Count the answers to some requests; return also the entry as the ledger has to record it."""
+    def record(
+        self, policy: Policy, entry: Entry, sample: Sample | None, costs: PromiseCosts | None = None
+    ) -> tuple[LoopState, Entry]:
+        """Count the answers to some requests; return also the entry as the ledger has to record it.
+
+        Parameters
+        ----------
+        policy
+            The policy that makes the prices.
+        entry, sample, costs
+            As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown.
+        """
         progress, entry = self.progress.record(entry)
-        return LoopState(progress, self.price_state.record(policy, entry, sample)), entry
+        return LoopState(progress, self.price_state.record(policy, entry, sample, costs)), entry
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""

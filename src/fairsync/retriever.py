@@ -139,7 +139,7 @@ class FairRetriever(NoCopies, Closable):
                 batch = state.next_batch(terms, policy, n - start)
                 here = slice(start, start + batch.requests)
                 served = serve(batch, catalog, self.index, vectors[here])
-                state, entry = state.record(policy, served.entry, served.sample)
+                state, entry = state.record(policy, served.entry, served.sample, served.costs)
                 rows[here], relevance[here] = served.hits.rows, served.hits.relevance
                 searched[here] = served.searched
                 if entries and not entry.opens_horizon:
@@ -253,8 +253,8 @@ class FairRetriever(NoCopies, Closable):
         """
         with self._lock:
             state, past, labels, terms = self._state, self.ledger.past(), self.catalog.labels, self.terms
-        prices = state.prices_in_force(terms, self.policy)
-        return make_report(labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight)
+        prices, costs = state.prices_in_force(terms, self.policy), state.price_state.costs
+        return make_report(labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save catalog, promise, counts, and what the policy has learnt to a folder, atomically; see :meth:`load`.

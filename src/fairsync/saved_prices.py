@@ -23,6 +23,7 @@ from fairsync.ledger import Totals
 from fairsync.loop import PriceState
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
+from fairsync.promise_costs import PromiseCosts
 
 if TYPE_CHECKING:
     from fairsync.ledger import Ledger
@@ -74,14 +75,15 @@ class SavedPrices:
         """Return the prices with which a loop continues under these terms, after these counts."""
         if self.terms.k != terms.k:
             raise InvalidInputError(f"it was learnt with k = {self.terms.k}, and now k is {terms.k}.")
+        saved, is_after = self.price_state, _is_after(self.totals, totals)
         if not _is_same(self.terms, terms):
-            return PriceState.of(policy, policy.resume(self.price_state.state, terms), self.price_state.version)
-        if _is_after(self.totals, totals):
-            return PriceState.of(policy, self.price_state.state, self.price_state.version)
-        return self.price_state
+            # The costs of requests that were counted since the save are not known.
+            costs = None if is_after or saved.costs is None else saved.costs.grown(len(terms.floors))
+            return PriceState.of(policy, policy.resume(saved.state, terms), saved.version, costs)
+        return PriceState.of(policy, saved.state, saved.version) if is_after else saved
 
 
-_CLASSES = (SavedPrices, Terms, Totals, PriceState, Sample)
+_CLASSES = (SavedPrices, Terms, Totals, PriceState, Sample, PromiseCosts)
 
 
 class PriceSaver:

@@ -228,7 +228,8 @@ def test_an_action_that_fails_changes_nothing(ledger: Ledger) -> None:
     assert isinstance(ledger, SqlLedger)
 
     def fails(transaction: Transaction) -> None:
-        ledger.write(transaction, [entry(1, 2, 3)], "key", {"a": b"x"})
+        transaction.insert("keys", {"key": ["key"]}, at="recorded_at")
+        transaction.insert("answers", {"request_id": ["a"], "answer": [b"x"]}, at="answered_at")
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

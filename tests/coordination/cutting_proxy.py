@@ -1,8 +1,10 @@
-"""A TCP proxy that cuts connections: after a number of bytes, or so that the answer to a query is lost."""
+"""A TCP proxy that cuts connections: after a number of bytes, or so that an answer of the server is lost."""
 
 import socket
 import threading
 from contextlib import suppress
+
+COMMIT = b"COMMIT\0"  # how the server says that it has committed
 
 
 class CuttingProxy:
@@ -26,10 +28,10 @@ class CuttingProxy:
         with self._lock:
             self._bytes = n
 
-    def lose_answer_to(self, query: bytes) -> None:
-        """Cut the next connection that sends this, when the server has done it, before the answer arrives."""
+    def lose_answer(self, part: bytes) -> None:
+        """Cut the connection instead of forwarding the next answer of the server that contains this."""
         with self._lock:
-            self._lost = query
+            self._lost = part
 
     def _accept(self) -> None:
         with suppress(OSError):
@@ -38,15 +40,14 @@ class CuttingProxy:
                 pair = client, socket.create_connection(("127.0.0.1", self._target))
                 for one in pair:
                     one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                loses = threading.Event()
                 for to_server in (True, False):
-                    threading.Thread(target=self._forward, args=(*pair, loses, to_server), daemon=True).start()
+                    threading.Thread(target=self._forward, args=(*pair, to_server), daemon=True).start()
 
-    def _forward(self, client: socket.socket, server: socket.socket, loses: threading.Event, to_server: bool) -> None:
+    def _forward(self, client: socket.socket, server: socket.socket, to_server: bool) -> None:
         source, target = (client, server) if to_server else (server, client)
         with suppress(OSError):
             while data := source.recv(65536):
-                part = self._passed(data, loses, to_server)
+                part = self._passed(data, to_server)
                 target.sendall(part)
                 if len(part) < len(data):
                     break
@@ -57,14 +58,11 @@ class CuttingProxy:
             client.close()
             server.close()
 
-    def _passed(self, data: bytes, loses: threading.Event, to_server: bool) -> bytes:
+    def _passed(self, data: bytes, to_server: bool) -> bytes:
         """Return the part of some bytes that is forwarded."""
         with self._lock:
-            if to_server and self._lost is not None and self._lost in data:
-                self._lost = None
-                loses.set()
-            elif not to_server and loses.is_set():
-                self.cuts += 1
+            if not to_server and self._lost is not None and self._lost in data:
+                self._lost, self.cuts = None, self.cuts + 1
                 return b""
             if self._bytes is not None:
                 self._bytes -= len(data)

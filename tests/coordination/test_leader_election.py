@@ -17,6 +17,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.ledger import SqlLedger
+from fairsync.ledger.database import Transaction
 from postgres_server import PostgresServer
 
 TWO = Catalog(np.eye(2), ["a", "b"])
@@ -79,20 +80,20 @@ def test_a_former_leader_can_change_nothing(start: Start) -> None:
     assert other.report().completed == 2
 
 
-def test_a_write_under_way_is_lost_with_the_lead(start: Start) -> None:
+def test_a_write_under_way_is_lost_with_the_lead(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lead is taken between the check of the leader and the end of its transaction."""
     one, other = (start(k=1, auto_restart=False) for _ in range(2))
     assert one.lead()
     assert isinstance(one.ledger, SqlLedger)
-    fence = one.ledger.fence
+    fence = one.ledger.check_fence
     reached, go_on = threading.Event(), threading.Event()
 
-    def fence_and_wait(transaction: object) -> None:
-        fence(transaction)  # type: ignore[arg-type]
+    def check_and_wait(transaction: Transaction) -> None:
+        fence(transaction)
         reached.set()
         go_on.wait(30)
 
-    one.ledger.fence = fence_and_wait
+    monkeypatch.setattr(one.ledger, "check_fence", check_and_wait)
     raised = list[BaseException]()
 
     def save() -> None:
@@ -196,7 +197,7 @@ def test_nobody_leads_while_the_server_is_away() -> None:
 def test_the_lead_is_taken_back_if_its_grant_was_not_heard(url: str, start: Start, proxy: CuttingProxy) -> None:
     """The session that got the lock is gone, and with it the lock."""
     one, other = (start(k=1, auto_restart=False, ledger=each) for each in (proxy.through(url), url))
-    proxy.lose_answer_to(b"pg_try_advisory_lock")
+    proxy.lose_answer(b"pg_try_advisory_lock")
     wait_until(one.lead)
     assert proxy.cuts == 1
     assert not other.lead()

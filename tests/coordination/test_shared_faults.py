@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import replicas
-from coordination.cutting_proxy import CuttingProxy
+from coordination.cutting_proxy import COMMIT, CuttingProxy
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
@@ -133,7 +133,7 @@ def test_connections_are_cut_under_load(server: PostgresServer, url: str, proxy:
                 if number % 3:
                     proxy.cut_after(int(rng.integers(1, 8000)))
                 else:
-                    proxy.lose_answer_to(b"COMMIT")
+                    proxy.lose_answer(COMMIT)
                 load.wait_for(5)
             load.wait_for(HORIZON)
         assert proxy.cuts >= kills - 1

@@ -11,7 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from coordination.cutting_proxy import CuttingProxy
+from coordination.cutting_proxy import COMMIT, CuttingProxy
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import upsert_items
 from fairsync.coordination.coordinator import Coordinator
@@ -127,7 +127,7 @@ def test_horizons_begin_beside_settlements(start: Start) -> None:
         thread.join()
     horizons = [*sharing[2].ledger.past(), sharing[2].ledger.totals()]
     assert len(horizons) == n_horizons + 1
-    assert sum(one.exposures for one in horizons).tolist() == [2 * n_settled, 0]
+    assert np.sum([one.exposures for one in horizons], axis=0).tolist() == [2 * n_settled, 0]
     assert sum(one.requests for one in horizons) == 2 * n_settled
     assert open_leases(sharing[0]) == {}
 
@@ -227,7 +227,7 @@ def test_a_grant_whose_outcome_is_unknown_is_taken_back(
 ) -> None:
     mine, other = (start(k=1, floors={"a": 2}, horizon=10, ledger=each) for each in (proxy.through(url), url))
     theirs = other.lease(1)
-    proxy.lose_answer_to(b"COMMIT")
+    proxy.lose_answer(COMMIT)
     lease = mine.lease(1)
     assert proxy.cuts == 1
     if others_were_faster:
@@ -240,7 +240,7 @@ def test_a_grant_whose_outcome_is_unknown_is_taken_back(
 def test_a_horizon_whose_begin_has_an_unknown_outcome_begins_once(url: str, start: Start, proxy: CuttingProxy) -> None:
     mine, other = (start(k=1, floors={"a": 1}, horizon=2, ledger=each) for each in (proxy.through(url), url))
     FrontEnd(TWO, mine).retrieve(np.ones((2, 2)))
-    proxy.lose_answer_to(b"COMMIT")
+    proxy.lose_answer(COMMIT)
     lease = mine.lease(1)
     assert proxy.cuts == 1
     assert open_leases(other) == {lease.number: 1}
@@ -251,12 +251,12 @@ def test_a_settlement_whose_outcome_is_unknown_counts_once(url: str, start: Star
     """It is known to be this coordinator's own, so that its policy learns from it."""
     mine, other = (start(k=1, floors={"a": 2}, horizon=10, ledger=each) for each in (proxy.through(url), url))
     lease = mine.lease(1)
-    proxy.lose_answer_to(b"INSERT INTO keys")
+    proxy.lose_answer(b"SELECT 1\0")
     mine.settle(lease.number, A, None, {"one": b"answer"})
     assert proxy.cuts == 1
     assert mine.totals().requests == 1
     mine.settle(lease.number, A, None, {"one": b"answer"})
-    proxy.lose_answer_to(b"INSERT INTO keys")
+    proxy.lose_answer(b"SELECT 1\0")
     assert mine.record_impressions([1, 0], "shown"), "this call has recorded it"
     assert not mine.record_impressions([1, 0], "shown")
     assert (other.report().exposures, other.report().requests) == ({"a": 1, "b": 0}, 1)
@@ -265,7 +265,7 @@ def test_a_settlement_whose_outcome_is_unknown_counts_once(url: str, start: Star
 def test_a_single_writer_counts_a_settlement_whose_outcome_is_unknown(url: str, proxy: CuttingProxy) -> None:
     with SqlLedger(proxy.through(url), 2) as ledger, Coordinator(TWO, k=1, horizon=10, ledger=ledger) as coordinator:
         lease = coordinator.lease(1)
-        proxy.lose_answer_to(b"COMMIT")
+        proxy.lose_answer(COMMIT)
         coordinator.settle(lease.number, A, None)
         assert proxy.cuts == 1
         assert coordinator.report().requests == ledger.totals().requests == 1

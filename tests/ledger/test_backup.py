@@ -22,7 +22,7 @@ from ledger.test_sqlite import limited_files
 from ledger.writing import ENTRY, WRITER, content, fill, horizons, new_schema
 from postgres_server import PostgresServer
 
-FILLED = Summary(format=3, groups=3, horizons=2, requests=4)
+FILLED = Summary(format=3, groups=3, horizons=2, requests=5)
 
 
 def test_a_backup_is_a_ledger_in_one_file(url: str, tmp_path: Path) -> None:

@@ -185,11 +185,14 @@ def test_columns_without_values(postgres: PostgresServer) -> None:
     with SqlLedger(new_schema(postgres), 2) as ledger:
         columns: dict[str, list[object]] = {
             "id": ["1", "2", "3"],
-            "label": [None, "x", None],
+            "attributes": [None, "x", None],
             "embedding": [None, None, None],
+            "catalog": ["c", "c", "c"],
         }
         ledger.database.run(lambda tx: tx.insert("items", columns, "changed_at"))
-        found = ledger.database.run(lambda tx: tx.execute("SELECT id, label, embedding FROM items ORDER BY number"))
+        found = ledger.database.run(
+            lambda tx: tx.execute("SELECT id, attributes, embedding FROM items ORDER BY number")
+        )
     assert found == [("1", None, None), ("2", "x", None), ("3", None, None)]
 
 

@@ -44,8 +44,21 @@ def fill(ledger: SqlLedger) -> None:
     def insert(transaction: Transaction) -> None:
         transaction.insert("expired_answers", {"request_id": ["r0"]})
         transaction.insert("facts", {"name": ["terms"], "value": ["7"]})
-        items: dict[str, list[object]] = {"id": ['"a"', '"b"'], "label": ['"x"', None], "embedding": [b"1234", None]}
+        items: dict[str, list[object]] = {
+            "id": ['"a"', '"b"'],
+            "attributes": ['{"group": "x"}', None],
+            "embedding": [b"1234", None],
+            "catalog": ["c", "c"],
+        }
         transaction.insert("items", items, at="changed_at")
+        counted: dict[str, list[object]] = {
+            "requests": [0],
+            "relevance": [0.0],
+            "cost": [0.0],
+            "forced": [0],
+            "exposures": [bytes(24)],
+        }
+        transaction.insert("entries", counted)
         transaction.insert("leases", {"number": [5], "requests": [16], "expires_at": [9e9], "replica": ["a"]})
 
     ledger.database.run(insert, "exclusive")

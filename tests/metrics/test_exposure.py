@@ -59,6 +59,12 @@ def test_a_floor_is_reached_when_it_is_equalled(counts: list[int], floor: int) -
     assert esp(by_label, {}) == 1
 
 
+def test_groups_without_a_floor_do_not_count_in_esp() -> None:
+    assert esp({"a": 3, "b": 9, "c": 0}, {"a": 4}) == 0
+    assert esp({"a": 3, "b": 9, "c": 0}, {"a": 4, "b": 9}) == 0.5
+    assert esp([3, 9, 0], [4, 9, 0]) == 0.5
+
+
 def test_no_exposure_is_lost() -> None:
     rng = np.random.default_rng(0)
     lists, groups = rng.integers(0, 500, (200, 20)), rng.integers(0, 30, 500)

@@ -8,6 +8,7 @@ from fairsync.catalog.groups import Label
 from fairsync.hindsight import Hindsight
 from fairsync.ledger import Totals
 from fairsync.policies import Terms
+from fairsync.promise_costs import PromiseCosts
 from fairsync.report import Report, make_report
 
 
@@ -24,6 +25,8 @@ def report(
     forced: int = 0,
     past: list[list[int]] | None = None,
     hindsight: Hindsight | None = None,
+    subsidies: list[float] | None = None,
+    given_up: list[float] | None = None,
 ) -> Report:
     names: list[Label] = labels or [f"g{i}" for i in range(len(floors))]
     return make_report(
@@ -34,6 +37,7 @@ def report(
         [Totals(np.array(one), horizon) for one in past or []],
         np.array(prices or [0.0] * len(floors)),
         hindsight,
+        None if subsidies is None else PromiseCosts(np.array(subsidies), np.array(given_up)),
     )
 
 

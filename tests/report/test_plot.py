@@ -31,6 +31,17 @@ def test_the_plot_shows_these_numbers() -> None:
     assert "masked" in [text.get_text() for text in bottom.get_legend().get_texts()]  # type: ignore[union-attr]
 
 
+def test_after_the_horizon_the_plot_shows_mean_subsidies_and_costs() -> None:
+    made = report([40, 30, 20], [20, 30, 0], subsidies=[0.0, 15.0, 0.0], given_up=[0.0, 2.5, 0.0])
+    top, middle, bottom = made.plot().axes
+    assert [to_hex(bar.get_facecolor()) for bar in bars(top)][2] == COLOURS["no promise"].lower()
+    assert "no promise" in [text.get_text() for text in top.get_legend().get_texts()]  # type: ignore[union-attr]
+    assert [bar.get_height() for bar in bars(middle)] == [0.0, -0.5, 0.0]
+    assert middle.get_ylabel() == "mean price"
+    assert not [text for text in middle.texts if "no group has a price" in text.get_text()]
+    assert [bar.get_height() for bar in bars(bottom)] == [0.0, 2.5, 0.0]
+
+
 def test_a_narrow_range_is_drawn_to_scale() -> None:
     assert report([20, 19], [20, 20]).plot().axes[0].get_yscale() == "linear"
 
@@ -55,7 +66,7 @@ def test_before_and_after() -> None:
         np.asarray(drawn.get_offsets()).tolist() for drawn in axes.collections if isinstance(drawn, PathCollection)
     ]
     assert points == [[[0, 0], [1, 7], [2, 50]], [[0, 20], [1, 21], [2, 30]]]  # the least exposed before first
-    assert axes.get_title(loc="left") == "floors reached: 1 of 3 groups before, 3 after"
+    assert axes.get_title(loc="left") == "floors reached: 1 of 3 promises before, 3 after"
 
 
 def test_labels_are_drawn_as_they_are(tmp_path: Path) -> None:

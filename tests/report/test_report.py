@@ -19,11 +19,36 @@ def test_the_numbers_midway() -> None:
     assert midway.floors == {"g0": 20, "g1": 20, "g2": 20, "g3": 0}
     assert midway.satisfied == {"g0": True, "g1": False, "g2": False, "g3": True}
     assert midway.missing == {"g0": 0, "g1": 10, "g2": 11, "g3": 0}
-    assert midway.status == {"g0": "kept", "g1": "on track", "g2": "behind", "g3": "kept"}
-    assert midway.esp == 0.5
+    assert midway.status == {"g0": "kept", "g1": "on track", "g2": "behind", "g3": "no promise"}
+    assert midway.esp == 1 / 3  # g3 has no promise
+    assert (midway.promised, midway.n_kept) == (["g0", "g1", "g2"], 1)
     assert (midway.relevance, midway.cost, midway.cost_ratio, midway.forced) == (90.0, 10.0, None, 3)
     assert (midway.completed, midway.kept_horizons) == (2, 1)
     assert (midway.policy, midway.k, midway.batch_size, midway.requests, midway.horizon) == ("guaranteed", 4, 2, 5, 10)
+
+
+def test_the_only_promise_missed_is_not_hidden_by_groups_without_one() -> None:
+    made = report([20] * 499 + [144], [0] * 499 + [500])
+    assert made.esp == 0
+    assert (made.status["g0"], made.status["g499"]) == ("no promise", "missed")
+    assert "0 of 1 promises kept" in repr(made)
+
+
+def test_without_any_promise_none_is_broken() -> None:
+    made = report([3, 0], [0, 0])
+    assert (made.esp, made.promised, set(made.status.values())) == (1.0, [], {"no promise"})
+    assert "no promises" in repr(made)
+    assert made.to_dict()["promises"] == 0
+
+
+def test_promises_have_their_mean_subsidy_and_cost() -> None:
+    made = report([40, 30, 20], [20, 30, 0], subsidies=[0.0, 15.0, 0.0], given_up=[0.0, 2.5, 0.125])
+    assert made.mean_subsidies == {"g0": 0.0, "g1": 0.5}
+    assert made.costs == {"g0": 0.0, "g1": 2.5}
+    rows = made.to_dict()["groups"]
+    assert [(row["mean_subsidy"], row["cost"]) for row in rows] == [(0.0, 0.0), (0.5, 2.5), (None, None)]
+    unmeasured = report([40, 30], [20, 30], subsidies=[0.0, 15.0], given_up=[math.nan, math.nan])
+    assert (unmeasured.mean_subsidies, unmeasured.costs) == ({"g0": 0.0, "g1": 0.5}, None)
 
 
 def test_groups_below_their_floor_at_the_end_are_missed() -> None:
@@ -53,6 +78,8 @@ def test_json_keeps_labels_and_numbers(labels: list[Label]) -> None:
         "exposures": 3,
         "missing": 17,
         "price": None,  # masked: JSON has no infinity
+        "mean_subsidy": None,  # not measured
+        "cost": None,
         "satisfied": False,
         "status": "missed",
     }

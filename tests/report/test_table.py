@@ -11,7 +11,7 @@ def test_the_text_says_it_all() -> None:
     lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
     assert lines["g1"].split() == ["g1", "20", "9", "█████▍", "45%", "−0.1250", "behind"]
     assert lines["g2"].split() == ["g2", "20", "1,200", "████████████", "60×", "masked", "kept"]
-    assert "ESP 66.7% (2 of 3 groups) · 5 of 10 requests · cost at most 10% of relevance" in text
+    assert "ESP 66.7% (2 of 3 promises) · 5 of 10 requests · cost at most 10% of relevance" in text
     assert "guard forced 3 of 20 slots" in " ".join(text.split())
     assert "Still missing: 11 exposures in 1 group, with 5 requests to come." in text
     assert "The promise is for the whole horizon" in " ".join(text.split())
@@ -23,6 +23,29 @@ def test_the_text_at_the_end() -> None:
     assert "and 5 exposures in 2 groups were missed" in str(report([17, 18], [20, 20]))
     over = str(report([20, 20], [20, 20], past=[[20, 20], [0, 20]]))
     assert "every floor was kept. Of 2 horizons before this one, 1 kept every floor." in over
+
+
+def test_the_text_has_the_cost_of_each_promise() -> None:
+    made = report([40, 30, 20], [20, 30, 0], subsidies=[0.0, 15.0, 0.0], given_up=[0.0, 2.5, 0.0])
+    lines = {line.split()[0]: line for line in str(made).splitlines() if line.strip()}
+    assert lines["g1"].split()[-4:] == ["0", "0.5000", "2.5%", "kept"]
+    assert lines["g2"].split() == ["g2", "0", "20", "no", "floor", "0", "no", "promise"]
+    assert max(map(len, lines.values())) <= 100
+    unmeasured = str(report([40], [20], subsidies=[0.0], given_up=[math.nan]))
+    assert "–" in unmeasured
+
+
+def test_the_text_without_promises() -> None:
+    text = str(report([40, 30], [0, 0]))
+    assert "no promises · 10 of 10 requests" in text
+    assert "No group has a floor." in text
+    assert "kept" not in text
+
+
+def test_groups_without_a_promise_come_last_and_are_counted() -> None:
+    made = report([0] * 60 + [20], [0] * 60 + [10])
+    assert by_need(made)[0] == "g60"
+    assert "51 more groups not shown: 51 no promise" in str(made)
 
 
 def test_a_near_miss_does_not_read_as_reached() -> None:

@@ -1,6 +1,7 @@
 """Allocation delivers everything that is feasible, never exceeds the slots, and apportions scarce slots."""
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,3 +65,44 @@ def test_apportionment_by_largest_remainders(total: int, weights: list[int]) -> 
     for share, weight in zip(shares, weights, strict=True):
         assert share * whole - total * weight < whole
         assert total * weight - share * whole < whole
+
+
+def allocate_one_by_one(requirements: Requirements, wanted: npt.NDArray[np.int64], requests: int) -> list[int]:
+    """Allocate slots deadline by deadline, in plain Python."""
+    allocated = [0] * len(requirements.caps)
+    deadlines = range(len(requirements.requests))
+
+    def give(up_to: npt.NDArray[np.int64], extra: int | None = None) -> None:
+        caps = requirements.caps.tolist()
+        wish = [
+            max(min(most, cap * requests) - has, 0)
+            for most, cap, has in zip(up_to.tolist(), caps, allocated, strict=True)
+        ]
+        total = min(sum(wish), requests * requirements.k - sum(allocated))
+        for group, more in enumerate(apportion(total if extra is None else min(extra, total), wish)):
+            allocated[group] += more
+
+    mandatory = requirements.due_per_promise(0) + requirements.later_windows[:, 0] * requirements.floor
+    give(requirements.reserved(0))
+    for s in deadlines:
+        give(requirements.per_group(np.where(requirements.deadline <= s, mandatory, 0)))
+    for s in deadlines[1:]:
+        due, after = requirements.due(s), int(requirements.requests[s] - requirements.requests[0]) * requirements.k
+        useful = due - requirements.reserved(s)
+        give(useful, max(int(due.sum()) - after - int(np.minimum(allocated, useful).sum()), 0))
+    for s in deadlines:
+        give(requirements.per_group(np.where(requirements.deadline <= s, wanted, 0)))
+    return allocated
+
+
+@given(seed=st.integers(0, 2**32 - 1), scale=st.sampled_from([3, 20, 200]), requests=st.integers(0, 100))
+def test_slots_are_allocated_as_one_by_one(seed: int, scale: int, requests: int) -> None:
+    rng = np.random.default_rng(seed)
+    p, s, g, k = (int(rng.integers(1, most)) for most in (12, 7, 6, 6))
+    later = np.sort(rng.integers(0, 3, (p, s)) * (rng.random((p, 1)) < 0.5), axis=1)
+    requirements = Requirements(
+        rng.integers(0, g, p), rng.integers(0, scale, p), rng.integers(0, scale, p), rng.integers(0, s, p), later,
+        np.sort(rng.integers(0, int(rng.choice([5, 60, 600])), s)), rng.integers(0, k + 1, g), k, rng.random(g) < 0.5,
+    )  # fmt: skip
+    wanted = rng.integers(0, scale, p)
+    assert allocate(requirements, wanted, requests).tolist() == allocate_one_by_one(requirements, wanted, requests)

@@ -128,7 +128,7 @@ def _replay(name: str, retriever: FairRetriever, traffic: ReplayedTraffic, progr
     task = progress.add_task(name, total=len(traffic.users), reached="")
 
     def show(seen: int, report: Report) -> None:
-        reached = f"{sum(report.satisfied.values()):>3} of {len(report.satisfied)} floors reached"
+        reached = f"{report.n_kept:>3} of {len(report.promised)} floors reached"
         progress.update(task, completed=seen, reached=reached)
 
     return record_exposures(retriever, traffic, show)

@@ -27,7 +27,7 @@ def summarize(reports: dict[str, Report], best: Hindsight, recalls: dict[str, fl
     """
     plain, calibrated, cold = reports["none"], reports["guaranteed, calibrated"], reports["guaranteed"]
     groups = len(plain.floors)
-    below = groups - sum(plain.satisfied.values())
+    below = len(plain.promised) - plain.n_kept
     worst = min(plain.exposures.values())
     largest = max(plain.exposures.values()) / max(sum(plain.exposures.values()), 1)
     sentences = [
@@ -75,7 +75,7 @@ def _accuracy(recalls: dict[str, float], k: int) -> str:
 
 def _outcome(report: Report, best: Hindsight) -> str:
     """Return how many floors a policy kept, and at which cost."""
-    missed = len(report.satisfied) - sum(report.satisfied.values())
+    missed = len(report.promised) - report.n_kept
     kept = (
         f"missed {count(missed, 'floor')} by {count(sum(report.missing.values()), 'exposure')}"
         if missed

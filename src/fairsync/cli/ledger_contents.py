@@ -13,6 +13,7 @@ from rich.text import Text
 
 from fairsync.coordination.shared_terms import SharedTerms
 from fairsync.errors import InvalidInputError
+from fairsync.ledger.labels import load_labels
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,7 +146,7 @@ class ShownLedger:
 def _read_promises(reader: LedgerReader) -> tuple[list[Label], list[dict[str, Any]], list[str]]:
     """Return the labels of the groups, and the promises of a service as values and in words."""
     shared = SharedTerms.saved_in(reader)
-    labels = [] if shared is None else shared.groups.labels
+    labels = (load_labels(reader) or []) if shared is None else shared.groups.labels
     if importlib.util.find_spec("msgspec") is None:  # without the packages of the service
         return labels, [], []
     from fairsync.service.promises.saved_state import SavedState
@@ -154,7 +155,7 @@ def _read_promises(reader: LedgerReader) -> tuple[list[Label], list[dict[str, An
     if state is None:
         return labels, [], []
     promises = [{"id": name, **promise.to_dict()} for name, promise in state.promises.items()]
-    return labels or list(state.labels), promises, [str(promise) for promise in state.promises.values()]
+    return max(labels, list(state.labels), key=len), promises, [str(promise) for promise in state.promises.values()]
 
 
 def _iso(seconds: float | None) -> str | None:

@@ -33,7 +33,7 @@ from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.floors import check_reachable, group_caps
-from fairsync.ledger.sql_ledger import LATEST
+from fairsync.ledger.rows import LATEST
 from fairsync.loop import LoopState, PriceState, Progress
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Grouped
     from fairsync.ledger import Entry, SqlLedger, Totals
     from fairsync.ledger.database import Transaction
-    from fairsync.ledger.sql_ledger import Latest
+    from fairsync.ledger.rows import Latest
     from fairsync.policies import Policy, Sample, Terms
 
 IfDiffers = Literal["refuse", "follow", "take over"]

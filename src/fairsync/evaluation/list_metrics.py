@@ -26,7 +26,7 @@ class ListMetrics:
         Accuracy, mean over the requests that have targets. ``ndcg`` is the standard definition, ``ndcg_of_hits`` that
         of the paper's program.
     esp : float or None
-        Fraction of the groups that reach their floor.
+        Fraction of the groups with a floor that reach it.
     gini : float
         Gini coefficient of the exposures of groups. 0 means equal exposures.
     least_exposures : int
@@ -78,8 +78,8 @@ def measure_lists(
     >>> metrics, exposures = measure_lists(catalog, np.array([[0, 1], [1, 2]]), wanted, {"games": 1, "toys": 1})
     >>> exposures, metrics.recall, metrics.item_coverage
     ({'books': 3, 'games': 0, 'toys': 1}, 0.5, 0.75)
-    >>> metrics.esp  # books have no floor, which counts as a floor of 0
-    0.6666666666666666
+    >>> metrics.esp  # books have no floor, and do not count
+    0.5
     """
     groups = catalog.labels_of(catalog.group_of)
     exposures: dict[Label, int] = count_exposures(rows, groups)

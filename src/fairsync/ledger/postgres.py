@@ -101,7 +101,7 @@ class PostgresDatabase:
         # Locks of several ledgers in one database must differ; a collision only makes them wait for each other.
         self._lock_class = zlib.crc32(self.schema.encode()) & 0x7FFFFFFF
         self._lock = threading.RLock()
-        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._connection: _Connection | None = None
         self._is_away, self._closed = False, False
         self.session, self.has_news = 0, False
 
@@ -202,6 +202,8 @@ class PostgresDatabase:
         """Lift the limits on the time of the transaction under way, except that for locks."""
         transaction.execute("SET LOCAL statement_timeout = 0")
         transaction.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+        assert self._connection is not None
+        self._connection.seconds = math.inf
 
     def begin(self) -> None:
         """Refuse tables that may not be written to."""

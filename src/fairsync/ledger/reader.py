@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fairsync.closing import Closable
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.damage import find_damage
-from fairsync.ledger.rows import LATEST, make_latest
+from fairsync.ledger.rows import LATEST, make_totals
 from fairsync.ledger.schema import FORMAT, check_format
 from fairsync.ledger.urls import open_database
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from fairsync.ledger.base import Totals
@@ -139,7 +140,7 @@ class LedgerReader(Closable):
             return Contents(summary, None)
         if summary.format < FORMAT:
             return _contents_before_3(transaction, summary, address)
-        totals = make_latest(transaction.execute(LATEST), address).totals
+        totals = _sum(transaction.execute(LATEST), address)
         ((answers, size, since),) = transaction.execute(
             "SELECT count(*), coalesce(sum(length(answer)), 0), min(answered_at) FROM answers"
         )
@@ -171,12 +172,23 @@ def summarize(database: Database, transaction: Transaction) -> Summary:
     return Summary(number, groups, int(horizons), int(requests))
 
 
+def _sum(rows: Sequence[tuple[Any, ...]], address: str) -> Totals:
+    """Return the totals of the horizon under way from the rows of LATEST: its stored totals first, then entries."""
+    base, *entries = sorted(rows, key=lambda row: row[-1] < 0) or [()]
+    if not base or base[-1] < 0:
+        raise InvalidInputError(f"{address} is damaged: it has no horizon. Restore a backup.")
+    totals = make_totals(base)
+    for row in entries:
+        totals = totals.plus(make_totals(row))
+    return totals
+
+
 def _contents_before_3(transaction: Transaction, summary: Summary, address: str) -> Contents:
     """Return what a ledger of format 1 or 2 holds."""
     tables = {row[0] for row in transaction.execute("SELECT name FROM sqlite_master")}
     columns = {row[0] for row in transaction.execute("SELECT name FROM pragma_table_info('horizons')")}
     rows = transaction.execute((_LATEST_2 if "shown" in columns else _LATEST_1) + _LAST)
-    totals = make_latest(rows, address).totals.grown(summary.groups) if rows else None
+    totals = _sum(rows, address).grown(summary.groups) if rows else None
     if "answers" not in tables:
         return Contents(summary, totals)
     ((answers, size, expired),) = transaction.execute(

@@ -48,11 +48,12 @@ def count_exposures(lists: Lists, groups: Groups, k: int | None = None) -> dict[
 
 
 def esp(exposures: Exposures, floors: Exposures) -> float:
-    r"""Return the fraction of groups that reach their floor: Exposure Satisfied Percentage, ESP [1]_.
+    r"""Return the fraction of promised groups that reach their floor: Exposure Satisfied Percentage, ESP [1]_.
 
-    .. math:: \frac{1}{|G|} \sum_g [\, e_g \ge m_g \,]
+    .. math:: \frac{1}{|P|} \sum_{g \in P} [\, e_g \ge m_g \,], \quad P = \{ g : m_g > 0 \}
 
-    The paper prints >, but its own constraint and its authors' program have ≥.
+    In the paper every group has a floor. A group without one (a floor of 0) cannot miss it and does not count; if no
+    group has a floor, ESP is 1. The paper prints >, but its own constraint and its authors' program have ≥.
 
     Parameters
     ----------
@@ -60,7 +61,7 @@ def esp(exposures: Exposures, floors: Exposures) -> float:
         Exposures of each group.
     floors
         One number for all groups, (G,) numbers in the same order, or {label: floor}, where groups that are not named
-        have 0.
+        have none.
 
     References
     ----------
@@ -70,8 +71,8 @@ def esp(exposures: Exposures, floors: Exposures) -> float:
     --------
     >>> esp({"books": 3, "games": 0, "toys": 2}, floors=2)
     0.6666666666666666
-    >>> esp({"books": 3, "games": 0, "toys": 2}, floors={"toys": 3})
-    0.6666666666666666
+    >>> esp({"books": 3, "games": 0, "toys": 2}, floors={"books": 3, "toys": 3})
+    0.5
     """
     counts = _numbers(exposures, "exposures")
     if isinstance(floors, Mapping):
@@ -84,7 +85,8 @@ def esp(exposures: Exposures, floors: Exposures) -> float:
     least = _numbers(np.full(len(counts), floors) if np.ndim(floors) == 0 else floors, "floors")
     if len(least) != len(counts):
         raise InvalidInputError(f"there are {len(counts)} groups and {len(least)} floors: give one for each group.")
-    return float((counts >= least).mean())
+    promised = least > 0
+    return float((counts >= least)[promised].mean()) if promised.any() else 1.0
 
 
 def coverage(exposures: Exposures) -> float:

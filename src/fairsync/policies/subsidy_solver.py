@@ -16,8 +16,6 @@ _FADES = 512
 _LONGEST_STEP = 6.0
 # Rows of a sample that are processed together, so that intermediate results stay in cache.
 _ROWS = 256
-# Two counts are made in one pass, the second in units of this: float64 holds both exactly.
-_SHIFT = 2.0**26
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,8 @@ def solve_subsidies(
     latest = Sample(sample.groups[-newest:], sample.relevance[-newest:])
     listed = start if listed is None else listed
     score = latest.relevance + listed.astype(np.float32).take(latest.groups)
-    depth = float((np.partition(score, width - k, axis=1)[:, width - k] - score.min(axis=1)).mean())
+    ordered = np.sort(score, axis=1)
+    depth = float((ordered[:, width - k] - ordered[:, 0]).mean())
     ceiling = np.maximum(start, listed + depth)
     for iteration in range(iterations + 1):
         counts, near = _count_around_cut(sample, subsidies, k, band)
@@ -119,15 +118,14 @@ def _count_around_cut(sample: Sample, subsidies: Floats, k: int, band: float) ->
     """Return (G,) the entries that the subsidies would choose, and those within a band around the cut."""
     width, n_groups = sample.groups.shape[1], len(subsidies)
     bonus = subsidies.astype(np.float32)
-    both = np.zeros(n_groups)
+    counts, near = np.zeros(n_groups), np.zeros(n_groups)
     for start in range(0, len(sample), _ROWS):
         groups = sample.groups[start : start + _ROWS]
         score = bonus.take(groups)
         score += sample.relevance[start : start + _ROWS]
-        score -= np.partition(score, width - k, axis=1)[:, width - k, None]
-        weights = (score >= 0) + _SHIFT * (np.abs(score) <= band)
-        both += np.bincount(groups.ravel(), weights=weights.ravel(), minlength=n_groups)
-    near, counts = np.divmod(both, _SHIFT)
+        score -= np.sort(score, axis=1)[:, width - k, None]  # numpy sorts short rows faster than it partitions them
+        counts += np.bincount(groups[score >= 0], minlength=n_groups)
+        near += np.bincount(groups[np.abs(score, out=score) <= band], minlength=n_groups)
     return counts, near
 
 

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.report.report import Report
 
-COLOURS = {"kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00"}
+COLOURS = {
+    "kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00", "no promise": "#C4C4C4",
+}  # fmt: skip
 SUBSIDY, PRICE, GREY = "#009E73", "#CC79A7", "#8A8A8A"
 _NAMED = 45  # more labels than this cannot be read next to each other
 _WIDE = 50  # from this ratio of largest to smallest on, small bars would vanish without a log scale
@@ -34,19 +36,29 @@ _SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def plot_report(report: Report) -> Figure:
-    """Plot exposures and floors in the upper panel and prices in the lower, the most exposed group first."""
+    """Plot exposures and floors, prices, and what each promise has cost, in panels; the most exposed group first.
+
+    If no group has a price now, as after the horizon, the mean subsidies of the horizon take the place of the prices.
+    """
     labels = sorted(report.floors, key=lambda label: -report.exposures[label])
     x = np.arange(len(labels))
     exposures = np.array([report.exposures[label] for label in labels])
     floors = np.array([report.floors[label] for label in labels])
     prices = np.array([report.prices[label] for label in labels])
+    means = -np.array([(report.mean_subsidies or {}).get(label, 0.0) for label in labels])
+    costs = np.array([(report.costs or {}).get(label, 0.0) for label in labels])
+    price_name = "price now"
+    if means.any() and not prices.any():
+        prices, price_name = means, "mean price"
 
     masked = np.isposinf(prices)
     finite = np.where(masked, 0.0, prices)
     priced = bool(prices.any())
 
-    figure = Figure(figsize=(_width(len(labels)), 6.2 if priced else 4.8), layout="constrained", dpi=150)
-    top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[2.4 if priced else 9, 1])
+    heights = [2.4 if priced else 9, 1] + ([1] if costs.any() else [])
+    size = (_width(len(labels)), (6.2 if priced else 4.8) + (1.6 if costs.any() else 0.0))
+    figure = Figure(figsize=size, layout="constrained", dpi=150)
+    top, bottom, *lowest = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     colours = [COLOURS[report.status[label]] for label in labels]
     top.bar(x, exposures, width=_bar_width(len(labels)), color=colours)
     nothing = exposures == 0  # a bar of height 0 is invisible
@@ -56,13 +68,13 @@ def plot_report(report: Report) -> Figure:
     scale_counts(top, np.concatenate([exposures, floors]))
     present = [status for status in COLOURS if status in report.status.values()]
     handles: list[Artist] = [Patch(color=COLOURS[status], label=status) for status in present]
-    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=5, loc="upper right")
+    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=6, loc="upper right")
     _title(top, f"Exposures and floors under the policy '{report.policy}'", " · ".join(summary(report)))
 
     price_colours = [SUBSIDY if price < 0 else PRICE for price in finite]
     bottom.bar(x, finite, width=_bar_width(len(labels)), color=price_colours)
     bottom.axhline(0, color="black", linewidth=0.8)
-    bottom.set_ylabel("price now")
+    bottom.set_ylabel(price_name)
     if not priced:
         bottom.set_ylim(-1, 1)
         bottom.set_yticks([0])
@@ -70,13 +82,18 @@ def plot_report(report: Report) -> Figure:
         bottom.text(0.5, 0.62, "no group has a price now", transform=bottom.transAxes, ha="center", color=GREY)
     if masked.any():
         bottom.plot(x[masked], finite[masked], "x", color="black", label="masked")
-    drawn = [Patch(color=SUBSIDY, label="subsidy")] if (finite < 0).any() else []
+    subsidy = "subsidy" if price_name == "price now" else "mean subsidy of the horizon"
+    drawn = [Patch(color=SUBSIDY, label=subsidy)] if (finite < 0).any() else []
     drawn += [Patch(color=PRICE, label="charge")] if (finite > 0).any() else []
     extra = [Line2D([], [], marker="x", linestyle="", color="black", label="masked")] if masked.any() else []
     if drawn or extra:
         bottom.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left")
-    name_groups(bottom, labels)
-    for axes in (top, bottom):
+    for axes in lowest:
+        axes.bar(x, costs, width=_bar_width(len(labels)), color=GREY)
+        axes.set_ylabel("cost")
+    panels = [top, bottom, *lowest]
+    name_groups(panels[-1], labels)
+    for axes in panels:
         tidy(axes)
     return figure
 
@@ -104,8 +121,8 @@ def plot_change(before: Report, after: Report) -> Figure:
     axes.set_ylabel("exposures")
     handles, _ = axes.get_legend_handles_labels()
     axes.legend(handles=[*handles, floor_handle()], frameon=False, loc="upper left")
-    kept = [sum(report.satisfied.values()) for report in (before, after)]
-    sub = f"floors reached: {kept[0]:,} of {count(len(labels), 'group')} before, {kept[1]:,} after"
+    promises = count(len(after.promised), "promise")
+    sub = f"floors reached: {before.n_kept:,} of {promises} before, {after.n_kept:,} after"
     _title(axes, "What every group gets, before and after", sub)
     name_groups(axes, labels)
     tidy(axes)

@@ -9,6 +9,7 @@ from functools import cached_property
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+import numpy as np
 from rich.console import Console
 
 from fairsync.report.compare import check_comparable, compare
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    import numpy as np
     from matplotlib.figure import Figure
     from numpy.typing import NDArray
     from rich.console import RenderableType
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
+    from fairsync.promise_costs import PromiseCosts
 
-Status: TypeAlias = Literal["kept", "on track", "behind", "missed"]
+Status: TypeAlias = Literal["kept", "on track", "behind", "missed", "no promise"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,11 +47,13 @@ class Report:
     requests : int
         Requests of the current horizon so far.
     floors : dict
-        {label: floor}.
+        {label: floor}. A floor of 0 is no promise.
     exposures : dict
         {label: exposures so far}.
     prices : dict
-        {label: price}, which is subtracted from relevance. A negative price is a subsidy; +inf masks the group.
+        {label: price in force now}, which is subtracted from relevance. A negative price is a subsidy; +inf masks the
+        group. Under the policy ``guaranteed`` the price of a group is 0 once its floor is met, so that all prices are 0
+        when the horizon is over.
     relevance : float
         Sum of the candidates' relevance.
     cost : float or None
@@ -64,6 +67,14 @@ class Report:
         Number of horizons before the current one.
     kept_horizons : int
         Number of those horizons that kept every floor.
+    mean_subsidies : dict or None
+        {label: mean over the group's exposures in this horizon of the subsidy in force}, for promised groups. An
+        exposure beyond a floor that the guard enforces has none. None if not every request was measured.
+    costs : dict or None
+        {label: relevance given up for the promise in this horizon}, for promised groups. An exposure that plain
+        retrieval would not have made costs the mean relevance of the items that went out of its list, minus its own.
+        The costs of all promises add up to at most the upper bound that ``cost`` is without a hindsight; each is an
+        upper bound too. None if not every request was measured.
     """
 
     policy: str
@@ -80,6 +91,8 @@ class Report:
     forced: int
     completed: int
     kept_horizons: int
+    mean_subsidies: dict[Label, float] | None = None
+    costs: dict[Label, float] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -87,9 +100,19 @@ class Report:
         return self.requests >= self.horizon
 
     @cached_property
+    def promised(self) -> list[Label]:
+        """The labels of the groups with a promise: a floor above 0."""
+        return [label for label, floor in self.floors.items() if floor > 0]
+
+    @cached_property
     def satisfied(self) -> dict[Label, bool]:
-        """{label: whether the floor is reached}."""
+        """{label: whether the floor is reached}. True for groups without a promise, which `esp` does not count."""
         return {label: self.exposures[label] >= floor for label, floor in self.floors.items()}
+
+    @cached_property
+    def n_kept(self) -> int:
+        """Number of promises whose floor is reached."""
+        return sum(self.satisfied[label] for label in self.promised)
 
     @cached_property
     def missing(self) -> dict[Label, int]:
@@ -98,7 +121,7 @@ class Report:
 
     @cached_property
     def status(self) -> dict[Label, Status]:
-        """{label: status}: ``kept``, ``missed`` (the horizon is over), ``on track`` or ``behind``.
+        """{label: status}: ``kept``, ``missed`` (the horizon is over), ``on track``, ``behind`` or ``no promise``.
 
         A group is on track if it has at least the fraction of its floor that corresponds to the requests so far.
         """
@@ -106,11 +129,16 @@ class Report:
 
     @property
     def esp(self) -> float:
-        """Fraction of the groups whose floor is reached (the paper's Exposure Satisfied Percentage)."""
-        return sum(self.satisfied.values()) / len(self.satisfied)
+        """Fraction of the promises whose floor is reached (the paper's Exposure Satisfied Percentage).
+
+        Groups without a promise do not count. Without any promise it is 1: none is broken.
+        """
+        return self.n_kept / len(self.promised) if self.promised else 1.0
 
     def _status(self, label: Label) -> Status:
         exposures, floor = self.exposures[label], self.floors[label]
+        if floor == 0:
+            return "no promise"
         if exposures >= floor:
             return "kept"
         if self.is_over:
@@ -120,14 +148,17 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary. Groups are rows, so that labels keep their type.
 
-        Infinite numbers are None, because JSON has none: the price of a masked group, and a ratio to a cost of 0.
+        Infinite numbers are None, because JSON has none: the price of a masked group, and a ratio to a cost of 0. None
+        is also the value of what was not measured, and the mean subsidy and cost of groups without a promise.
         """
+        subsidies, costs = self.mean_subsidies or {}, self.costs or {}
         return {
             "policy": self.policy,
             "k": self.k,
             "batch_size": self.batch_size,
             "horizon": self.horizon,
             "requests": self.requests,
+            "promises": len(self.promised),
             "esp": self.esp,
             "relevance": self.relevance,
             "cost": self.cost,
@@ -142,6 +173,8 @@ class Report:
                     "exposures": self.exposures[label],
                     "missing": self.missing[label],
                     "price": _finite(self.prices[label]),
+                    "mean_subsidy": subsidies.get(label),
+                    "cost": costs.get(label),
                     "satisfied": self.satisfied[label],
                     "status": self.status[label],
                 }
@@ -154,7 +187,7 @@ class Report:
         return json.dumps(self.to_dict(), indent=indent, ensure_ascii=False, allow_nan=False)
 
     def plot(self, path: str | PathLike[str] | None = None) -> Figure:
-        """Draw exposures, floors and prices of all groups.
+        """Draw exposures, floors and prices of all groups, and what the promises cost.
 
         Parameters
         ----------
@@ -177,7 +210,7 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
 
     def __repr__(self) -> str:
-        kept = f"{sum(self.satisfied.values()):,} of {len(self.floors):,} promises kept"
+        kept = f"{self.n_kept:,} of {len(self.promised):,} promises kept" if self.promised else "no promises"
         requests = f"{self.requests:,} of {self.horizon:,} requests"
         cost = "cost not measured" if self.cost is None else f"cost {self.cost:.6g}"
         return f"Report(policy={self.policy!r}, {kept}, {requests}, {cost})"
@@ -191,6 +224,7 @@ def make_report(
     past: Sequence[Totals],
     prices: NDArray[np.float64],
     hindsight: Hindsight | None = None,
+    promise_costs: PromiseCosts | None = None,
 ) -> Report:
     """Make a report from the totals of a ledger.
 
@@ -210,6 +244,8 @@ def make_report(
         (G,) Current prices.
     hindsight
         The best plan for the same requests. It can be compared with only after the horizon is over.
+    promise_costs
+        Subsidies and costs of each group in the current horizon, if they were measured for all its requests.
 
     Examples
     --------
@@ -226,6 +262,13 @@ def make_report(
     if hindsight is not None:
         check_comparable(hindsight, labels, terms, totals)
         cost, cost_ratio = compare(totals.relevance, hindsight)
+    promised = [(label, i) for i, label in enumerate(labels) if terms.floors[i] > 0]
+    mean_subsidies = costs = None
+    if promise_costs is not None:
+        mean = promise_costs.subsidies / np.maximum(totals.exposures, 1)
+        mean_subsidies = {label: float(mean[i]) for label, i in promised}
+        if not np.isnan(promise_costs.given_up).any():
+            costs = {label: float(promise_costs.given_up[i]) for label, i in promised}
     return Report(
         policy=policy,
         k=terms.k,
@@ -241,6 +284,8 @@ def make_report(
         forced=totals.forced,
         completed=len(past),
         kept_horizons=sum(bool((one.exposures >= terms.floors).all()) for one in past),
+        mean_subsidies=mean_subsidies,
+        costs=costs,
     )
 
 

@@ -23,8 +23,8 @@ _ALL = 40  # up to this number of groups, every group has a row
 _FEW, _SOME = 10, 24  # minimum and maximum number of rows if there are more groups
 _BAR = 12  # width in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_ORDER: tuple[Status, ...] = ("missed", "behind", "on track", "kept")
-_STYLES = {"missed": "bold red", "behind": "yellow", "on track": "cyan", "kept": "green"}
+_ORDER: tuple[Status, ...] = ("missed", "behind", "on track", "kept", "no promise")
+_STYLES = {"missed": "bold red", "behind": "yellow", "on track": "cyan", "kept": "green", "no promise": "dim"}
 
 
 def render(report: Report) -> RenderableType:
@@ -38,6 +38,9 @@ def render(report: Report) -> RenderableType:
     table.add_column("exposures", justify="right", no_wrap=True)
     table.add_column("share of floor", no_wrap=True)
     table.add_column("price", justify="right", no_wrap=True)
+    if report.mean_subsidies is not None:
+        table.add_column("mean subsidy", justify="right", no_wrap=True)
+        table.add_column("cost", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     for label in visible:
         floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
@@ -45,8 +48,9 @@ def render(report: Report) -> RenderableType:
             Text(str(label)),
             f"{floor:,}",
             f"{exposures:,}",
-            Text(share_bar(exposures, floor), style=_STYLES[status] if floor else "dim"),
+            Text(share_bar(exposures, floor), style=_STYLES[status]),
             price_text(report.prices[label]),
+            *_spent(report, label),
             Text(status, style=_STYLES[status]),
         )
     parts: list[RenderableType] = [table]
@@ -70,15 +74,18 @@ def by_need(report: Report) -> list[Label]:
 
 def _rows(report: Report) -> int:
     """Return the number of rows: the groups below their floor or subsidised, within limits."""
-    notable = sum(status != "kept" or report.prices[label] < 0 for label, status in report.status.items())
+    notable = sum(
+        status in ("missed", "behind", "on track") or report.prices[label] < 0
+        for label, status in report.status.items()
+    )
     return min(max(notable, _FEW), _SOME)
 
 
 def summary(report: Report) -> list[str]:
     """Return the key figures as short texts."""
-    kept, groups = sum(report.satisfied.values()), len(report.floors)
+    promises = len(report.promised)
     figures = [
-        f"ESP {report.esp:.1%} ({kept:,} of {count(groups, 'group')})",
+        f"ESP {report.esp:.1%} ({report.n_kept:,} of {count(promises, 'promise')})" if promises else "no promises",
         f"{report.requests:,} of {count(report.horizon, 'request')}",
         _cost(report),
     ]
@@ -94,6 +101,8 @@ def reading(report: Report) -> str:
     short = [missing for missing in report.missing.values() if missing]
     lacking = f"{count(sum(short), 'exposure')} in {count(len(short), 'group')}"
     left = report.horizon - report.requests
+    if not report.promised:
+        return "No group has a floor."
     if report.is_over:
         was = "was" if sum(short) == 1 else "were"
         words = (
@@ -168,10 +177,24 @@ def percent(share: float) -> str:
 def _cost(report: Report) -> str:
     if report.cost is None:
         return "cost not measured"
-    base = abs(report.relevance + report.cost)
-    share = percent(report.cost / base) if base else f"{report.cost:.4g}"
     bound = "" if report.cost_ratio is not None or report.cost == 0 else "at most "
-    return f"cost {bound}{share} of relevance"
+    return f"cost {bound}{_share(report, report.cost)} of relevance"
+
+
+def _share(report: Report, cost: float) -> str:
+    """Return a cost as a share of the relevance without floors."""
+    base = abs(report.relevance + (report.cost or 0.0))
+    return percent(cost / base) if base else f"{cost:.4g}"
+
+
+def _spent(report: Report, label: Label) -> list[str]:
+    """Return the cells of the mean subsidy and the cost of a group, if the table has these columns."""
+    if report.mean_subsidies is None:
+        return []
+    if report.floors[label] == 0:
+        return ["", ""]
+    cost = "–" if report.costs is None else _share(report, report.costs[label])
+    return [price_text(report.mean_subsidies[label]), cost]
 
 
 def _left_out(report: Report, labels: Sequence[Label]) -> str:

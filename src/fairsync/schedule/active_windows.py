@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
     from fairsync.schedule.seasonal_profile import Floats, Ints
     from fairsync.schedule.window import Span, Window
 
+MOST_DEADLINES = 64
+"""Deadlines that a plan tells apart: its time grows with their square."""
+
+# A period does not wait longer than this for a window to begin: the forecast would have to reach that far.
+_LONGEST_WAIT = timedelta(days=7)
+
 
 @dataclass(frozen=True)
 class ActiveWindows:
@@ -38,9 +45,10 @@ class ActiveWindows:
         The active window of each promise, or None if it begins later.
     end : datetime
         End of the current *period*: the nearest moment at which any window begins or ends, so that no count has to be
-        split. Without any such moment, it is the next full hour.
+        split. Without any such moment in sight, it is the next full hour.
     deadlines : tuple of datetime
-        The end of the period, and all later ends of active windows.
+        The end of the period, and all later ends of active windows; if these are very many, some of them
+        (:func:`thin_out`).
     labels : tuple
         Labels of the groups that have promises.
     caps : numpy.ndarray
@@ -91,14 +99,18 @@ class ActiveWindows:
         for label in labels:
             if not 0 <= caps[label] <= k:
                 raise InvalidInputError(f"the cap of group {label!r} is {caps[label]}: give min(k, items), 0 to {k}.")
-        at = {promise: promise.window.at(now) for promise in every}
-        next_of = {promise: promise.window.after(now) for promise in every if at[promise] is None}
-        active = tuple(promise for promise in every if at[promise] or next_of[promise])
-        spans = tuple(at[promise] for promise in active)
-        edges = [span.end for span in spans if span] + [span.start for span in next_of.values() if span]
+        # Thousands of promises may have the same few windows.
+        windows = dict.fromkeys(promise.window for promise in every)
+        at = {window: window.at(now) for window in windows}
+        next_of = {window: window.after(now) for window in windows if at[window] is None}
+        active = tuple(promise for promise in every if at[promise.window] or next_of[promise.window])
+        spans = tuple(at[promise.window] for promise in active)
+        ends = {span.end for span in at.values() if span}
         full_hour = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
-        end = min(edges, default=full_hour)
-        deadlines = tuple(sorted({end} | {span.end for span in spans if span}))
+        end = min(ends | {span.start for span in next_of.values() if span}, default=full_hour)
+        if end not in ends and end - now > _LONGEST_WAIT:
+            end = full_hour
+        deadlines = thin_out(now, sorted({end} | ends))
         sizes = np.array([int(caps[label]) for label in labels], dtype=np.int64)
         rates = np.array([1.0 if impression_rates is None else impression_rates.get(label, 1.0) for label in labels])
         if not ((rates > 0) & (rates <= 1)).all():
@@ -108,38 +120,95 @@ class ActiveWindows:
     def required_exposures(self, counted: Sequence[int]) -> Ints:
         """Return (P,) the exposures to retrieve for each promise so that at least ``counted`` of them count."""
         # The tolerance keeps an integer that floating-point arithmetic made slightly too large.
-        needed: Ints = np.ceil(np.array(counted) / self._rate_per_promise() - 1e-6).astype(np.int64)
+        needed: Ints = np.ceil(np.array(counted) / self.impression_rates[self._group] - 1e-6).astype(np.int64)
         return needed
 
     def counted_exposures(self, retrieved: Ints) -> list[int]:
         """Return (P,) the exposures that count for each promise out of those retrieved."""
-        counted: list[int] = np.floor(retrieved * self._rate_per_promise() + 1e-6).astype(np.int64).tolist()
+        counted: list[int] = np.floor(retrieved * self.impression_rates[self._group] + 1e-6).astype(np.int64).tolist()
         return counted
 
     def requirements(self, missing: Sequence[int], requests: Sequence[int]) -> Requirements:
         """Return the requirements, given (P,) missing exposures and (S,) the requests until each deadline."""
-        group_of = {label: group for group, label in enumerate(self.labels)}
-        order = {deadline: s for s, deadline in enumerate(self.deadlines)}
-        later_windows = [
-            [_count_windows(promise.window, span.end if span else self.now, deadline) for deadline in self.deadlines]
-            for promise, span in zip(self.promises, self.spans, strict=True)
-        ]
         return Requirements(
-            group=np.array([group_of[promise.group] for promise in self.promises], dtype=np.int64),
+            group=self._group,
             missing=self.required_exposures(missing),
-            floor=self.required_exposures([promise.floor for promise in self.promises]),
-            deadline=np.array([order[span.end] if span else 0 for span in self.spans], dtype=np.int64),
-            later_windows=np.array(later_windows, dtype=np.int64).reshape(len(self.promises), len(self.deadlines)),
+            floor=self._floor,
+            deadline=self.deadline,
+            later_windows=self._later_windows,
             requests=np.maximum.accumulate(np.array(requests, dtype=np.int64)),
             caps=self.caps,
             k=self.k,
         )
 
-    def _rate_per_promise(self) -> Floats:
-        rate = dict(zip(self.labels, self.impression_rates.tolist(), strict=True))
-        return np.array([rate[promise.group] for promise in self.promises], dtype=np.float64)
+    @cached_property
+    def _group(self) -> Ints:
+        """(P,) The group of each promise."""
+        group_of = {label: group for group, label in enumerate(self.labels)}
+        return np.array([group_of[promise.group] for promise in self.promises], dtype=np.int64)
+
+    @cached_property
+    def _floor(self) -> Ints:
+        """(P,) The exposures to retrieve for the floor of each promise."""
+        return self.required_exposures([promise.floor for promise in self.promises])
+
+    @cached_property
+    def _windows(self) -> tuple[list[tuple[Window, Span | None]], Ints]:
+        """The different windows with their active spans, and (P,) which of them each promise has."""
+        row_of: dict[Window, int] = {}
+        rows = [row_of.setdefault(promise.window, len(row_of)) for promise in self.promises]
+        span_of = dict(zip(rows, self.spans, strict=True))
+        return [(window, span_of[row]) for window, row in row_of.items()], np.array(rows, dtype=np.int64)
+
+    @cached_property
+    def deadline(self) -> Ints:
+        """(P,) The last deadline that is not after the end of each promise's window."""
+        windows, rows = self._windows
+        last = [bisect_right(self.deadlines, span.end) - 1 if span else 0 for _, span in windows]
+        return np.array(last, dtype=np.int64)[rows]
+
+    @cached_property
+    def _later_windows(self) -> Ints:
+        """(P, S) Number of later windows of each promise that end by each deadline."""
+        windows, rows = self._windows
+        counts = [_count_windows(window, span.end if span else self.now, self.deadlines) for window, span in windows]
+        table: Ints = np.array(counts, dtype=np.int64).reshape(len(windows), len(self.deadlines))[rows]
+        return table
+
+
+def thin_out(now: datetime, deadlines: Sequence[datetime], most: int = MOST_DEADLINES) -> tuple[datetime, ...]:
+    """Return at most ``most`` of some deadlines in ascending order, from which the others differ by little.
+
+    Each deadline that is left out has an earlier one in its place, which is nearer by a small part of the time that is
+    left until then: what is in time for that one is in time for both. The nearest deadlines are all kept, and every
+    deadline is among them when it comes close.
+
+    Examples
+    --------
+    >>> from datetime import UTC, datetime, timedelta
+    >>> now = datetime(2026, 3, 2, tzinfo=UTC)
+    >>> kept = thin_out(now, [now + timedelta(hours=hours) for hours in range(1, 101)], most=10)
+    >>> [int((deadline - now).total_seconds()) // 3600 for deadline in kept]
+    [1, 2, 3, 4, 5, 6, 11, 20, 36, 64]
+    """
+    if len(deadlines) <= most:
+        return tuple(deadlines)
+    near, far = deadlines[: most // 2], deadlines[most // 2 :]
+    parts = most - len(near)
+    nearest, farthest = (max((moment - now).total_seconds(), 1.0) for moment in (far[0], far[-1]))
+    ratio = (farthest / nearest) ** (1 / parts)
+    kept = [far[0]]
+    for moment in far:
+        if len(kept) < parts and (moment - now) > ratio * (kept[-1] - now):
+            kept.append(moment)
+    return (*near, *kept)
 
 
 @lru_cache(maxsize=4096)
-def _count_windows(window: Window, start: datetime, end: datetime) -> int:
-    return sum(1 for _ in window.between(start, end))
+def _count_windows(window: Window, start: datetime, deadlines: tuple[datetime, ...]) -> tuple[int, ...]:
+    """Return how many windows lie wholly between a moment and each deadline."""
+    if not window.recurs:
+        only = window.after(start)
+        return tuple(int(only is not None and only.end <= deadline) for deadline in deadlines)
+    ends = [span.end for span in window.between(start, deadlines[-1])]
+    return tuple(bisect_right(ends, deadline) for deadline in deadlines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +25,8 @@ def apportion(total: int, weights: Sequence[int]) -> list[int]:
     whole = sum(weights)
     if whole == 0:
         return [0] * len(weights)
+    if total == whole:
+        return list(weights)
     parts = [divmod(total * weight, whole) for weight in weights]
     shares = [share for share, _ in parts]
     by_remainder = sorted(range(len(parts)), key=lambda index: -parts[index][1])
@@ -57,24 +60,47 @@ def allocate(requirements: Requirements, wanted: Ints, requests: int) -> Ints:
     given = np.zeros(len(requirements.caps), dtype=np.int64)
     deadlines = range(len(requirements.requests))
 
+    def wish_for(up_to: Ints) -> Ints:
+        wish: Ints = np.maximum(np.minimum(up_to, requirements.caps * requests) - given, 0)
+        return wish
+
+    def room() -> int:
+        return requests * requirements.k - int(given.sum())
+
     def give(up_to: Ints, extra: int | None = None) -> None:
         """Raise each group to ``up_to``, or add ``extra`` exposures in total towards it, as far as there is room."""
-        wish = np.maximum(np.minimum(up_to, requirements.caps * requests) - given, 0)
-        most = min(int(wish.sum()), requests * requirements.k - int(given.sum()))
-        given[:] += np.array(apportion(most if extra is None else min(extra, most), wish.tolist()), dtype=np.int64)
+        wish = wish_for(up_to)
+        most = min(int(wish.sum()), room())
+        most = most if extra is None else min(extra, most)
+        if most > 0:
+            given[:] += np.array(apportion(most, wish.tolist()), dtype=np.int64)
+
+    def give_in_order(exposures: Ints) -> None:
+        """Raise each group to the exposures of its promises, the nearest deadlines first."""
+
+        def up_to(s: int) -> Ints:
+            return requirements.per_group(np.where(requirements.deadline <= s, exposures, 0))
+
+        # All deadlines before the first that does not fit are served whole, whatever the order: no need to go through
+        # them one by one.
+        first = bisect_left(deadlines, True, key=lambda s: int(wish_for(up_to(s)).sum()) > room())
+        for s in (first - 1, first):
+            if s in deadlines:
+                give(up_to(s))
 
     mandatory = requirements.due_per_promise(0) + requirements.later_windows[:, 0] * requirements.floor
     give(requirements.reserved(0))  # windows that lie wholly before the deadline have earlier deadlines of their own
-    for s in deadlines:
-        give(requirements.per_group(np.where(requirements.deadline <= s, mandatory, 0)))
+    give_in_order(mandatory)
+    missing = int(requirements.per_group(requirements.missing).sum())
     for s in deadlines[1:]:
+        after = int(requirements.requests[s] - requirements.requests[0]) * requirements.k
+        if missing + int(requirements.reserved(s).sum()) <= after:
+            continue  # no more than this is due
         due = requirements.due(s)
         useful = due - requirements.reserved(s)
-        after = int(requirements.requests[s] - requirements.requests[0]) * requirements.k
         lacking = int(due.sum()) - after - int(np.minimum(given, useful).sum())
         give(useful, max(lacking, 0))
-    for s in deadlines:
-        give(requirements.per_group(np.where(requirements.deadline <= s, wanted, 0)))
+    give_in_order(wanted)
     return given
 
 
@@ -93,6 +119,8 @@ def deliverable(requirements: Requirements) -> Ints:
     left = requirements
     unmet = np.zeros_like(requirements.missing)
     for s in range(len(requirements.requests)):
+        if not left.missing.any():
+            break
         given = allocate(left, left.missing, int(left.requests[0]))
         ending = requirements.deadline == s
         unmet[ending] = np.maximum(left.missing - given[left.group], 0)[ending]

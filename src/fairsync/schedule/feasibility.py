@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cache
@@ -149,8 +150,8 @@ def check_promise(
         """Return the largest floors of a window from a moment on, by expected traffic and by its lower bound."""
         active = ActiveWindows.of([*others, promise], start, k, caps, impression_rates)
         missing = [
-            _missing_at(other, other_span, exposures, expect, now, start)
-            for other, other_span in zip(active.promises, active.spans, strict=True)
+            _missing_at(other, other_span, exposures, expect, now, start, active.deadlines[deadline])
+            for other, other_span, deadline in zip(active.promises, active.spans, active.deadline.tolist(), strict=True)
         ]
         expected = [int(expect(start, deadline)) for deadline in active.deadlines]
         lower_bound = [int(forecast.lower_bound(start, deadline, now)) for deadline in active.deadlines]
@@ -185,6 +186,7 @@ def _missing_at(
     expect: Callable[[datetime, datetime], float],
     now: datetime,
     start: datetime,
+    deadline: datetime,
 ) -> int:
     """Return the exposures that a promise will miss at ``start``, if it gains exposures at its pace until then."""
     if span is None:
@@ -192,8 +194,8 @@ def _missing_at(
     if now not in span:
         return promise.floor
     missing = max(promise.floor - int(exposures.get(promise, 0)), 0)
-    whole, left = (expect(moment, span.end) for moment in (now, start))
-    return missing if whole == 0 else min(missing, int(np.ceil(missing * left / whole)))
+    whole, left = (expect(moment, deadline) for moment in (now, start))
+    return missing if whole == 0 else min(missing, math.ceil(missing * left / whole))
 
 
 def _largest_floor(active: ActiveWindows, promise: Promise, missing: list[int], requests: list[int]) -> int:
@@ -206,10 +208,12 @@ def _largest_floor(active: ActiveWindows, promise: Promise, missing: list[int], 
     cap = int(every.caps[group])
     until: list[int] = every.requests.tolist()
     limits = [cap * until[own]]
-    for s, slack in enumerate(others.slack().tolist()):
+    for s in range(len(until)):
+        due = others.due(s)
+        slack = until[s] * others.k - int(due.sum())
         windows = 1 + int(every.later_windows[this, s])
         # Exposures that other promises of the group require count for this promise too.
-        limits.append((cap * max(until[own] - until[s], 0) + int(others.due(s)[group]) + max(slack, 0)) // windows)
+        limits.append((cap * max(until[own] - until[s], 0) + int(due[group]) + max(slack, 0)) // windows)
         if s >= own:
             limits.append(cap * until[s] // windows)
     most = np.zeros_like(every.missing)

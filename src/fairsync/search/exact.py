@@ -9,6 +9,7 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits, check_prices
+from fairsync.search.direct import is_small, search_one
 from fairsync.search.rounding import Float32Items
 from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
 from fairsync.search.scoring import reference_price, settle_indifferent
@@ -57,6 +58,9 @@ class ExactIndex:
         self.catalog = catalog
         self.threads = threads or _processors()
         self.items = Float32Items.of(catalog.embeddings)
+        self._is_small = is_small(self.items)
+        # Of the last prices, because many requests come between two price changes.
+        self._last_goal: tuple[tuple[tuple[int, ...], bytes, int], bool, int, float] | None = None
         # numpy's own index type makes the lookup of bonuses almost twice as fast. Its 8 bytes matter only if vectors
         # are short.
         wide = catalog.dim * catalog.embeddings.itemsize >= 128
@@ -65,16 +69,15 @@ class ExactIndex:
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         vectors = np.asarray(users, dtype=np.float64)
-        prices = check_prices(prices, self.catalog.n_groups)
+        prices, goal, reference = self._goal(prices, k)
+        if self._is_small and len(vectors) == 1 and goal and vectors.any():
+            return search_one(self.catalog, self.items, self._item_bonus, vectors[0], prices, reference, goal, k)
         hits = Hits.empty(len(vectors), k)
         real = vectors.any(axis=(1, 2))
         if not real.all():
             same = settle_indifferent(self.catalog, prices, k)
             hits.rows[~real], hits.relevance[~real] = same.rows, same.relevance
         kept = np.flatnonzero(real)
-        goal, reference = min(k, len(self.catalog)), 0.0
-        if prices is not None:
-            goal, reference = reference_price(self.catalog, prices, k)
         if goal == 0 or len(kept) == 0:
             return hits
         interests = vectors.shape[1]
@@ -102,6 +105,23 @@ class ExactIndex:
             # Leaving the block waits for all threads; `list` raises the error of a thread in the caller.
             list(pool.map(lambda tile, *parts: tile.answer(parts, hits), tiles, *found))
         return hits
+
+    def _goal(
+        self, prices: npt.NDArray[np.float64] | None, k: int
+    ) -> tuple[npt.NDArray[np.float64] | None, int, float]:
+        """Return the prices, or None if all are zero; and what `reference_price` says of them."""
+        if prices is None:
+            return None, min(k, len(self.catalog)), 0.0
+        prices = np.asarray(prices, dtype=np.float64)
+        key = (prices.shape, prices.tobytes(), k)
+        kept = self._last_goal  # read once: another thread may replace it
+        if kept is None or kept[0] != key:
+            checked = check_prices(prices, self.catalog.n_groups)
+            goal, reference = min(k, len(self.catalog)), 0.0
+            if checked is not None:
+                goal, reference = reference_price(self.catalog, checked, k)
+            kept = self._last_goal = (key, checked is not None, goal, reference)
+        return prices if kept[1] else None, kept[2], kept[3]
 
     def rebuild(self, catalog: Catalog) -> "ExactIndex":
         """Return an index of the same kind over another catalog; see `rebuild_index`."""

@@ -274,8 +274,8 @@ class Scan:
             best = scores.reshape(len(scores), -1, users).max(axis=1)
         if len(best) < k:
             return np.full(users, _LOWEST, dtype=np.float32)
-        # Maxima over more items are valid too; 16 times k of them are nearly as good.
-        fold = len(best) // (16 * k)
+        # Maxima over more items are valid too; 4 times k of them are nearly as good, and found much faster.
+        fold = len(best) // (4 * k)
         if fold > 1:
             best = best[: len(best) // fold * fold].reshape(fold, -1, users).max(axis=0)
         place = len(best) - k

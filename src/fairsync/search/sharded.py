@@ -38,7 +38,7 @@ class Shard:
     """
 
     def __init__(self, part: Catalog, rows: npt.NDArray[np.int64], build: Callable[[Catalog], Index]) -> None:
-        self.rows = rows
+        self.rows, self.dim, self.n_groups = rows, part.dim, part.n_groups
         self.index = build(part)
 
     def search(self, users: npt.NDArray[np.floating], prices: npt.NDArray[np.float64] | None, k: int) -> Hits:

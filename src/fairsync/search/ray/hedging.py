@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairsync.search.base import Hits
+    from fairsync.search.ray.messages import Query
     from fairsync.search.ray.replicas import Replica, Replicas
 
 # Ray puts larger arguments into its object store: once is enough for all shards.
@@ -70,8 +71,10 @@ class HedgedQuery:
     ----------
     shards
         The shards to ask.
-    message, version
-        The packed `Query`, and the version of its prices.
+    query
+        The query.
+    items
+        The number of items in the catalog. An answer with others is refused, like any that does not fit the query.
     hedge_delay
         The delay after which another replica is asked too.
     lock
@@ -79,9 +82,11 @@ class HedgedQuery:
     """
 
     def __init__(
-        self, shards: Sequence[Replicas], message: bytes, version: int, hedge_delay: HedgeDelay, lock: threading.Lock
+        self, shards: Sequence[Replicas], query: Query, items: int, hedge_delay: HedgeDelay, lock: threading.Lock
     ) -> None:
-        self._shards, self._version, self._hedge_delay, self._lock = shards, version, hedge_delay, lock
+        self._shards, self._query, self._items = shards, query, items
+        self._hedge_delay, self._lock = hedge_delay, lock
+        message = query.pack()
         self._message = message if len(message) <= _MOST_INLINE else ray.put(message)
         self._asked: list[list[Replica]] = [[] for _ in shards]
         self._open: dict[Any, tuple[int, Replica, float]] = {}
@@ -126,7 +131,8 @@ class HedgedQuery:
         at, replica, since = self._open.pop(ref)
         try:
             answer = ray.get(ref, timeout=max(0.01, end - time.monotonic()))
-            self.answers[at] = unpack_answer(answer, self._version)
+            query = self._query
+            self.answers[at] = unpack_answer(answer, query.version, len(query.users), query.k, self._items)
         except (RayError, BackendUnavailableError, InvalidInputError) as error:
             if isinstance(error, RayTaskError) and not isinstance(error.cause, BackendUnavailableError):
                 raise  # the search itself failed: it would fail on every replica

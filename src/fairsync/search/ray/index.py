@@ -206,9 +206,9 @@ class RayIndex:
         prices = check_prices(prices, self.catalog.n_groups)
         if self._closed:
             raise BackendUnavailableError("This index was closed: make a new one, or attach.")
-        version = self._version_of(prices)
-        message = Query(version, k, users, prices).pack()
-        answers = HedgedQuery(self._shards, message, version, self._hedge_delay, self._lock).run(self._deadline)
+        query = Query(self._version_of(prices), k, users, prices)
+        asked = HedgedQuery(self._shards, query, len(self.catalog), self._hedge_delay, self._lock)
+        answers = asked.run(self._deadline)
         found = [answer for answer in answers if answer is not None]
         if not found:
             raise BackendUnavailableError(

@@ -19,6 +19,7 @@ _QUERY = struct.Struct("<4sQIIII2sI")
 # Magic number, version of the prices, users, width.
 _ANSWER = struct.Struct("<4sQII")
 _IS_QUERY, _IS_ANSWER = b"FSQ1", b"FSA1"
+_KINDS = (b"f2", b"f4", b"f8")
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ class Query:
         """Return the query from bytes of :meth:`pack`. Raise for anything else."""
         _check_head(message, _QUERY, _IS_QUERY)
         _, version, k, n, interests, dim, kind, n_prices = _QUERY.unpack_from(message)
+        # Without a number per user, a small message could have any number of users.
+        if kind not in _KINDS or not interests or not dim:
+            raise InvalidInputError(f"a message has {n} users of {interests} x {dim} numbers of type {kind!r}.")
         dtype = np.dtype("<" + kind.decode())
         size = n * interests * dim
         _check_size(message, _QUERY.size + size * dtype.itemsize + 8 * n_prices)
@@ -74,30 +78,49 @@ def pack_answer(version: int, hits: Hits) -> bytes:
     Examples
     --------
     >>> message = pack_answer(7, Hits(np.array([[3]]), np.array([[0.5]])))
-    >>> unpack_answer(message, version=7)
+    >>> unpack_answer(message, version=7, users=1, k=5, items=10)
     Hits(rows=array([[3]]), relevance=array([[0.5]]))
     """
     head = _ANSWER.pack(_IS_ANSWER, version, *hits.rows.shape)
     return b"".join((head, hits.rows.astype("<i8").tobytes(), hits.relevance.astype("<f8").tobytes()))
 
 
-def unpack_answer(message: bytes, version: int) -> Hits:
-    """Return the hits from bytes of :func:`pack_answer`. Raise if they were found under prices of another version."""
+def unpack_answer(message: bytes, version: int, users: int, k: int, items: int) -> Hits:
+    """Return the hits from bytes of :func:`pack_answer`. Raise for anything that does not answer the query.
+
+    Parameters
+    ----------
+    message
+        The bytes.
+    version, users, k
+        The version of the prices, the number of users and the number of items per user of the query.
+    items
+        The number of items in the catalog.
+    """
     _check_head(message, _ANSWER, _IS_ANSWER)
     _, answered, n, width = _ANSWER.unpack_from(message)
     if answered != version:
         raise InvalidInputError(f"the answer is under prices of version {answered}, asked was version {version}.")
+    if n != users or width > k:
+        raise InvalidInputError(f"a message has {width} items for {n} users, asked was {k} for {users}.")
     size = n * width
     _check_size(message, _ANSWER.size + 16 * size)
     rows = np.frombuffer(message, "<i8", size, _ANSWER.size).reshape(n, width)
     relevance = np.frombuffer(message, "<f8", size, _ANSWER.size + 8 * size).reshape(n, width)
+    empty = rows == -1
+    if ((rows < -1) | (rows >= items)).any() or np.isnan(relevance).any() or (relevance[empty] != -np.inf).any():
+        raise InvalidInputError("a message has items that are not in the catalog, or no relevance for one that is.")
+    ordered = np.sort(rows, axis=1)
+    if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any():
+        raise InvalidInputError("a message has the same item twice for one user.")
     return Hits(rows, relevance)
 
 
 def _check_head(message: bytes, head: struct.Struct, kind: bytes) -> None:
-    if len(message) < head.size or message[:4] != kind:
+    if not isinstance(message, bytes) or len(message) < head.size or message[:4] != kind:
+        what = f"{len(message)} bytes" if isinstance(message, bytes) else f"type {type(message).__name__}"
         raise InvalidInputError(
-            f"a message of {len(message)} bytes is not what was expected: run one version of fairsync on every node."
+            f"a message of {what} is not what was expected: run one version of fairsync on every node."
         )
 
 

@@ -13,8 +13,9 @@ import ray
 
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import Fingerprint, StoredCatalog, Watch, read_part
-from fairsync.errors import BackendUnavailableError
+from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search import ExactIndex, make_index
+from fairsync.search.base import check_prices
 from fairsync.search.ray.messages import Query, pack_answer
 from fairsync.search.sharded import Shard, place
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SECONDS_BETWEEN_LINES = 5.0
+# Items in one answer, of 16 bytes each: a small query must not take the memory of the node.
+_MOST_HITS = 1 << 26
 
 
 class ShardSource(Protocol):
@@ -116,6 +119,18 @@ def make_source(
     return ObjectStoreSource((ray.put((part.embeddings, part.group_of, part.labels, part.ids, rows)),))
 
 
+def answer(shard: Shard, message: bytes) -> bytes:
+    """Return the answer of a shard to a packed `Query`. Raise for a query that it cannot answer, before searching."""
+    query = Query.unpack(message)
+    if query.users.shape[2] != shard.dim or not np.isfinite(query.users).all():
+        raise InvalidInputError(f"user vectors must be {shard.dim} finite numbers.")
+    most = len(query.users) * min(query.k, len(shard.rows))
+    if most > _MOST_HITS:
+        raise InvalidInputError(f"{most:,} items are asked for: ask a shard for {_MOST_HITS:,} at most in one query.")
+    prices = check_prices(query.prices, shard.n_groups)
+    return pack_answer(query.version, shard.search(query.users, prices, query.k))
+
+
 class ReplicaState(NamedTuple):
     """The answer of a replica to a ping.
 
@@ -173,8 +188,7 @@ class ShardActor:
         """Answer a `Query`."""
         if self._shard is None:
             raise BackendUnavailableError(f"{self._title} has not loaded its items.")
-        query = Query.unpack(message)
-        return pack_answer(query.version, self._shard.search(query.users, query.prices, query.k))
+        return answer(self._shard, message)
 
     def _load(self) -> Shard:
         started = logged = time.monotonic()

@@ -16,7 +16,7 @@ from fairsync.service.schema import WindowRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairsync.catalog.groups import Grouped
+    from fairsync.catalog.groups import Grouped, Label
     from fairsync.service.schema import PromiseRecord
 
 # A plan considers every hour of a campaign.
@@ -29,13 +29,16 @@ def promises_from_records(records: Sequence[PromiseRecord], groups: Grouped) -> 
     Only the larger could ever matter, and one of them is most likely a slip.
     """
     promises = [promise_from_record(record, groups) for record in records]
+    of_group: dict[Label, list[int]] = {}
     for place, promise in enumerate(promises):
-        for before, other in enumerate(promises[:place]):
+        for before in of_group.setdefault(promise.group, []):
+            other = promises[before]
             if share_windows(promise, other):
                 raise InvalidInputError(
                     f"promises {before + 1} and {place + 1} of the settings are for the same windows: {other}, and"
                     f" {promise}. Keep one of them."
                 )
+        of_group[promise.group].append(place)
     return promises
 
 

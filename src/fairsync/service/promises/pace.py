@@ -10,7 +10,7 @@ from fairsync.schedule import Span
 from fairsync.service.schema import Pace, PacePoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Points of a pace that are kept, and points of the line that the forecast expects.
 _MOST_POINTS, _LINE_POINTS = 240, 24
+# Points of all promises together, as far as each may have as many as the line: a hundred bytes each.
+_MOST_POINTS_OF_ALL = 240_000
 
 
 class PaceHistory:
@@ -27,10 +29,15 @@ class PaceHistory:
     def __init__(self) -> None:
         self._points: dict[tuple[Label, str, datetime], deque[PacePoint]] = {}
 
+    @property
+    def points(self) -> int:
+        """The number of points of all promises."""
+        return sum(map(len, self._points.values()))
+
     def record(
         self,
         now: datetime,
-        promises: Iterable[Promise],
+        promises: Collection[Promise],
         exposures: Mapping[Promise, int],
         prices: Mapping[Label, float],
         requests: int,
@@ -51,8 +58,10 @@ class PaceHistory:
             Requests in the present period.
         """
         kept = {}
+        most = min(max(_MOST_POINTS_OF_ALL // max(len(promises), 1), _LINE_POINTS), _MOST_POINTS)
+        spans = {window: window.at(now) for window in {promise.window for promise in promises}}
         for promise in promises:
-            span = promise.window.at(now)
+            span = spans[promise.window]
             if span is None:
                 continue
             key = _key(promise, span)
@@ -65,7 +74,7 @@ class PaceHistory:
                     price=prices[promise.group] + 0.0,  # never -0
                 )
             )
-            if len(points) > _MOST_POINTS:  # every second one of those before is enough
+            if len(points) > most:  # every second one of those before is enough
                 points = deque([*list(points)[:-1:2], points[-1]])
             kept[key] = points
         self._points = kept

@@ -116,13 +116,14 @@ class Periods:
     def _recount(self, promises: Collection[Promise], now: datetime, past: Sequence[Totals], began: float) -> None:
         n = len(self._coordinator.labels)  # another replica may just have added groups
         zeros = np.zeros(n, dtype=np.int64)
-        spans = {promise: promise.window.at(now) for promise in promises}
+        at = {window: window.at(now) for window in {promise.window for promise in promises}}
+        spans = {promise: at[promise.window] for promise in promises}
         self.before = CountsBefore(
             began,
             sum((one.exposures[:n] for one in past), zeros),
             sum((one.impressions[:n] for one in past if one.impressions is not None), zeros),
             sum(one.requests for one in past),
-            {promise: self.exposures_in(span, promise, past) for promise, span in spans.items() if span},
+            self._exposures_in_windows({promise: span for promise, span in spans.items() if span}, past),
         )
 
     def exposures(self, promises: Iterable[Promise]) -> dict[Promise, int]:
@@ -132,15 +133,23 @@ class Periods:
 
     def exposures_in(self, span: Span, promise: Promise, periods: Sequence[Totals]) -> int:
         """Return the exposures of a promise in those periods that belong to a window."""
-        if promise.group not in self._coordinator.labels:
-            return 0
-        code = self._coordinator.groups.code_of(promise.group)
-        counts = map(self.counted, self._within(span, periods))
-        return sum(int(one[code]) for one in counts if code < len(one))
+        return self._exposures_in_windows({promise: span}, periods)[promise]
 
     def requests_in(self, span: Span, periods: Sequence[Totals]) -> int:
         """Return the requests of those periods that belong to a window."""
         return sum(period.requests for period in self._within(span, periods))
+
+    def _exposures_in_windows(self, spans: Mapping[Promise, Span], periods: Sequence[Totals]) -> dict[Promise, int]:
+        """Return the exposures of promises in those periods that belong to their windows."""
+        code_of = {label: code for code, label in enumerate(self._coordinator.labels)}
+        counts: dict[Span, list[NDArray[np.int64]]] = {}  # thousands of promises may have the same few windows
+        exposures = {}
+        for promise, span in spans.items():
+            if span not in counts:
+                counts[span] = [self.counted(one) for one in self._within(span, periods)]
+            code = code_of.get(promise.group, -1)
+            exposures[promise] = sum(int(one[code]) for one in counts[span] if 0 <= code < len(one))
+        return exposures
 
     def _within(self, span: Span, periods: Sequence[Totals]) -> list[Totals]:
         started = [(one, self.started(one)) for one in periods]

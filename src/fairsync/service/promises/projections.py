@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from fairsync.schedule.active_windows import thin_out
 from fairsync.service.promises.conversion import window_record
 from fairsync.service.schema import PromiseView
 
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.schedule import Promise, PromiseStatus, TrafficForecast
     from fairsync.service.schema import PastWindow
+
+# Ends of windows until which requests are forecast.
+_MOST_ENDS = 256
 
 
 class Projection(NamedTuple):
@@ -59,6 +64,8 @@ class Projections:
         self._statuses = {one.promise: one for one in statuses}
         self._exposures, self._past, self._forecast = exposures, past, traffic
         self._prices, self._natural = prices, natural
+        # Of thousands of different ends, as many as can be forecast within a fraction of a second.
+        self._ends = thin_out(now, sorted({one.span.end for one in self._statuses.values()}), _MOST_ENDS)
         self._requests: dict[datetime, tuple[float, float]] = {}
 
     def view(self, name: str, promise: Promise) -> PromiseView:
@@ -120,6 +127,7 @@ class Projections:
 
     def _traffic(self, end: datetime) -> tuple[float, float]:
         """Return the requests expected until a moment, and those that can be counted on."""
+        end = self._ends[max(bisect_right(self._ends, end) - 1, 0)]
         if end not in self._requests:
             traffic, until = self._forecast, max(end, self.now)
             expected = traffic.expected(self.now, until, self.now)

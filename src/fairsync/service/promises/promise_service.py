@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import time
 import uuid
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -38,8 +41,9 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Groups, Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
-    from fairsync.schedule import Forecast, Promise
+    from fairsync.schedule import Feasibility, Forecast, Promise
     from fairsync.service.promises.item_changes import ItemChanges
+    from fairsync.service.promises.planning import FeasibilityCheck
     from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
 
 _log = logging.getLogger(__name__)
@@ -47,6 +51,12 @@ _log = logging.getLogger(__name__)
 _DEGRADED_WEIGHT = 0.01
 # Least time between two plans that are made because more requests came than planned.
 _REPLAN_AFTER = timedelta(seconds=0.25)
+# Least time between them, as a multiple of the time that the last one took.
+_SEARCHES_PER_REPLAN = 4
+
+
+class _PromisesChanged(Exception):  # noqa: N818
+    """Promises were changed while another was checked beside them."""
 
 
 class PromiseService:
@@ -243,21 +253,42 @@ class PromiseService:
             Id of the promise that it changes; a new one is made without it.
         """
         made = name or _new_id()
+        while True:
+            with self.scheduler.lock:
+                self.scheduler.take_lead()
+                seen = self.scheduler.state.promises
+                asked, check = self._prepare_change(promise, name, seen)
+            # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
+            verdict = check.run()
+            with self.scheduler.lock, contextlib.suppress(_PromisesChanged):
+                self.scheduler.change(partial(self._change, asked, verdict, made, seen))
+                return self._reporter.promises()[made]
 
-        def decide(promises: Mapping[str, Promise]) -> Mapping[str, Promise]:
-            others, before = all_but(name, promises), promises.get(made)
-            asked = with_start_of(promise, before)
-            check_unique(asked, others)
-            verdict = self.scheduler.check(asked, others)
-            if not verdict.accepted:
-                raise InfeasibleFloorsError(asked.group, asked.floor, verdict.reason, verdict.largest, verdict.remedy)
-            assert verdict.effective_from is not None, "it was accepted"
-            parts = split_at(before, asked, verdict.effective_from, self.scheduler.now())
-            return {**promises, **dict(zip([made, _new_id()], parts, strict=False))}
+    def _prepare_change(
+        self, promise: Promise, name: str | None, promises: Mapping[str, Promise]
+    ) -> tuple[Promise, FeasibilityCheck]:
+        """Return what is asked for, and its check beside the other promises."""
+        others = all_but(name, promises)
+        asked = with_start_of(promise, None if name is None else promises[name])
+        check_unique(asked, others)
+        return asked, self.scheduler.prepare_check(asked, others)
 
-        with self.scheduler.lock:
-            self.scheduler.change(decide)
-            return self._reporter.promises()[made]
+    def _change(
+        self,
+        asked: Promise,
+        verdict: Feasibility,
+        made: str,
+        seen: Mapping[str, Promise],
+        promises: Mapping[str, Promise],
+    ) -> Mapping[str, Promise]:
+        """Return the promises with a new one, if they are still those beside which it was checked."""
+        if promises != seen:
+            raise _PromisesChanged
+        if not verdict.accepted:
+            raise InfeasibleFloorsError(asked.group, asked.floor, verdict.reason, verdict.largest, verdict.remedy)
+        assert verdict.effective_from is not None, "it was accepted"
+        parts = split_at(promises.get(made), asked, verdict.effective_from, self.scheduler.now())
+        return {**promises, **dict(zip([made, _new_id()], parts, strict=False))}
 
     def delete_promise(self, name: str) -> None:
         """End a promise."""
@@ -326,11 +357,13 @@ class PromiseService:
         now = self.scheduler.now()
         if now - self._replanned_at < _REPLAN_AFTER:
             return
-        self._replanned_at = now
+        began = time.monotonic()
         try:
             self.refresh()
         except FairSyncError as error:
             _log.warning("no new plan could be made: %s", error)
+        # The search thread plans: beside thousands of promises it must have time left to search.
+        self._replanned_at = now + _SEARCHES_PER_REPLAN * timedelta(seconds=time.monotonic() - began)
 
     def _conditions(self) -> Conditions:
         """Return what an estimate of the costs depends on."""

@@ -14,6 +14,7 @@ from fairsync.service.schema.promises import (
 )
 from fairsync.service.schema.record import JSON, MSGPACK, Label, Moment, Record, RequestId, encode_json
 from fairsync.service.schema.retrieval import (
+    LONGEST_HISTORY,
     CatalogSize,
     ImpressionReport,
     ImpressionReports,
@@ -38,9 +39,9 @@ from fairsync.service.schema.status import (
 )
 
 __all__ = [
-    "JSON", "MSGPACK", "Alert", "CatalogSize", "GroupView", "HealthStatus", "ImpressionReport", "ImpressionReports",
-    "ImpressionResult", "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint",
-    "PastWindow", "Preview", "ProblemRecord", "PromiseRecord", "PromiseView", "Record", "ReportView", "RequestId",
-    "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",
-    "WindowRecord", "encode_json",
+    "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "CatalogSize", "GroupView", "HealthStatus", "ImpressionReport",
+    "ImpressionReports", "ImpressionResult", "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview",
+    "Pace", "PacePoint", "PastWindow", "Preview", "ProblemRecord", "PromiseRecord", "PromiseView", "Record",
+    "ReportView", "RequestId", "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest",
+    "ShardView", "UpsertItems", "WindowRecord", "encode_json",
 ]  # fmt: skip

@@ -14,6 +14,9 @@ from fairsync.service.schema.record import Label, NewLabel, Record, RequestId
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+LONGEST_HISTORY = 10_000
+"""Items of a history that are looked at, the latest ones."""
+
 
 class NumberArray(Record, frozen=True, kw_only=True):
     """An array of numbers as bytes in C order, little-endian. In JSON the bytes are base64.
@@ -51,7 +54,10 @@ class RetrieveRequest(Record, frozen=True, kw_only=True):
     ] = None
     histories: Annotated[
         list[list[Label]] | None,
-        Meta(description="In place of vectors: item ids of each user, oldest first. Unknown ones are ignored."),
+        Meta(
+            description="In place of vectors: item ids of each user, oldest first. Unknown ones are ignored, and so are"
+            f" all but the latest {LONGEST_HISTORY:,}."
+        ),
     ] = None
     k: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Candidates per user.")] = None
     request_ids: Annotated[

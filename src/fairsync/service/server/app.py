@@ -83,6 +83,8 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         yield
         refreshing.cancel()
         bodies.close()
+        if histories is not None:
+            histories.close()
         await batcher.close()
         try:
             await run_in_threadpool(service.close)

@@ -10,6 +10,7 @@ import numpy as np
 
 from fairsync.service.schema import (
     JSON,
+    LONGEST_HISTORY,
     MSGPACK,
     NumberArray,
     RetrieveAnswer,
@@ -70,7 +71,8 @@ def decode(body: bytes, media_type: str, kind: type[T]) -> T:
 def compact(value: T, max_users: int) -> T:
     """Return a struct with its vectors as bytes, which take less memory than lists and are decoded at once.
 
-    Refuses vectors that are empty or of different lengths, and more users than a call may have.
+    Of each history it keeps the latest items; the others are not used. Refuses vectors that are empty or of different
+    lengths, and more users than a call may have.
 
     Examples
     --------
@@ -81,6 +83,8 @@ def compact(value: T, max_users: int) -> T:
         for many in (value.vectors, value.histories, value.request_ids):
             if isinstance(many, list):
                 _check_users(len(many), max_users)
+        for history in value.histories or ():
+            del history[:-LONGEST_HISTORY]
         if isinstance(value.vectors, list):
             return msgspec.structs.replace(value, vectors=_to_bytes(value.vectors, "vectors"))
     if isinstance(value, UpsertItems) and isinstance(value.embeddings, list):

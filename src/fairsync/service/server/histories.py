@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.ragged import PADDING
+from fairsync.service.schema import LONGEST_HISTORY
+from fairsync.service.server.problems import busy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +26,11 @@ if TYPE_CHECKING:
 
 # Latest items of a history that are used: no model looks further back, and all rows are padded to the longest.
 _LATEST = 1_000
+# Users whose vectors are computed at once. Other callers take their turn in between.
+_BLOCK = 256
+# Bodies of the largest size whose histories may wait, of one caller and of all: as lists they take several times as
+# much memory.
+_BODIES_OF_ONE, _BODIES_OF_ALL = 1, 4
 
 
 class Histories:
@@ -48,18 +58,73 @@ class Histories:
     def vectors(self, histories: Sequence[Sequence[Label]]) -> NDArray[np.float32]:
         """Return the vectors of users: (n, d), or (n, interests, d) if the model has several interests."""
         known = [
-            [row for item in one if (row := self._row_of.get(str(item))) is not None][-_LATEST:] for one in histories
+            [row for item in one[-LONGEST_HISTORY:] if (row := self._row_of.get(str(item))) is not None][-_LATEST:]
+            for one in histories
         ]
-        rows = np.full((len(known), max(map(len, known), default=0)), PADDING, dtype=np.int64)
+        rows = np.full((len(known), max(map(len, known), default=0) or 1), PADDING, dtype=np.int64)
         for user, items in enumerate(known):
             rows[user, : len(items)] = items
         return self._model.user_vectors(rows)
 
 
-def load_histories(settings: Settings, dim: int) -> Histories | None:
+class HistoryEncoder:
+    """Computes user vectors from histories in a thread of its own. Must be used from one event loop.
+
+    A caller with many histories waits for itself: of each caller one call is encoded at a time, in blocks, and blocks
+    of several callers take turns.
+
+    Parameters
+    ----------
+    histories
+        Computes the vectors.
+    max_body_bytes
+        Largest body. Calls are refused (503) while the bodies that wait have several times that size.
+    """
+
+    def __init__(self, histories: Histories, max_body_bytes: int) -> None:
+        self._histories, self._max_body_bytes = histories, max_body_bytes
+        self._thread = ThreadPoolExecutor(1, "histories")
+        self._waiting: Counter[str] = Counter()
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def vectors(self, histories: list[list[Label]], caller: str, body_bytes: int) -> NDArray[np.float32]:
+        """Return the vectors of users; see :meth:`Histories.vectors`. Empties the list, to free its memory.
+
+        Parameters
+        ----------
+        histories
+            The histories of users, at least one.
+        caller
+            Name of the caller.
+        body_bytes
+            Size of the body that had the histories.
+        """
+        own, all_of_them = self._waiting[caller], self._waiting.total()
+        if (own and own + body_bytes > _BODIES_OF_ONE * self._max_body_bytes) or (
+            all_of_them and all_of_them + body_bytes > _BODIES_OF_ALL * self._max_body_bytes
+        ):
+            raise busy("overloaded", "Too many histories are waiting already.")
+        self._waiting[caller] += body_bytes
+        loop, blocks = asyncio.get_running_loop(), []
+        try:
+            async with self._locks.setdefault(caller, asyncio.Lock()):
+                for start in range(0, len(histories), _BLOCK):
+                    block = histories[start : start + _BLOCK]
+                    blocks.append(await loop.run_in_executor(self._thread, self._histories.vectors, block))
+        finally:
+            self._waiting[caller] -= body_bytes
+            histories.clear()
+        return np.concatenate(blocks)
+
+    def close(self) -> None:
+        """End the thread; calls that wait fail."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def load_histories(settings: Settings, dim: int) -> HistoryEncoder | None:
     """Load the model that the settings name, if any. Loads torch only if the model needs it."""
     if settings.model.path is None:
         return None
     from fairsync.models import load_model
 
-    return Histories(load_model(settings.model.path), dim)
+    return HistoryEncoder(Histories(load_model(settings.model.path), dim), settings.http.max_body_bytes)

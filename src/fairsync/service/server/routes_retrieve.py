@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,14 +18,14 @@ if TYPE_CHECKING:
     from starlette.types import Receive
 
     from fairsync.service.promises.promise_service import PromiseService
-    from fairsync.service.server.histories import Histories
+    from fairsync.service.server.histories import HistoryEncoder
     from fairsync.service.server.micro_batching import MicroBatcher
     from fairsync.service.server.request_context import RequestContext
     from fairsync.service.settings import HttpSettings
 
 
 def retrieve_operations(
-    service: PromiseService, batcher: MicroBatcher, limits: HttpSettings, histories: Histories | None
+    service: PromiseService, batcher: MicroBatcher, limits: HttpSettings, histories: HistoryEncoder | None
 ) -> list[Operation]:
     """Return the operations."""
 
@@ -48,7 +47,8 @@ def retrieve_operations(
         if vectors is None:
             if histories is None:
                 raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
-            users = check_users(await asyncio.to_thread(histories.vectors, asked.histories or ()), service.catalog)
+            computed = await histories.vectors(asked.histories or [], caller.name, context.body_bytes)
+            users = check_users(computed, service.catalog)
         else:
             users = check_users(vectors, service.catalog)
         request_ids = asked.request_ids or [None] * n

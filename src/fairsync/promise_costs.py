@@ -1,0 +1,90 @@
+r"""What each promise has cost in a horizon: the subsidies in force, and the relevance given up.
+
+In a request, as many items came in as went out against plain retrieval, and every item that went out is at least as
+relevant as every one that came in. The **cost** of an exposure that came in is the mean relevance of the items that
+went out of its list, minus its own relevance; an exposure that plain retrieval would have made too costs nothing. So
+the costs of all groups add up to the relevance given up.
+
+The items that went out are known from the list that was searched under prices. Where better ones might lie outside it,
+their relevance is replaced by an upper bound, so that costs are upper bounds too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairsync.catalog.groups import grow
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class PromiseCosts:
+    """Subsidies and costs of each group, summed over the requests of a horizon so far.
+
+    Attributes
+    ----------
+    subsidies : numpy.ndarray
+        (G,) the subsidy in force, summed over the exposures of the group. Under the guard a subsidy ends with its
+        floor: exposures beyond it have none.
+    given_up : numpy.ndarray
+        (G,) the relevance given up for the exposures of the group, an upper bound; nan if it was not measured.
+
+    Examples
+    --------
+    >>> costs = PromiseCosts.zero(2).plus(PromiseCosts(np.array([0.0, 0.5]), np.array([0.0, 0.2])))
+    >>> costs.subsidies.tolist(), costs.given_up.tolist()
+    ([0.0, 0.5], [0.0, 0.2])
+    """
+
+    subsidies: NDArray[np.float64]
+    given_up: NDArray[np.float64]
+
+    @classmethod
+    def zero(cls, n_groups: int) -> PromiseCosts:
+        """Return the costs before the first request."""
+        return cls(np.zeros(n_groups), np.zeros(n_groups))
+
+    def plus(self, other: PromiseCosts) -> PromiseCosts:
+        """Return the sum of these costs and those of further requests."""
+        return PromiseCosts(self.subsidies + other.subsidies, self.given_up + other.given_up)
+
+    def grown(self, n_groups: int) -> PromiseCosts:
+        """Return the same costs with zeros for groups that were added later."""
+        return PromiseCosts(grow(self.subsidies, n_groups), grow(self.given_up, n_groups))
+
+
+def given_up_by_group(
+    best: NDArray[np.float64], relevance: NDArray[np.float64], groups: NDArray[np.integer], n_groups: int
+) -> NDArray[np.float64]:
+    """Return (G,) the relevance given up for the exposures of each group.
+
+    Parameters
+    ----------
+    best
+        (n, k) relevance of the candidates of plain retrieval, or upper bounds of it, in any order.
+    relevance, groups
+        (n, k) relevance and group of the candidates that were chosen.
+    n_groups
+        Number of groups.
+
+    Examples
+    --------
+    Plain retrieval would have found 0.9 and 0.8. An item of group 1 took the place of the second.
+
+    >>> given_up_by_group(np.array([[0.9, 0.8]]), np.array([[0.9, 0.5]]), np.array([[0, 1]]), 2).round(3).tolist()
+    [0.0, 0.3]
+    """
+    came = (relevance < best.min(axis=1, keepdims=True)).ravel().nonzero()[0]
+    if len(came) == 0:
+        return np.zeros(n_groups)
+    n, k = relevance.shape
+    request, own = came // k, relevance.ravel()[came]
+    went = best.sum(axis=1) - relevance.sum(axis=1) + np.bincount(request, own, n)
+    lost = (went / np.maximum(np.bincount(request, minlength=n), 1))[request] - own
+    # Rounding can make a loss slightly negative.
+    return np.bincount(groups.ravel()[came], np.maximum(lost, 0.0), n_groups).astype(np.float64, copy=False)
