@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairsync.errors import InvalidInputError
-from fairsync.ledger import Retention
+from fairsync.ledger import Retention, SqlLedger
 from fairsync.service.settings import load_settings
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "deploy").glob("*.toml"))
@@ -112,6 +112,12 @@ def test_how_long_answers_are_saved_is_set(tmp_path: Path) -> None:
 def test_the_password_of_a_ledger_is_not_repeated(tmp_path: Path, url: str) -> None:
     with pytest.raises(InvalidInputError) as error:
         load(tmp_path, PLAIN + f"[ledger]\nurl = '{url}'\n")
+    assert "my-secret" not in str(error.value)
+
+
+def test_the_password_of_a_ledger_of_another_kind_is_not_repeated() -> None:
+    with pytest.raises(InvalidInputError) as error:
+        SqlLedger("mysql://me:my-secret@db/shop", 3, shared=True)
     assert "my-secret" not in str(error.value)
 
 
