@@ -31,7 +31,7 @@ from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import target_terms
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, UnusableLedgerError
 from fairsync.floors import check_reachable, group_caps
 from fairsync.ledger.rows import LATEST
 from fairsync.loop import LoopState, PriceState, Progress
@@ -325,7 +325,7 @@ class SharedState:
     def _adopt(self, shared: SharedTerms) -> None:
         """Continue with the promise of the ledger."""
         if shared.keeps_floors != self.policy.keeps_floors:
-            raise InvalidInputError(
+            raise UnusableLedgerError(
                 "another coordinator has taken the promise over with a policy of another kind: start this one with the"
                 " same policy."
             )
