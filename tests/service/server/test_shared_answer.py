@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from fairsync.service.server.shared_answer import SharedAnswer
 from service.running import running, small_service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class Computation:
@@ -74,12 +79,13 @@ def test_a_flood_of_questions_does_not_keep_others_from_the_lock(path: str) -> N
     held, in_threads = threading.Event(), threading.Semaphore(0)
     overview, promises = service.overview, service.promises
 
-    def wait() -> None:
+    def wait(then: Callable[[], Any]) -> Any:
         in_threads.release()
         assert held.wait(30)
+        return then()
 
-    service.overview = lambda: (wait(), overview())[1]  # type: ignore[method-assign]
-    service.promises = lambda: (wait(), promises())[1]  # type: ignore[method-assign]
+    service.overview = partial(wait, overview)  # type: ignore[method-assign]
+    service.promises = partial(wait, promises)  # type: ignore[method-assign]
     with running(service) as one, ThreadPoolExecutor(30) as clients:
         calls = [clients.submit(httpx.get, f"{one.url}{path}", timeout=60) for _ in range(30)]
         try:
