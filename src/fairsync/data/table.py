@@ -48,7 +48,7 @@ class Columns:
 def read_table(
     interactions: Path,
     items: Path,
-    columns: Columns = Columns(),  # noqa: B008
+    columns: Columns = Columns(),
     *,
     has_clock: bool | None = None,
     advance: Callable[[int], object] | None = None,
