@@ -24,10 +24,10 @@ Exclude: TypeAlias = Any
 """For each request a list of ids; or a scipy sparse matrix, (requests, items), whose nonzero entries are excluded."""
 
 
-def make_eligibility(
-    exclude: Exclude | None, where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int
-) -> tuple[Eligibility | None, NDArray[np.int64]]:
-    """Return the items that each of n requests may get, or say what is wrong with what was asked.
+class Rules:
+    """What each of n requests may get, as the caller said it: checked, but conditions are evaluated part by part.
+
+    A call may have more requests, each with a condition of its own, than there is memory for their selections.
 
     Parameters
     ----------
@@ -39,25 +39,88 @@ def make_eligibility(
     catalog, n
         The items, and the number of requests.
 
-    Returns
-    -------
-    Eligibility or None
-        None if every item is eligible for every request.
-    numpy.ndarray
+    Attributes
+    ----------
+    unknown : numpy.ndarray
         (n,) the number of excluded ids of each request that the catalog does not hold.
 
     Examples
     --------
     >>> from fairsync.catalog import Catalog
     >>> catalog = Catalog(np.eye(3), {"region": ["DE", "AT", "DE"]}, ids=["x", "y", "z"])
-    >>> eligible, unknown = make_eligibility([["x", "gone"], []], {"region": "DE"}, catalog, 2)
-    >>> eligible.mask(0).tolist(), eligible.mask(1).tolist(), unknown.tolist()
+    >>> rules = Rules([["x", "gone"], []], {"region": "DE"}, catalog, 2)
+    >>> rules.eligibility(0, 1).mask(0).tolist(), rules.eligibility(1, 2).mask(0).tolist(), rules.unknown.tolist()
     ([False, False, True], [True, False, True], [1, 0])
     """
-    selections = _selections(where, catalog, n)
+
+    def __init__(
+        self, exclude: Exclude | None, where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int
+    ) -> None:
+        self._catalog, self._where = catalog, _checked_where(where, n)
+        self._rows, self._offsets, self.unknown = _excluded_rows(exclude, catalog, n)
+
+    def eligibility(self, start: int, stop: int) -> Eligibility | None:
+        """Return the items that the requests from ``start`` to ``stop`` may get; None if all may get every item.
+
+        A condition that no item meets is refused.
+        """
+        selections = self._select(start, stop)
+        offsets = self._offsets[start : stop + 1]
+        if offsets[0] == offsets[-1] and not any(one is not None for one in selections):
+            return None
+        rows = self._rows[offsets[0] : offsets[-1]]
+        return Eligibility.joined(len(self._catalog), selections, rows, offsets - offsets[0])
+
+    def _select(self, start: int, stop: int) -> Sequence[Selection | None]:
+        where = self._where
+        if where is None:
+            return [None] * (stop - start)
+        if isinstance(where, Mapping):
+            return [self._selection(where)] * (stop - start)
+        selections: list[Selection | None] = []
+        for i in range(start, stop):
+            one = where[i]
+            try:
+                selections.append(None if one is None else self._selection(one))
+            except InvalidInputError as error:
+                raise InvalidInputError(f"request {i}: {error}") from None
+        return selections
+
+    def _selection(self, where: Where) -> Selection | None:
+        chosen = self._catalog.select(where)
+        if chosen is not None and not len(chosen):
+            raise InvalidInputError(f"no item meets the condition {dict(where)!r:.200}.")
+        return chosen
+
+
+def make_eligibility(
+    exclude: Exclude | None, where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int
+) -> tuple[Eligibility | None, NDArray[np.int64]]:
+    """Return the items that each of n requests may get, and the number of unknown ids that each excludes.
+
+    The parameters are those of `Rules`, which does the same part by part.
+    """
+    rules = Rules(exclude, where, catalog, n)
+    return rules.eligibility(0, n), rules.unknown
+
+
+def _checked_where(where: Where | Sequence[Where | None] | None, n: int) -> Where | Sequence[Where | None] | None:
+    if where is None or isinstance(where, Mapping):
+        return where
+    if isinstance(where, str | bytes) or not isinstance(where, Sequence):
+        raise InvalidInputError(
+            f'where must be a dict such as {{"region": "DE"}}, or one for each request, got {where!r:.80}.'
+        )
+    if len(where) != n:
+        raise InvalidInputError(f"there are {n} requests, and {len(where)} conditions in where.")
+    return where
+
+
+def _excluded_rows(
+    exclude: Exclude | None, catalog: Catalog, n: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the excluded rows, sorted and distinct in each request, their offsets, and numbers of unknown ids."""
     owners, rows, unknown = _excluded(exclude, catalog, n)
-    if not len(rows) and not any(selections):
-        return None, unknown
     keys = owners * len(catalog) + rows
     if n * len(catalog) < np.iinfo(np.int32).max:
         keys = keys.astype(np.int32)  # sorted in half the time
@@ -66,34 +129,7 @@ def make_eligibility(
     first[1:] = keys[1:] != keys[:-1]
     keys = keys[first].astype(np.int64)
     offsets = np.searchsorted(keys, np.arange(n + 1) * len(catalog))
-    rows = keys - np.repeat(np.arange(n) * len(catalog), np.diff(offsets))
-    return Eligibility.joined(len(catalog), selections, rows, offsets), unknown
-
-
-def _selections(where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int) -> Sequence[Selection | None]:
-    if where is None:
-        return [None] * n
-    if isinstance(where, Mapping):
-        chosen = catalog.select(where)
-        if chosen is not None and not len(chosen):
-            raise InvalidInputError(f"no item meets the condition {dict(where)!r:.200}.")
-        return [chosen] * n
-    if isinstance(where, str | bytes) or not isinstance(where, Sequence):
-        raise InvalidInputError(
-            f'where must be a dict such as {{"region": "DE"}}, or one for each request, got {where!r:.80}.'
-        )
-    if len(where) != n:
-        raise InvalidInputError(f"there are {n} requests, and {len(where)} conditions in where.")
-    selections: list[Selection | None] = []
-    for i, one in enumerate(where):
-        try:
-            chosen = None if one is None else catalog.select(one)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"request {i}: {error}") from None
-        if chosen is not None and not len(chosen):
-            raise InvalidInputError(f"request {i}: no item meets the condition {dict(one or {})!r:.200}.")
-        selections.append(chosen)
-    return selections
+    return keys - np.repeat(np.arange(n) * len(catalog), np.diff(offsets)), offsets, unknown
 
 
 def _excluded(

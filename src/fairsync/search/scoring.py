@@ -51,10 +51,8 @@ def relevance(
 def _sum_in_order(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Sum each column of a C array from the first row to the last; `numpy.sum` along a row would add pairwise."""
     total: npt.NDArray[np.float64]
-    if products.shape[1] == 1:  # which numpy takes for a row
-        total = np.add.accumulate(products, axis=0)[-1]
-    else:  # adds whole rows one after another: in order, and vectorised
-        total = np.add.reduce(products, axis=0)
+    # A single column, which numpy takes for a row, is accumulated; others are added row by row, in order.
+    total = np.add.accumulate(products, axis=0)[-1] if products.shape[1] == 1 else np.add.reduce(products, axis=0)
     return total
 
 
