@@ -99,7 +99,9 @@ class SqlLedger(NoCopies, Closable):
         retention: Retention | None = None,
     ) -> None:
         if shared and not is_postgres(url):
-            raise InvalidInputError(f"a ledger in {sqlite_path(url)} cannot be shared: it needs Postgres (postgresql://...).")
+            raise InvalidInputError(
+                f"a ledger in {sqlite_path(url)} cannot be shared: it needs Postgres (postgresql://...)."
+            )
         self.shared, self.retention = shared, retention or Retention()
         self.database: Database = open_database(url, timeout=timeout, owner="many" if shared else "one")
         self.fence: Callable[[Transaction], None] | None = None  # a coordinator's check that it has not lost the lead
