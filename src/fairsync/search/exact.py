@@ -144,6 +144,8 @@ class ExactIndex:
         left out.
         """
         tiles: list[Tile] = []
+        if not eligible.selections:
+            return self._restricted(vectors, prices, k, kept, eligible, None) if len(kept) else tiles
         used = eligible.selection_of[kept]
         users_of = np.bincount(used + 1, minlength=len(eligible.selections) + 1)[1:]
         rest = [kept[used < 0]]

@@ -60,8 +60,10 @@ class Restriction:
         """Lower the scores of items that single users exclude, in a block of rows."""
         if not len(self._excluded):
             return
-        first, end = np.searchsorted(self._excluded, (start * self.users, stop * self.users))
-        at = self._excluded[first:end] - start * self.users
+        # Of the same type, or numpy would convert all keys.
+        bounds = np.array((start * self.users, stop * self.users), dtype=self._excluded.dtype)
+        first, end = np.searchsorted(self._excluded, bounds)
+        at = (self._excluded[first:end] - bounds[0]).astype(np.intp)
         width = scores.shape[1]
         flat = scores.reshape(-1)
         if width == self.users:
