@@ -24,7 +24,7 @@ HOURS = 4
 @settings(max_examples=40)
 @given(st.data())
 def test_traffic_that_halves_at_any_time_keeps_all_feasible_floors(data: st.DataObject) -> None:
-    """The forecast is confident and wrong. Yet no floor is missed that any allocation would have kept with a request less.
+    """The forecast is confident and wrong. Yet no floor is missed that could be kept with one request less.
 
     A floor that needs its cap in every single request can miss by one, where another group fills a list.
     """
