@@ -25,7 +25,12 @@ Exclude: TypeAlias = Any
 
 
 def make_eligibility(
-    exclude: Exclude | None, where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int
+    exclude: Exclude | None,
+    where: Where | Sequence[Where | None] | None,
+    catalog: Catalog,
+    n: int,
+    *,
+    allow_empty: bool = False,
 ) -> tuple[Eligibility | None, NDArray[np.int64]]:
     """Return the items that each of n requests may get, or say what is wrong with what was asked.
 
@@ -38,6 +43,8 @@ def make_eligibility(
         Conditions on attributes (see `Catalog.select`): one dict for all requests, or one for each, or None.
     catalog, n
         The items, and the number of requests.
+    allow_empty
+        Whether no item may meet a condition: nothing is eligible for such a request. Otherwise it is refused.
 
     Returns
     -------
@@ -54,9 +61,9 @@ def make_eligibility(
     >>> eligible.mask(0).tolist(), eligible.mask(1).tolist(), unknown.tolist()
     ([False, False, True], [True, False, True], [1, 0])
     """
-    selections = _selections(where, catalog, n)
+    selections = _selections(where, catalog, n, allow_empty=allow_empty)
     owners, rows, unknown = _excluded(exclude, catalog, n)
-    if not len(rows) and not any(selections):
+    if not len(rows) and all(one is None for one in selections):
         return None, unknown
     keys = owners * len(catalog) + rows
     if n * len(catalog) < np.iinfo(np.int32).max:
@@ -70,12 +77,14 @@ def make_eligibility(
     return Eligibility.joined(len(catalog), selections, rows, offsets), unknown
 
 
-def _selections(where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int) -> Sequence[Selection | None]:
+def _selections(
+    where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int, *, allow_empty: bool
+) -> Sequence[Selection | None]:
     if where is None:
         return [None] * n
     if isinstance(where, Mapping):
         chosen = catalog.select(where)
-        if chosen is not None and not len(chosen):
+        if chosen is not None and not len(chosen) and not allow_empty:
             raise InvalidInputError(f"no item meets the condition {dict(where)!r:.200}.")
         return [chosen] * n
     if isinstance(where, str | bytes) or not isinstance(where, Sequence):
@@ -90,7 +99,7 @@ def _selections(where: Where | Sequence[Where | None] | None, catalog: Catalog, 
             chosen = None if one is None else catalog.select(one)
         except InvalidInputError as error:
             raise InvalidInputError(f"request {i}: {error}") from None
-        if chosen is not None and not len(chosen):
+        if chosen is not None and not len(chosen) and not allow_empty:
             raise InvalidInputError(f"request {i}: no item meets the condition {dict(one or {})!r:.200}.")
         selections.append(chosen)
     return selections

@@ -69,6 +69,9 @@ class PromiseSettings(Struct, frozen=True, kw_only=True):
     """An exposure is a retrieved candidate, or an impression that was reported."""
     policy: str = "guaranteed"
     """Name of the policy that sets the prices."""
+    max_exclude: Annotated[int, Meta(ge=0)] = 0
+    """Items that a request excludes at most, history included, as promises assume. Requests that exclude more, or have
+    a condition, are answered, and promises cannot count on them."""
 
 
 class TrafficSettings(Struct, frozen=True, kw_only=True):
