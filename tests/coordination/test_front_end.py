@@ -299,8 +299,6 @@ def test_short_lists_that_another_front_end_has_answered_meanwhile_count_once() 
     found = front.retrieve(np.ones((1, 4)), request_ids=["r"], where={"category": "b"})
     assert found.short.tolist() == [True]
     report = coordinator.report()
-    assert (report.requests, report.exposures, report.relevance) == (
-        1,
-        {"a": 0, "b": 3},
-        pytest.approx(found.relevance[0, :3].sum() / 1),
-    )
+    assert report.requests == 1
+    assert report.exposures == {"a": 0, "b": 3}
+    assert report.relevance == pytest.approx(found.relevance[0, :3].sum())
