@@ -2,11 +2,13 @@
 
     python -m benchmarks.eligibility             # 300,000 items, batches of 1 and 64, one thread
     python -m benchmarks.eligibility --quick     # small: a smoke test
+    python -m benchmarks.eligibility --milvus http://localhost:19530    # and beside a Milvus server
 
 All contenders take turns call by call, and the time of each is that of its fastest round, as in `benchmarks.search`.
 Only ratios are meaningful. "from ids" includes the lookup of 20 or 1,000 ids (words) per request, "from where" the
 evaluation of conditions that were never asked before. faiss filters with an IDSelector; it takes one per call, so that
-requests with different rules are searched one by one.
+requests with different rules are searched one by one. Milvus filters with an expression, also one per call; its time
+includes the way to the server.
 """
 
 import argparse
@@ -14,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import faiss
 import numpy as np
@@ -29,12 +32,18 @@ from fairsync.search import ExactIndex, HnswIndex, Index, IvfIndex
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.filtering import search_eligible
 
+Floats = npt.NDArray[np.float32]
+# The type stubs of faiss leave out most of what is used here.
+_faiss: Any = faiss
+
 K = 50
 FULL, QUICK = (300_000, 165), (30_000, 65)
 SHARES = (0.5, 0.1, 0.01, 0.001)
 PLAIN, FEW, MANY = "no rules", "20 excluded", "1,000 excluded"
 HALF, HUNDREDTH, OWN = "half eligible", "1 % eligible", "own half each"
 IDS_FEW, IDS_MANY, OWN_NEW = "20 excluded, from ids", "1,000 excluded, from ids", "own condition each, from where"
+ENGINE_COLUMNS = ("faiss ms/request", "faiss ÷ without", "Milvus ms/request", "Milvus ÷ without")
+MILVUS_NAME, MILVUS_ROWS = "bench_eligibility", 10_000
 LIMITS = {FEW: 1.05, MANY: 1.15, HALF: 1.10, OWN: 1.30}
 
 
@@ -49,6 +58,8 @@ class EligibilityTime:
     times_without_rules: float
     faiss_ms_per_request: float | None
     faiss_times_without_rules: float | None
+    milvus_ms_per_request: float | None
+    milvus_times_without_rules: float | None
 
 
 @dataclass(frozen=True)
@@ -61,7 +72,7 @@ class EligibleRecall:
     times_exact: float
 
 
-class Rules:
+class EligibilityContest:
     """A catalog with users, prices, and rules for them."""
 
     def __init__(self, n: int, groups: int, batch: int, seed: int) -> None:
@@ -123,11 +134,11 @@ class Rules:
         """Return the same for faiss, where it can."""
         users, n = self.users[:batch], len(self.catalog)
 
-        def bitmap(mask: npt.NDArray[np.bool_]) -> faiss.SearchParameters:
+        def bitmap(mask: npt.NDArray[np.bool_]) -> Any:
             bits = np.packbits(mask, bitorder="little")
-            return faiss.SearchParameters(sel=faiss.IDSelectorBitmap(bits))
+            return _faiss.SearchParameters(sel=_faiss.IDSelectorBitmap(bits))
 
-        def each(params: Sequence[faiss.SearchParameters]) -> Callable[[int], object]:
+        def each(params: Sequence[Any]) -> Callable[[int], object]:
             return lambda call: [self.flat.search(users[i : i + 1], K, params=one) for i, one in enumerate(params)]
 
         def excluding(count: int) -> Callable[[int], object]:
@@ -146,41 +157,79 @@ class Rules:
             OWN: each([bitmap(chosen.mask) for chosen in self.own[:batch]]),
         }
 
-    def times(self, batch: int, rounds: int) -> list[EligibilityTime]:
-        """Measure all rules, without and with prices, and faiss."""
+    def milvus_contenders(self, batch: int, uri: str) -> dict[str, Callable[[int], object]]:
+        """Return the same for a Milvus server, to which the items are written first."""
+        from pymilvus import DataType, MilvusClient
+
+        client, users = MilvusClient(uri, timeout=300), [*self.users[:batch]]
+        if not client.has_collection(MILVUS_NAME):
+            schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
+            schema.add_field("row", DataType.INT64, is_primary=True)
+            schema.add_field("half", DataType.BOOL)
+            schema.add_field("hundredth", DataType.BOOL)
+            schema.add_field("vector", DataType.FLOAT_VECTOR, dim=DIM)
+            client.create_collection(MILVUS_NAME, schema=schema)
+            columns = (self.half.mask.tolist(), self.hundredth.mask.tolist(), [*self.catalog.embeddings])
+            names = ("row", "half", "hundredth", "vector")
+            rows = [dict(zip(names, row, strict=True)) for row in zip(range(len(self.catalog)), *columns, strict=True)]
+            for start in range(0, len(rows), MILVUS_ROWS):
+                client.insert(MILVUS_NAME, rows[start : start + MILVUS_ROWS])
+            client.flush(MILVUS_NAME)
+            index = client.prepare_index_params()
+            index.add_index("vector", index_type="FLAT", metric_type="IP")
+            client.create_index(MILVUS_NAME, index)
+            client.load_collection(MILVUS_NAME)
+
+        def ask(vectors: Sequence[Floats], condition: str) -> object:
+            return client.search(
+                MILVUS_NAME, data=vectors, limit=K, filter=condition, anns_field="vector",
+                search_params={"metric_type": "IP"}, consistency_level="Bounded",
+            )  # fmt: skip
+
+        def excluding(count: int) -> Callable[[int], object]:
+            conditions = [f"row not in {rows.tolist()}" for rows in self.excluded[count][:batch]]
+            return lambda call: [ask([user], one) for user, one in zip(users, conditions, strict=True)]
+
+        return {
+            PLAIN: lambda call: ask(users, ""),
+            FEW: excluding(20),
+            MANY: excluding(1000),
+            HALF: lambda call: ask(users, "half == true"),
+            HUNDREDTH: lambda call: ask(users, "hundredth == true"),
+        }
+
+    def times(self, batch: int, rounds: int, milvus: str | None) -> list[EligibilityTime]:
+        """Measure all rules, without and with prices, and the other engines."""
         calls = 8 if batch == 1 else 1
         figures = []
         with threadpool_limits(1):
             other = measure(self.faiss_contenders(batch), max(2, rounds // 4), calls)
+            server = measure(self.milvus_contenders(batch, milvus), max(2, rounds // 4), calls) if milvus else {}
             for prices in (None, self.prices):
                 seconds = measure(self.contenders(batch, prices), rounds, calls)
                 for rules, each in seconds.items():
-                    beside = other.get(rules) if prices is None else None
+                    beside = [_beside(engine, rules, batch) for engine in (other, server) if prices is None]
+                    engines = [value for pair in beside or [(None, None)] * 2 for value in pair]
+                    ratio = each / seconds[PLAIN]
                     figures.append(
-                        EligibilityTime(
-                            batch,
-                            prices is not None,
-                            rules,
-                            each / batch * 1e3,
-                            each / seconds[PLAIN],
-                            None if beside is None else beside / batch * 1e3,
-                            None if beside is None else beside / other[PLAIN],
-                        )
+                        EligibilityTime(batch, prices is not None, rules, each / batch * 1e3, ratio, *engines)
                     )
         return figures
 
-    def recalls(self) -> list[EligibleRecall]:
+    def recalls(self, graph: bool) -> list[EligibleRecall]:
         """Measure the recall of approximate indexes among eligible items, and their time beside exact search."""
         users, n = self.users[:, None], len(self.catalog)
-        indexes = {"ivf": IvfIndex(self.catalog), "hnsw": HnswIndex(self.catalog)}
+        indexes: dict[str, IvfIndex | HnswIndex] = {"ivf": IvfIndex(self.catalog)}
+        if graph:
+            indexes["hnsw"] = HnswIndex(self.catalog)
+        contenders: dict[str, Callable[[int], object]]
         figures = []
         for share in SHARES:
             eligible = Eligibility.of(n, [Selection(self.rng.random(n) < share)] * len(users))
             truth = self.exact.search(users, self.prices, K, eligible).rows
             singles = [eligible.take(np.array([i])) for i in range(len(users))]
-            contenders = {
-                name: partial(self._single, index, singles) for name, index in (*indexes.items(), ("exact", self.exact))
-            }
+            contenders = {name: partial(self._single, index, singles) for name, index in indexes.items()}
+            contenders["exact"] = partial(self._single, self.exact, singles)
             seconds = measure(contenders, 3, 32)
             for name, index in indexes.items():
                 found = index.search(users, self.prices, K, eligible).rows
@@ -191,6 +240,13 @@ class Rules:
     def _single(self, index: Index, eligible: Sequence[Eligibility], call: int) -> object:
         at = call % len(eligible)
         return search_eligible(index, self.users[at : at + 1, None], self.prices, K, eligible[at])
+
+
+def _beside(seconds: dict[str, float], rules: str, batch: int) -> tuple[float | None, float | None]:
+    """Return the time of another engine per request, and as a multiple of its time without rules."""
+    if rules not in seconds:
+        return None, None
+    return seconds[rules] / batch * 1e3, seconds[rules] / seconds[PLAIN]
 
 
 def check_claims(times: Sequence[EligibilityTime], recalls: Sequence[EligibleRecall]) -> list[Claim]:
@@ -216,7 +272,7 @@ def tables(n: int, times: Sequence[EligibilityTime], recalls: Sequence[EligibleR
     return [
         Table(
             f"Eligibility, {n:,} items, d = {DIM}, K = {K}, one thread",
-            ["batch", "prices", "rules", "ms/request", "÷ without rules", "faiss ms/request", "faiss ÷ without"],
+            ["batch", "prices", "rules", "ms/request", "÷ without rules", *ENGINE_COLUMNS],
             [
                 [
                     str(one.batch),
@@ -226,6 +282,8 @@ def tables(n: int, times: Sequence[EligibilityTime], recalls: Sequence[EligibleR
                     f"{one.times_without_rules:.2f}",
                     text(one.faiss_ms_per_request, 3),
                     text(one.faiss_times_without_rules, 2),
+                    text(one.milvus_ms_per_request, 3),
+                    text(one.milvus_times_without_rules, 2),
                 ]
                 for one in times
             ],
@@ -243,6 +301,8 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--quick", action="store_true", help="a small catalog")
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 64])
     parser.add_argument("--skip-recall", action="store_true", help="leave out the approximate indexes")
+    parser.add_argument("--graph", action="store_true", help="measure hnsw as well, which takes minutes to build")
+    parser.add_argument("--milvus", help="the address of a Milvus server, to measure beside")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=OUT)
@@ -252,13 +312,13 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     times: list[EligibilityTime] = []
     with progress(screen) as bar:
         task = bar.add_task("generating", total=len(given.batches) + 1)
-        rules = Rules(n, groups, max(given.batches), given.seed)
+        contest = EligibilityContest(n, groups, max(given.batches), given.seed)
         for batch in given.batches:
             bar.update(task, description=f"batch {batch}")
-            times += rules.times(batch, given.rounds)
+            times += contest.times(batch, given.rounds, given.milvus)
             bar.advance(task)
         bar.update(task, description="approximate indexes")
-        recalls = [] if given.skip_recall else rules.recalls()
+        recalls = [] if given.skip_recall else contest.recalls(given.graph or given.quick)
     claims = check_claims(times if n >= FULL[0] else [], recalls)
     document = {"items": n, "times": [asdict(one) for one in times], "recalls": [asdict(one) for one in recalls]}
     return finish("eligibility", tables(n, times, recalls), claims, document, given.out, screen)

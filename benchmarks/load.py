@@ -1,6 +1,6 @@
 """A load generator in a process of its own: so many clients, each asking again when it has its answer.
 
-    python -m benchmarks.load PORT USERS.npy --clients 64 --seconds 10 [--rate 500] [--ids] [--token TOKEN]
+    python -m benchmarks.load PORT USERS.npy --clients 64 --seconds 10 [--rate 500] [--ids] [--token TOKEN] [--pid PID]
 
 Prints one line of JSON: times and throughput are those of answers; what was refused is counted by its status. It
 speaks bare HTTP over kept connections, without tasks or streams, so that it takes little of the cores it shares, and
@@ -9,11 +9,13 @@ nobody waits for the one who asks.
 
 import argparse
 import json
+import os
 import selectors
 import socket
 import time
 import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -86,10 +88,18 @@ class Asker:
 
 
 def load(
-    port: int, users: np.ndarray, clients: int, seconds: float, rate: float, *, with_ids: bool, token: str = ""
+    port: int,
+    users: np.ndarray,
+    clients: int,
+    seconds: float,
+    rate: float,
+    *,
+    with_ids: bool,
+    token: str = "",
+    pid: int | None = None,
 ) -> dict[str, object]:
     ready = [make_request(user, token=token) for user in users]
-    own = time.process_time()
+    own, served = time.process_time(), cpu_seconds(pid)
     pause, tally, number = clients / rate if rate else 0.0, Tally(), 0
     start = time.perf_counter()
     askers = [Asker(port, start + pause * i / clients) for i in range(clients)]
@@ -109,7 +119,7 @@ def load(
                 status = key.data.read()
                 if status is not None:
                     tally.answered(status, time.perf_counter() - key.data.sent)
-    took = time.perf_counter() - start
+    took, served = time.perf_counter() - start, cpu_seconds(pid) - served
     for asker in askers:
         asker.close()
     median, high = np.quantile(tally.seconds, (0.5, 0.99)).tolist()
@@ -121,7 +131,16 @@ def load(
         "errors": tally.errors,
         "refused_p99_ms": 1e3 * float(np.quantile(tally.refused or [0.0], 0.99)),
         "own_cpu_seconds": time.process_time() - own,
+        "service_cpu_seconds": served,
     }
+
+
+def cpu_seconds(pid: int | None) -> float:
+    """Return the CPU time of a process, 0 if there is none to look at."""
+    if pid is None:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -133,9 +152,12 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.0, help="requests per second of all clients; 0: as many as go")
     parser.add_argument("--ids", action="store_true", help="give every request an id")
     parser.add_argument("--token", default="", help="the caller's token")
+    parser.add_argument("--pid", type=int, help="process of the service, whose CPU time is measured")
     args = parser.parse_args()
     users = np.load(args.users)
-    told = load(args.port, users, args.clients, args.seconds, args.rate, with_ids=args.ids, token=args.token)
+    told = load(
+        args.port, users, args.clients, args.seconds, args.rate, with_ids=args.ids, token=args.token, pid=args.pid
+    )
     print(json.dumps(told))
 
 

@@ -1,19 +1,26 @@
-"""Overhead of the loop: the share of the time of retrieve() that is not index.search().
+"""Overhead of the loop: time of retrieve() under floors beside plain retrieval, and the share that is not search.
 
-    python -m benchmarks.loop                    # 30,000 and 300,000 items, some minutes
+    python -m benchmarks.loop                    # up to 300,000 items, some minutes
     python -m benchmarks.loop --quick            # small: a smoke test
 
-Requests are served in calls of one batch over a whole horizon, the warm-up included. `guaranteed` and `none` take
-turns call by call on the same index, so that other load on the machine affects them equally. Each figure is the
-median over rounds; only shares and ratios are meaningful.
+The first table has the whole time: of the first requests of a horizon, while the policy learns from every list, and
+of requests after a calibration, when it samples few of them. Batches are calls of 64 requests with prices that change
+every 16; single requests are compared with faiss, which searches only.
+
+For the second table, requests are served in calls of one batch over a whole horizon, the warm-up included.
+
+`guaranteed` and `none` (and faiss) take turns call by call on the same index, so that other load on the machine affects
+them equally. Each figure is the median over rounds; only shares and ratios are meaningful.
 """
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
+import faiss
 import numpy as np
 import numpy.typing as npt
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
@@ -27,6 +34,11 @@ from fairsync.search import ExactIndex, Hits, Index
 DIM, GROUPS, K = 64, 165, 50
 CLAIMED_ITEMS, CLAIMED_BATCH = 300_000, 16  # the claim is about large catalogs and batches of 16
 REQUESTS_PER_FLOOR = 60  # the floor grows with the horizon: 100 exposures in 6,000 requests
+FIRST, PAST = 576, 2_048  # requests that are timed, and past ones to learn from before
+WHOLE_BATCH = 16  # requests between two price changes
+MOST_OF_NONE = {300_000: 1.15, 12_000: 1.4}  # time of `guaranteed` as a multiple of that of `none`, by items
+MOST_OF_FAISS = (5.0, 8.3)  # time of `none` and `guaranteed` for one request, as multiples of that of faiss
+_faiss: Any = faiss
 
 
 class TimedIndex:
@@ -85,6 +97,89 @@ def measure(catalog: Catalog, index: Index, users: npt.NDArray[np.float32], batc
     )
 
 
+@dataclass(frozen=True)
+class World:
+    """A catalog, and how its requests arrive."""
+
+    items: int
+    groups: int
+    k: int
+    call: int
+    floor: int
+
+
+WORLDS = (World(300_000, 1_246, 50, 64, 2), World(12_000, 1_246, 50, 64, 2), World(3_000, 40, 20, 1, 60))
+
+
+@dataclass(frozen=True)
+class WholeLoop:
+    """Milliseconds per request of the whole of retrieve(), and of faiss for single requests."""
+
+    world: World
+    learns: bool
+    none_ms: float
+    guaranteed_ms: float
+    faiss_ms: float | None
+
+    @property
+    def ratio(self) -> float:
+        """The time under floors, as a multiple of plain retrieval."""
+        return self.guaranteed_ms / self.none_ms
+
+
+def measure_whole(world: World, data: Synthetic, learns: bool, rounds: int) -> WholeLoop:
+    """Time the first requests of a horizon with and without floors, in turns; the median over rounds."""
+    catalog, users, call = Catalog(data.embeddings, data.groups), np.asarray(data.users, dtype=np.float32), world.call
+    index, flat = ExactIndex(catalog, threads=1), _faiss.IndexFlatIP(DIM)
+    single = call == 1
+    if single:
+        flat.add(np.asarray(data.embeddings, dtype=np.float32))
+    found: dict[str, list[float]] = {"none": [], "guaranteed": [], "faiss": []}
+    for _ in range(rounds):
+        settings: dict[str, Any] = {"k": world.k, "horizon": 60 * len(users), "batch_size": WHOLE_BATCH, "index": index}
+        fair = FairRetriever(catalog, floors=60 * world.floor, **settings)
+        plain = FairRetriever(catalog, policy="none", **settings)
+        if not learns:
+            fair.calibrate(data.past_users)
+        plain.retrieve(users[:call])  # work that happens once per process is not measured
+        contenders: dict[str, Callable[[npt.NDArray[np.float32]], object]]
+        contenders = {"none": plain.retrieve, "guaranteed": fair.retrieve}
+        if single:
+            contenders["faiss"] = lambda part: flat.search(part, world.k)
+        seconds = dict.fromkeys(contenders, 0.0)
+        for start in range(0, len(users), call):
+            for name, serve in contenders.items():
+                started = time.perf_counter()
+                serve(users[start : start + call])
+                seconds[name] += time.perf_counter() - started
+        for name, total in seconds.items():
+            found[name].append(total / len(users) * 1e3)
+    middle = {name: float(np.median(times)) for name, times in found.items() if times}
+    return WholeLoop(world, learns, middle["none"], middle["guaranteed"], middle.get("faiss"))
+
+
+def table_of_whole(figures: Sequence[WholeLoop]) -> Table:
+    return Table(
+        f"The whole of retrieve(): d = {DIM}, prices change every {WHOLE_BATCH} requests, one thread",
+        ["items", "groups", "K", "requests a call", "policy", "none", "guaranteed", "÷ none", "faiss", "÷ faiss"],
+        [
+            [
+                f"{one.world.items:,}",
+                f"{one.world.groups:,}",
+                str(one.world.k),
+                str(one.world.call),
+                f"learns from the first {FIRST:,}" if one.learns else "calibrated",
+                f"{one.none_ms:.3f} ms",
+                f"{one.guaranteed_ms:.3f} ms",
+                f"{one.ratio:.2f}",
+                "" if one.faiss_ms is None else f"{one.faiss_ms:.3f} ms",
+                "" if one.faiss_ms is None else f"{one.guaranteed_ms / one.faiss_ms:.1f}",
+            ]
+            for one in figures
+        ],
+    )
+
+
 def median(figures: Sequence[Measurement]) -> Measurement:
     """Return the medians over rounds, and the lowest ESP."""
     first = figures[0]
@@ -99,6 +194,20 @@ def check_claims(figures: Sequence[Measurement]) -> list[Claim]:
         return []
     what = f"share of retrieve() outside the search, {CLAIMED_ITEMS:,} items, B ≥ {CLAIMED_BATCH}"
     return [Claim(what, max(one.outside_share for one in claimed), 0.05)]
+
+
+def check_whole(figures: Sequence[WholeLoop]) -> list[Claim]:
+    claims = []
+    for one in figures:
+        phase = "while the policy learns" if one.learns else "calibrated"
+        if one.faiss_ms is not None:
+            what = f"{{}} ÷ faiss, one request, {one.world.items:,} items, {phase}"
+            claims.append(Claim(what.format("none"), one.none_ms / one.faiss_ms, MOST_OF_FAISS[0]))
+            claims.append(Claim(what.format("guaranteed"), one.guaranteed_ms / one.faiss_ms, MOST_OF_FAISS[1]))
+        else:
+            what = f"guaranteed ÷ none, {one.world.items:,} items, {phase}"
+            claims.append(Claim(what, one.ratio, MOST_OF_NONE[one.world.items]))
+    return claims
 
 
 def table(figures: Sequence[Measurement]) -> Table:
@@ -131,14 +240,24 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--quick", action="store_true", help="one small catalog, one round")
     parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
+    worlds: Sequence[World] = WORLDS
     if given.quick:
-        given.items, given.requests, given.rounds = [10_000], 1_536, 1
+        given.items, given.requests, given.rounds, worlds = [10_000], 1_536, 1, WORLDS[1:]
     figures: list[Measurement] = []
+    whole: list[WholeLoop] = []
+    _faiss.omp_set_num_threads(1)
     with progress(screen) as bar:
+        task = bar.add_task("", total=2 * len(worlds))
+        for world in worlds:
+            bar.update(task, description=f"{world.items:,} items: the whole loop")
+            data = synthetic(world.items, world.groups, FIRST, DIM, given.seed, n_past=PAST)
+            for learns in (True, False):
+                whole.append(measure_whole(world, data, learns, given.rounds))
+                bar.advance(task)
         task = bar.add_task("", total=len(given.items) * given.rounds * len(given.batch_sizes))
         for n in given.items:
             bar.update(task, description=f"{n:,} items: generating")
-            data: Synthetic = synthetic(n, GROUPS, given.requests, DIM, given.seed, n_past=0)
+            data = synthetic(n, GROUPS, given.requests, DIM, given.seed, n_past=0)
             catalog = Catalog(data.embeddings, data.groups)
             index = ExactIndex(catalog)
             rounds: dict[int, list[Measurement]] = {batch: [] for batch in given.batch_sizes}
@@ -149,8 +268,15 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
                     found.append(measure(catalog, index, users, batch))
                     bar.advance(task)
             figures += [median(found) for found in rounds.values()]
-    document = {"dim": DIM, "groups": GROUPS, "k": K, "figures": [asdict(figure) for figure in figures]}
-    return finish("loop", [table(figures)], check_claims(figures), document, given.out, screen)
+    document = {
+        "dim": DIM,
+        "groups": GROUPS,
+        "k": K,
+        "whole": [{**asdict(one), "ratio": one.ratio} for one in whole],
+        "figures": [asdict(figure) for figure in figures],
+    }
+    claims = [*check_whole(whole), *check_claims(figures)]
+    return finish("loop", [table_of_whole(whole), table(figures)], claims, document, given.out, screen)
 
 
 if __name__ == "__main__":

@@ -270,3 +270,24 @@ def test_max_exclude_is_saved_with_the_retriever(tmp_path: Any) -> None:
     loaded = FairRetriever.load(tmp_path / "saved")
     assert loaded.terms.max_exclude == 2
     assert loaded.terms.caps.tolist() == retriever.terms.caps.tolist()
+
+
+def test_a_long_call_is_the_same_as_single_requests() -> None:
+    """Rules are evaluated batch by batch: a condition that no item meets late in the call counts nothing at all."""
+    rng = np.random.default_rng(0)
+    catalog = Catalog(rng.normal(size=(60, 4)), {"group": rng.integers(3, size=60), "price": rng.random(60)})
+    users = rng.normal(size=(50, 4))
+    where = [{"price": {"at_most": float(limit)}} for limit in rng.uniform(0.2, 1, size=50)]
+    exclude = [rng.integers(60, size=rng.integers(8)).tolist() for _ in range(50)]
+    floors = {0: 20, 1: 30}
+    one, other = (FairRetriever(catalog, k=3, floors=floors, horizon=50, batch_size=8) for _ in range(2))
+    found = one.retrieve(users, exclude, where)
+    singles = [other.retrieve(users[i : i + 1], exclude[i : i + 1], where[i : i + 1]) for i in range(50)]
+    assert found.ids.tolist() == [single.ids[0].tolist() for single in singles]
+    assert one.report().exposures == other.report().exposures
+    assert one.report().prices == other.report().prices
+    before = one.report()
+    with pytest.raises(InvalidInputError, match="request 45: no item meets"):
+        one.retrieve(users, exclude, [*where[:45], {"price": 7.0}, *where[46:]])
+    assert one.report() == before
+    assert one.limited_requests == 50

@@ -17,7 +17,7 @@ from fairsync.catalog import Catalog, Where
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
 from fairsync.closing import Closable, NoCopies
-from fairsync.eligible import Exclude, make_eligibility
+from fairsync.eligible import Exclude, Rules
 from fairsync.errors import FairSyncError
 from fairsync.floors import Floors, changed_terms, make_terms
 from fairsync.hindsight import Hindsight
@@ -162,7 +162,7 @@ class FairRetriever(NoCopies, Closable):
             self._check_open()
             catalog, vectors = self.catalog, check_users(users, self.catalog)
             terms, policy, n = self.terms, self.policy, len(vectors)
-            eligible, unknown = make_eligibility(exclude, where, catalog, n)
+            rules = None if exclude is None and where is None else Rules(exclude, where, catalog, n)
             rows, relevance = np.empty((n, terms.k), dtype=np.int64), np.empty((n, terms.k))
             searched, entries = np.empty(n), list[Entry]()
             state, start, limited = self._state, 0, 0
@@ -170,8 +170,8 @@ class FairRetriever(NoCopies, Closable):
                 state = state.begin(terms, policy)
                 batch = state.next_batch(terms, policy, n - start)
                 here = slice(start, start + batch.requests)
-                mine = None if eligible is None else eligible.take(np.arange(here.start, here.stop))
-                served = serve(batch, catalog, self.index, vectors[here], mine)
+                eligible = None if rules is None else rules.eligibility(here.start, here.stop)
+                served = serve(batch, catalog, self.index, vectors[here], eligible)
                 state, entry = state.record(policy, served.entry, served.sample, served.costs)
                 rows[here], relevance[here] = served.hits.rows, served.hits.relevance
                 searched[here] = served.searched
@@ -184,7 +184,7 @@ class FairRetriever(NoCopies, Closable):
             self._state = state
             self.limited_requests += limited
             self._saver.save_if_due(terms, state)
-        return Candidates.of(catalog, rows, relevance, searched, unknown)
+        return Candidates.of(catalog, rows, relevance, searched, None if rules is None else rules.unknown)
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
         """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.

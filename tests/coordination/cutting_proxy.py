@@ -4,7 +4,8 @@ import socket
 import threading
 from contextlib import suppress
 
-COMMIT = b"COMMIT\0"  # how the server says that it has committed
+# What the answer of the server contains if it has committed a transaction, or a settlement, which is one statement.
+COMMIT, SETTLED = b"COMMIT\0", b"exists\0"
 
 
 class CuttingProxy:

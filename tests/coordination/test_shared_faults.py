@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import replicas
-from coordination.cutting_proxy import COMMIT, CuttingProxy
+from coordination.cutting_proxy import COMMIT, SETTLED, CuttingProxy
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
@@ -133,7 +133,7 @@ def test_connections_are_cut_under_load(server: PostgresServer, url: str, proxy:
                 if number % 3:
                     proxy.cut_after(int(rng.integers(1, 8000)))
                 else:
-                    proxy.lose_answer(COMMIT)
+                    proxy.lose_answer(COMMIT if number % 2 else SETTLED)
                 load.wait_for(5)
             load.wait_for(HORIZON)
         assert proxy.cuts >= kills - 1
@@ -231,3 +231,17 @@ def test_a_server_that_does_not_answer_is_away() -> None:
         again = coordinator.lease(1)
         assert again.batch.left == 9, "a lease that nobody has heard of was taken back"
         assert again.number != lease.number
+
+
+def test_a_horizon_that_has_begun_is_not_forgotten() -> None:
+    """A grant may be lost with the server, but not the end of a horizon, which others have seen."""
+    with (
+        PostgresServer("wal_writer_delay=10s") as server,
+        Coordinator(TWO, k=1, horizon=1, ledger=server.url) as coordinator,
+    ):
+        FrontEnd(TWO, coordinator).retrieve(np.ones((1, 2)))
+        coordinator.lease(1)
+        server.kill()
+        server.start()
+        report = coordinator.report()
+        assert (report.completed, report.requests) == (1, 0)

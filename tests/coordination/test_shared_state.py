@@ -1,5 +1,6 @@
 """Several coordinators share a promise in a real Postgres: counts, leases and the promise are common."""
 
+import sys
 import threading
 import time
 from collections import Counter
@@ -11,7 +12,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from coordination.cutting_proxy import COMMIT, CuttingProxy
+from coordination.cutting_proxy import COMMIT, SETTLED, CuttingProxy
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import upsert_items
 from fairsync.coordination.coordinator import Coordinator
@@ -46,7 +47,9 @@ def execute(coordinator: Coordinator, query: str, **values: object) -> list[tupl
 
 
 def open_leases(coordinator: Coordinator) -> dict[int, int]:
-    return dict(execute(coordinator, "SELECT number, requests FROM leases WHERE requests > 0"))
+    rows = execute(coordinator, "SELECT number, requests FROM leases WHERE requests > 0")
+    assert len(dict(rows)) == len(rows), "a lease has two rows"
+    return dict(rows)
 
 
 def expire(coordinator: Coordinator, number: int) -> None:
@@ -109,6 +112,61 @@ def test_horizons_follow_each_other_for_all(start: Start, tightness: float) -> N
     assert [one.report().completed for one in sharing] == [2, 2, 2]
 
 
+def test_entries_are_added_to_the_totals_beside_settlements(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are settled while a lease adds the others stay, and all count once."""
+    monkeypatch.setattr("fairsync.coordination.shared_state._MAX_ENTRIES", 2)
+    sharing = [start(k=1, horizon=10**6, batch_size=1) for _ in range(3)]
+
+    def work(mine: int) -> None:
+        for _ in range(60):
+            sharing[mine].settle(sharing[mine].lease(1).number, A, None)
+
+    threads = [threading.Thread(target=work, args=(mine,)) for mine in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one.report().exposures for one in sharing] == [{"a": 180, "b": 0}] * 3
+    assert [one.report().requests for one in sharing] == [180] * 3
+    assert execute(sharing[0], "SELECT requests FROM horizons")[0][0] > 0, "some were added"
+    assert open_leases(sharing[0]) == {}
+
+
+def test_threads_of_a_process_do_not_overwrite_what_each_has_counted(url: str) -> None:
+    interval = sys.getswitchinterval()
+    with SqlLedger(url, 2, shared=True) as ledger:
+
+        def work() -> None:
+            for _ in range(50):
+                ledger.record([A])
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        sys.setswitchinterval(1e-6)
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            sys.setswitchinterval(interval)
+        assert (ledger.totals().exposures.tolist(), ledger.totals().requests) == ([200, 0], 200)
+
+
+def test_a_server_that_was_replaced_is_not_told_what_it_has_forgotten(server: PostgresServer, start: Start) -> None:
+    """As after a failover to a copy that lags behind: counts and requests of later entries stay together."""
+    mine, other = (start(k=1, horizon=100) for _ in range(2))
+    for _ in range(3):
+        mine.settle(mine.lease(1).number, A, None)
+    ((pid,),) = execute(mine, "SELECT pg_backend_pid()")
+    before = np.array([1, 0]).astype("<i8").tobytes()
+    execute(other, "UPDATE entries SET requests = 1, exposures = :before", before=before)
+    server.execute("SELECT pg_terminate_backend(%s)", pid)
+    mine.settle(mine.lease(1).number, B, None)
+    mine.settle(mine.lease(1).number, B, None)
+    report = other.report()
+    assert (report.exposures, report.requests) == ({"a": 1, "b": 2}, 3)
+
+
 def test_horizons_begin_beside_settlements(start: Start) -> None:
     """Counts that are settled while a horizon ends are in it or in the next one, and all count once."""
     sharing = [start(k=1, horizon=10**6, batch_size=1, auto_restart=False) for _ in range(3)]
@@ -167,14 +225,14 @@ def test_leases_expire_by_the_clock_of_the_server(start: Start, monkeypatch: pyt
     with monkeypatch.context() as patched:
         patched.setattr(time, "time", lambda: 1e12)
         assert second.try_lease(1, timeout=0.05) is None
-    ((left,),) = execute(first, "SELECT expires_at - {now} FROM leases")
+    ((left,),) = execute(first, "SELECT expires_at - {now} FROM leases WHERE requests > 0")
     assert 0 < left <= 50
     expire(first, lease.number)
     assert second.try_lease(1) is not None
 
 
 def test_a_lease_that_is_settled_while_it_expires_counts_with_its_requests(start: Start, url: str) -> None:
-    """The settlement has closed it, and is not committed, when another coordinator closes what has expired."""
+    """The settlement has deleted its row, and is not committed, when another coordinator deletes what has expired."""
     slow, mine = (start(k=1, horizon=100, batch_size=5) for _ in range(2))
     late = slow.lease(5)
     expire(slow, late.number)
@@ -251,14 +309,15 @@ def test_a_settlement_whose_outcome_is_unknown_counts_once(url: str, start: Star
     """It is known to be this coordinator's own, so that its policy learns from it."""
     mine, other = (start(k=1, floors={"a": 2}, horizon=10, ledger=each) for each in (proxy.through(url), url))
     lease = mine.lease(1)
-    proxy.lose_answer(b"SELECT 1\0")
+    proxy.lose_answer(SETTLED)
     mine.settle(lease.number, A, None, {"one": b"answer"})
     assert proxy.cuts == 1
     assert mine.totals().requests == 1
     mine.settle(lease.number, A, None, {"one": b"answer"})
-    proxy.lose_answer(b"SELECT 1\0")
+    proxy.lose_answer(SETTLED)
     assert mine.record_impressions([1, 0], "shown"), "this call has recorded it"
     assert not mine.record_impressions([1, 0], "shown")
+    assert proxy.cuts == 2
     assert (other.report().exposures, other.report().requests) == ({"a": 1, "b": 0}, 1)
 
 
@@ -400,6 +459,21 @@ def test_a_promise_waits_for_leases_that_could_break_it(start: Start) -> None:
     assert other.report().floors == {"a": 5, "b": 0}
     FrontEnd(TWO, other).retrieve(np.ones((5, 2)))
     assert mine.report().exposures == {"a": 5, "b": 5}
+
+
+def test_a_promise_waits_if_all_requests_that_are_left_are_leased(url: str) -> None:
+    """The horizon is not over: its leases may deliver nothing of the new promise."""
+    with SqlLedger(url, 2, shared=True) as ledger:
+        state = make_state(ledger, {})
+        lease = state.lease(10)
+        assert lease is not None
+        assert lease.batch.requests == 10
+        terms = replace(state.terms, floors=np.array([5, 0]))
+        assert not state.promise(TWO.groups, terms, may_wait=True)
+        with pytest.raises(InvalidInputError, match="cannot be met"):
+            state.promise(TWO.groups, terms, may_wait=False)
+        state.release(lease.number)
+        assert state.promise(TWO.groups, terms, may_wait=True)
 
 
 def test_coordinators_must_agree(start: Start) -> None:

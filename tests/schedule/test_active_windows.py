@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import given
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 from fairsync.schedule import Forecast, Promise, Window, make_plan
 from fairsync.schedule.active_windows import MOST_DEADLINES, ActiveWindows, thin_out
 from schedule.traffic import START
+
+if TYPE_CHECKING:
+    from fairsync.catalog.groups import Label
 
 HOUR = timedelta(hours=1)
 
@@ -51,7 +55,7 @@ def test_a_plan_with_thousands_of_deadlines_is_as_with_few() -> None:
     promises = [
         Promise(group, 50, Window.campaign(START - HOUR, START + (1 + group) * HOUR, "UTC")) for group in range(n)
     ]
-    caps = dict.fromkeys(range(n), 3)
+    caps: dict[Label, int] = dict.fromkeys(range(n), 3)
     plan = make_plan(promises, {}, forecast, START, 20, caps)
     assert len(ActiveWindows.of(promises, START, 20, caps).deadlines) <= MOST_DEADLINES
     assert plan.span.end == START + HOUR

@@ -1,6 +1,7 @@
 """Several replicas, each a process of its own, share their promises in a real Postgres, and survive crashes.
 
-FAIRSYNC_KILLS=100 kills replicas a hundred times and the server fifty times, which takes some minutes, and prints figures.
+FAIRSYNC_KILLS=100 kills replicas a hundred times and the server fifty times, which takes some minutes, and prints
+figures.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from fairsync.catalog import Catalog
 from fairsync.catalog.files import save_catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.coordination.leader_election import LEADER
 from fairsync.errors import BackendUnavailableError
 from fairsync.ledger import SqlLedger
-from fairsync.ledger.postgres import PostgresDatabase
+from fairsync.ledger.postgres import LEADER, PostgresDatabase
 from fairsync.schedule import Forecast, Promise, Window
 from fairsync.service.client import Client
 from fairsync.service.promises.conversion import promise_from_record
@@ -207,7 +207,7 @@ def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pyte
             now[0] += 3600
         ledger = first.coordinator.ledger
         assert isinstance(ledger, SqlLedger)
-        ((pid,),) = ledger.database.run(lambda transaction: transaction.execute("SELECT pg_backend_pid()"), "none")
+        ((pid,),) = ledger.database.run(lambda transaction: transaction.execute("SELECT pg_backend_pid()"), "read")
         server.execute("SELECT pg_terminate_backend(%s, 5000)", pid)
         second.refresh()
         second.refresh()

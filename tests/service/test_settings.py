@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fairsync.errors import InvalidInputError
-from fairsync.ledger import Retention
+from fairsync.ledger import Retention, SqlLedger
 from fairsync.service.settings import load_settings
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "deploy").glob("*.toml"))
@@ -47,10 +47,7 @@ def test_environment_variables_override_the_file(tmp_path: Path) -> None:
         (PLAIN + "[htpp]\nport = 1\n", "htpp: is not a setting; did you mean 'http'"),
         (PLAIN + "[http]\nport = 99999\n", "http.port: expected `int` <= 65535"),
         (PLAIN + "[ledger]\nkind = 'sqlite'\n", "ledger.kind: is not a setting"),
-        (
-            PLAIN + "[ledger]\nurl = 'redis://db'\n",
-            "ledger: a URL that begins with redis:// is no ledger: write sqlite",
-        ),
+        (PLAIN + "[ledger]\nurl = 'redis://db'\n", "a URL that begins with redis:// is no ledger: write sqlite"),
         (PLAIN + "[ledger]\nurl = 'postgresql://db/shop?schema=a b'\n", "is no plain name of a Postgres schema"),
         (PLAIN + "[ledger]\nanswers_seconds = 0\n", "ledger.answers_seconds: expected `float` > 0"),
         (PLAIN + "[ledger]\nknown_ids = 0\n", "ledger.known_ids: expected `int` >= 1"),
@@ -115,6 +112,12 @@ def test_how_long_answers_are_saved_is_set(tmp_path: Path) -> None:
 def test_the_password_of_a_ledger_is_not_repeated(tmp_path: Path, url: str) -> None:
     with pytest.raises(InvalidInputError) as error:
         load(tmp_path, PLAIN + f"[ledger]\nurl = '{url}'\n")
+    assert "my-secret" not in str(error.value)
+
+
+def test_the_password_of_a_ledger_of_another_kind_is_not_repeated() -> None:
+    with pytest.raises(InvalidInputError) as error:
+        SqlLedger("mysql://me:my-secret@db/shop", 3, shared=True)
     assert "my-secret" not in str(error.value)
 
 

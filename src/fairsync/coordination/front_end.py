@@ -13,7 +13,7 @@ from fairsync.batch import ServedBatch, serve
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
-from fairsync.eligible import make_eligibility
+from fairsync.eligible import Rules
 from fairsync.errors import ExpiredRequestError, FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_request_ids, check_users
@@ -117,8 +117,11 @@ class FrontEnd(NoCopies, Closable):
         with self._under_way():
             catalog, index = self._items
             vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
-            rules = make_eligibility(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
-            return self._retrieve(catalog, index, vectors, k, request_ids, *rules)
+            rules = None
+            if exclude is not None or where is not None:
+                rules = Rules(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
+                rules.check()  # the batches before a request that is refused would be counted
+            return self._retrieve(catalog, index, vectors, k, request_ids, rules)
 
     def close(self) -> None:
         """Refuse further requests, and wait for those under way, so that no lease is left to expire.
@@ -150,8 +153,7 @@ class FrontEnd(NoCopies, Closable):
         vectors: NDArray[np.floating[Any]],
         k: int | None,
         request_ids: Sequence[str | None] | None,
-        eligible: Eligibility | None,
-        unknown_excluded: NDArray[np.int64],
+        rules: Rules | None,
     ) -> Candidates:
         k = self.coordinator.k if k is None else check_k(k, catalog)
         ids = check_request_ids(request_ids, len(vectors))
@@ -169,9 +171,9 @@ class FrontEnd(NoCopies, Closable):
         while start < len(waiting):
             lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
-            mine = None if eligible is None else eligible.take(np.array(here))
+            eligible = None if rules is None else rules.eligibility_of(here)
             names = [ids[position] for position in here]
-            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, mine))
+            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, eligible))
             start += lease.batch.requests
         if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
@@ -179,7 +181,7 @@ class FrontEnd(NoCopies, Closable):
         if len(waiting) < len(ids):
             place = {position: i for i, position in enumerate([*waiting, *saved])}
             found = found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
-        return replace(found, unknown_excluded=unknown_excluded) if unknown_excluded.any() else found
+        return found if rules is None else replace(found, unknown_excluded=rules.unknown)
 
     def _serve(
         self,

@@ -31,7 +31,7 @@ from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import target_terms
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, UnusableLedgerError
 from fairsync.floors import check_reachable, group_caps
 from fairsync.ledger.rows import LATEST
 from fairsync.loop import LoopState, PriceState, Progress
@@ -206,7 +206,7 @@ class SharedState:
             check_reachable(terms, totals, keeps_floors=keeps_floors)
             try:
                 leased = replace(totals, requests=totals.requests + rows.leases.requests)
-                check_reachable(terms, leased, keeps_floors=keeps_floors)
+                check_reachable(terms, leased, keeps_floors=keeps_floors, is_over=not rows.leases.open)
             except InvalidInputError:
                 if not may_wait:
                     raise
@@ -286,6 +286,8 @@ class SharedState:
         rows = self._expire(transaction, self._read(transaction))
         latest, leased = rows.latest, rows.leases.requests
         if not rows.leases.open and self.progress.is_over(self.terms):
+            # A horizon that others have seen end must not continue after a crash.
+            transaction.execute("SET LOCAL synchronous_commit = on")
             latest = self.ledger.open_horizon(transaction, 0.0)
             self.progress, self._horizon = Progress(latest.totals), latest.number
         begun = 0 if self._is_due() else self.price_state.requests
@@ -323,7 +325,7 @@ class SharedState:
     def _adopt(self, shared: SharedTerms) -> None:
         """Continue with the promise of the ledger."""
         if shared.keeps_floors != self.policy.keeps_floors:
-            raise InvalidInputError(
+            raise UnusableLedgerError(
                 "another coordinator has taken the promise over with a policy of another kind: start this one with the"
                 " same policy."
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import RepeatedRequestError
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from fairsync.ledger.base import Entry
     from fairsync.ledger.database import Database, Transaction
+
+# The number of a row, what is in it, and the session in which it was written.
+_NO_ROW = 0, Totals.zero(0), 0
 
 
 def _statement(repeated: str = "SELECT NULL::text AS request_id WHERE false", saved: str = "SELECT 1") -> str:
@@ -80,22 +84,23 @@ class SharedEntry:
     """
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-        self._number, self._sum = 0, Totals.zero(0)  # the row and what is in it; 0 for no row
+        self._database, self._taking = database, threading.Lock()
+        self._row: tuple[int, Totals, int] = _NO_ROW
 
     def add(self, lease: int, entry: Entry, key: str | None, answers: Mapping[str, bytes]) -> Entry | None:
         """Close a lease and count its entry; see :meth:`fairsync.SqlLedger.settle`."""
-        one, number, before = Totals.of(entry), self._number, self._sum
+        with self._taking:  # another thread begins a row of its own; and if this fails, the row may have changed
+            row, self._row = self._row, _NO_ROW
+        one, (number, before, session) = Totals.of(entry), row
         after = before.grown(max(len(before.exposures), len(one.exposures))).plus(one)
         key = key or secrets.token_hex(16)  # a statement whose outcome is unknown is repeated
         sums = totals_values(after)
-        values = {
+        values: dict[str, object] = {
             **totals_values(one),
             "exposures_sum": sums["exposures"],
             "impressions_sum": sums["impressions"],
             "key": key,
             "lease": lease,
-            "own": number,
             **({"ids": list(answers), "answers": list(answers.values())} if answers else {}),
         }
         query, attempts = _ADD_WITH_ANSWERS if answers else _ADD, 0
@@ -103,16 +108,16 @@ class SharedEntry:
         def run(transaction: Transaction) -> list[tuple[Any, ...]]:
             nonlocal attempts
             attempts += 1
+            # After a lost connection the server may be another one, or restored: what is in the row is not known.
+            values["own"] = number if session == self._database.session else 0
             return transaction.execute(query, **values)
 
-        self._number = 0  # if it fails, the row may or may not have changed
         ((requests, is_known, repeated, added, begun),) = self._database.run(run, "statement")
         if requests is not None:
-            self._number, self._sum = added or begun, after if added else one
+            self._row = (added, after, session) if added else (begun, one, self._database.session)
             return entry.counting(requests)
-        if is_known and attempts == 1:
-            self._number = number
+        if attempts == 1 and (is_known or repeated):
+            self._row = row
         if repeated and not is_known:
-            self._number = number
             raise RepeatedRequestError(repeated)
         return entry if attempts > 1 else None  # an attempt of ours was committed, and its outcome was not heard

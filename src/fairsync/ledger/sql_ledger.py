@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from fairsync.closing import Closable, NoCopies
-from fairsync.errors import InvalidInputError, RepeatedRequestError
+from fairsync.errors import InvalidInputError, RepeatedRequestError, UnusableLedgerError
 from fairsync.ledger.base import Totals, sum_entries
 from fairsync.ledger.retention import Retention, delete_old
 from fairsync.ledger.rows import (
@@ -23,7 +23,7 @@ from fairsync.ledger.rows import (
 )
 from fairsync.ledger.schema import open_horizon, open_tables
 from fairsync.ledger.shared_entry import SharedEntry
-from fairsync.ledger.urls import is_postgres, open_database
+from fairsync.ledger.urls import is_postgres, open_database, sqlite_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +99,9 @@ class SqlLedger(NoCopies, Closable):
         retention: Retention | None = None,
     ) -> None:
         if shared and not is_postgres(url):
-            raise InvalidInputError(f"a ledger in {url} cannot be shared: it needs Postgres (postgresql://...).")
+            raise InvalidInputError(
+                f"a ledger in {sqlite_path(url)} cannot be shared: it needs Postgres (postgresql://...)."
+            )
         self.shared, self.retention = shared, retention or Retention()
         self.database: Database = open_database(url, timeout=timeout, owner="many" if shared else "one")
         self.fence: Callable[[Transaction], None] | None = None  # a coordinator's check that it has not lost the lead
@@ -287,7 +289,7 @@ class SqlLedger(NoCopies, Closable):
     def _check_groups(self, n_groups: int, known: Callable[[], int]) -> None:
         """Refuse counts of groups that the ledger does not have; others may have added some, which `known` tells."""
         if n_groups > self._n_groups and n_groups > known():
-            raise InvalidInputError(
+            raise UnusableLedgerError(
                 f"an entry counts {n_groups} groups, and {self.database.address} has {self._n_groups}: add the groups"
                 " to the promise first (promise(catalog=...))."
             )

@@ -109,8 +109,12 @@ class Eligibility:
         lengths = self.lengths[positions]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         at = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1][positions] - offsets[:-1], lengths)
-        # Selections that none of them uses are kept: renumbering would cost more.
-        return Eligibility(self.n_items, self.selections, self.selection_of[positions], self.excluded[at], offsets)
+        used, selections = self.selection_of[positions], self.selections
+        if len(selections) > len(positions):  # a part must not carry the selections of all
+            numbers, places = np.unique(used, return_inverse=True)
+            selections = tuple(selections[number] for number in numbers if number >= 0)
+            used = places - (len(numbers) - len(selections))
+        return Eligibility(self.n_items, selections, used, self.excluded[at], offsets)
 
     @property
     def shares(self) -> npt.NDArray[np.float64]:

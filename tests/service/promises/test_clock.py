@@ -119,3 +119,69 @@ def test_a_service_raises_an_alert_and_keeps_its_windows() -> None:
     assert service.overview().alerts == []
     assert service.overview().now == START + timedelta(hours=5, minutes=11)
     assert [one.start for one in service.past()] == [START], "no time has passed, so that no other window was missed"
+
+
+class WrongForHours:
+    """A service with an hourly promise on a machine whose clock is set, and stays wrong for hours."""
+
+    def __init__(self) -> None:
+        self.machine, self.catalog = Machine(), small_catalog()
+        self.ledger, self.sent = MemoryLedger(self.catalog.n_groups), 0
+        self.service = self.start()
+
+    def start(self) -> PromiseService:
+        coordinator = Coordinator(self.catalog, k=3, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
+        promises, front = [Promise("toys", 5, Window.hour("UTC"))], FrontEnd(self.catalog, coordinator)
+        return PromiseService(front, coordinator, promises, Forecast(rate=0.01), clock=self.machine.make_clock())
+
+    def restart(self) -> None:
+        self.service.close()
+        self.service = self.start()
+
+    def go_on(self, hours: float) -> None:
+        """Let time pass, with four requests every five minutes."""
+        for _ in range(int(12 * hours)):
+            self.service.retrieve(np.random.default_rng(self.sent).normal(size=(4, 8)))
+            self.sent += 4
+            self.machine.seconds += 300.0
+            self.service.refresh()
+
+
+@pytest.mark.parametrize("error", [5 * HOUR, -5 * HOUR, 24 * HOUR])
+def test_a_clock_that_is_wrong_for_hours_changes_nothing(error: float) -> None:
+    wrong = WrongForHours()
+    wrong.go_on(1.5)
+    wrong.machine.error = error
+    wrong.go_on(4)
+    assert [one.kind for one in wrong.service.overview().alerts] == ["clock"]
+    wrong.machine.error = 0.0
+    wrong.go_on(1.5)
+    assert wrong.service.overview().alerts == []
+    past = wrong.service.past()[::-1]
+    assert [one.start for one in past] == [START + timedelta(hours=hour) for hour in range(7)]
+    assert all(one.kept and one.requests == 48 for one in past)
+
+
+@pytest.mark.parametrize("error", [5 * HOUR, -5 * HOUR, 24 * HOUR, -26 * HOUR])
+def test_a_service_that_ran_for_hours_by_a_wrong_clock_is_set_right(error: float) -> None:
+    """Each request counts once, in a window that the service had; none is listed as missed."""
+    wrong = WrongForHours()
+    wrong.go_on(1.5)
+    wrong.machine.error = error
+    wrong.restart()
+    assert wrong.service.overview().now == START + timedelta(hours=1.5, seconds=error)
+    wrong.go_on(3)
+    wrong.machine.error = 0.0
+    wrong.go_on(1)
+    wrong.restart()
+    assert wrong.service.overview().now == START + timedelta(hours=5.5)
+    wrong.go_on(2)
+    past, now = wrong.service.past(), wrong.service.overview().now
+    assert all(one.end <= now for one in past)
+    assert len({one.start for one in past}) == len(past)
+    assert sum(one.requests for one in past) <= wrong.sent
+    assert all(one.requests > 0 for one in past), "a window that never was"
+    assert {START + timedelta(hours=hour) for hour in (0, 6)} <= {one.start for one in past if one.kept}
+    totals = [*wrong.ledger.past(), wrong.service.coordinator.totals()]
+    assert sum(one.requests for one in totals) == wrong.sent
+    assert sum(int(one.exposures.sum()) for one in totals) == 3 * wrong.sent

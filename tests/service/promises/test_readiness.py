@@ -13,7 +13,7 @@ import pytest
 
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
+from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError, UnusableLedgerError
 from fairsync.ledger import MemoryLedger
 from fairsync.schedule import Forecast
 from fairsync.service.client import Client
@@ -50,6 +50,22 @@ def test_it_is_not_ready_without_a_recent_check() -> None:
     assert readiness.verdict()[0]
 
 
+def test_a_ledger_that_cannot_be_used_is_reported_at_once() -> None:
+    ledger = MemoryLedger(1)
+    readiness = Readiness(ledger)
+
+    def load(name: str) -> bytes | None:
+        raise FairSyncError("/secret/exposures.db was deleted")
+
+    vars(ledger)["load"] = load
+    with pytest.raises(FairSyncError):
+        readiness.refresh([])
+    assert readiness.verdict() == (False, "the ledger cannot be reached, or cannot be used")
+    del vars(ledger)["load"]
+    readiness.refresh([])
+    assert readiness.verdict()[0]
+
+
 def test_one_shard_is_enough() -> None:
     readiness = Readiness(MemoryLedger(1))
     for shards, ready in (([], True), ([shard(up=False)], False), ([shard(up=False), shard(up=True)], True)):
@@ -64,6 +80,12 @@ def test_invalid_input_is_no_failure() -> None:
     assert readiness.verdict()[0]
     with pytest.raises(OSError, match="full"), readiness.serving():
         raise OSError("the disk is full")
+    assert not readiness.verdict()[0]
+    with readiness.serving():
+        pass
+    assert readiness.verdict()[0]
+    with pytest.raises(UnusableLedgerError), readiness.serving():
+        raise UnusableLedgerError("it is damaged")
     assert not readiness.verdict()[0]
     with readiness.serving():
         pass

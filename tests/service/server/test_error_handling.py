@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from fairsync.errors import BackendUnavailableError, FairSyncError
+from fairsync.errors import BackendUnavailableError, FairSyncError, UnusableLedgerError
 from fairsync.service.server.error_handling import ErrorMiddleware
 from fairsync.service.server.json_logging import JsonFormatter
 from fairsync.service.server.problems import invalid
@@ -46,6 +46,7 @@ def test_a_refused_body_does_not_stay_in_memory() -> None:
     [
         (BackendUnavailableError("the shard at secret-host:6379 is away"), 503, "shard"),
         (FairSyncError("the ledger /secret/exposures.db is full"), 503, "ledger"),
+        (UnusableLedgerError("/secret/exposures.db is damaged"), 503, "ledger"),
         (MemoryError("secret"), 503, "memory"),
         (OSError("no space left on /secret/path"), 503, "failed"),
         (ZeroDivisionError("secret"), 500, "mistake"),

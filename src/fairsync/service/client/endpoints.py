@@ -97,9 +97,9 @@ class Endpoints:
         k
             Candidates per user. Defaults to the k of the service.
         request_ids
-            One idempotency key per user. A repeated one gets the same answer and is counted once, while the service
-            saves answers (24 hours, or what fits a size, by default). After that it is refused: `RefusedError` with the
-            status 410 and the error ``"expired"``. Random unless given, so that the client can retry.
+            One idempotency key per user. A repeated one gets the same answer and is counted once, as long as the
+            service saves answers (24 hours, or what fits a size, by default). After that it is refused: `RefusedError`
+            with the status 410 and the error ``"expired"``. Random unless given, so that the client can retry.
         """
         vectors = _as_floats("users", users)
         if vectors.ndim not in (2, 3):

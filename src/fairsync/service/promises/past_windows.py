@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from bisect import bisect_left
+from collections import Counter
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from fairsync.schedule import PromiseStatus, Span
@@ -20,7 +24,11 @@ _DRIFT_SECONDS, _DRIFT_SHARE = 60.0, 1e-3
 
 
 def windows_ended(
-    plan: Plan, promises: Mapping[str, Promise], now: datetime, known_since: datetime | None = None
+    plan: Plan,
+    promises: Mapping[str, Promise],
+    now: datetime,
+    known_since: datetime | None = None,
+    most: int = sys.maxsize,
 ) -> list[tuple[str, PromiseStatus]]:
     """Return the windows of promises that have ended since a plan was made, with the promises' ids, earliest end first.
 
@@ -37,6 +45,8 @@ def windows_ended(
         The time; windows that end later are not over.
     known_since
         When the service was first seen by a right clock. Windows after the plan that began earlier never were.
+    most
+        If there are more windows that no plan covers, those that ended last, about as many as this.
 
     Examples
     --------
@@ -52,11 +62,20 @@ def windows_ended(
     """
     names = {promise: name for name, promise in promises.items()}
     planned = [(names[one.promise], one) for one in plan.statuses if one.span.end <= now and one.promise in names]
+    # After a month without the service, thousands of hourly promises would have millions of windows.
+    number = Counter(promise.window for promise in promises.values())
+    spans_of = {window: list(window.between(plan.span.end, now)) for window in number}
+    ending: Counter[datetime] = Counter()
+    for window, spans in spans_of.items():
+        ending.update({span.end: number[window] for span in spans})
+    latest = sorted(ending, reverse=True)
+    listed = list(accumulate(ending[end] for end in latest))
+    first = latest[min(bisect_left(listed, most), len(latest) - 1)] if latest else now
     unplanned = [
         (name, PromiseStatus(promise, span, exposures=0, at_pace=0, reachable=0, certain=0))
         for name, promise in promises.items()
-        for span in promise.window.between(plan.span.end, now)
-        if known_since is None or span.start >= known_since
+        for span in spans_of[promise.window]
+        if span.end >= first and (known_since is None or span.start >= known_since)
     ]
     return sorted([*planned, *unplanned], key=lambda one: one[1].span.end)
 

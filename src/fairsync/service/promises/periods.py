@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.errors import UnknownGroupError
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from fairsync.catalog.groups import Grouped
+    from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.schedule import Promise, Span
@@ -117,13 +119,14 @@ class Periods:
         n = len(self._coordinator.labels)  # another replica may just have added groups
         zeros = np.zeros(n, dtype=np.int64)
         at = {window: window.at(now) for window in {promise.window for promise in promises}}
-        spans = {promise: at[promise.window] for promise in promises}
+        windows = [(promise, span) for promise in promises if (span := at[promise.window]) is not None]
+        exposures = self.exposures_in_each(windows, past)
         self.before = CountsBefore(
             began,
             sum((one.exposures[:n] for one in past), zeros),
             sum((one.impressions[:n] for one in past if one.impressions is not None), zeros),
             sum(one.requests for one in past),
-            self._exposures_in_windows({promise: span for promise, span in spans.items() if span}, past),
+            {promise: count for (promise, _), count in zip(windows, exposures, strict=True)},
         )
 
     def exposures(self, promises: Iterable[Promise]) -> dict[Promise, int]:
@@ -133,23 +136,28 @@ class Periods:
 
     def exposures_in(self, span: Span, promise: Promise, periods: Sequence[Totals]) -> int:
         """Return the exposures of a promise in those periods that belong to a window."""
-        return self._exposures_in_windows({promise: span}, periods)[promise]
+        return self.exposures_in_each([(promise, span)], periods)[0]
 
     def requests_in(self, span: Span, periods: Sequence[Totals]) -> int:
         """Return the requests of those periods that belong to a window."""
         return sum(period.requests for period in self._within(span, periods))
 
-    def _exposures_in_windows(self, spans: Mapping[Promise, Span], periods: Sequence[Totals]) -> dict[Promise, int]:
+    def exposures_in_each(self, windows: Iterable[tuple[Promise, Span]], periods: Sequence[Totals]) -> list[int]:
         """Return the exposures of promises in those periods that belong to their windows."""
-        code_of = {label: code for code, label in enumerate(self._coordinator.labels)}
         counts: dict[Span, list[NDArray[np.int64]]] = {}  # thousands of promises may have the same few windows
-        exposures = {}
-        for promise, span in spans.items():
+        exposures = []
+        for promise, span in windows:
             if span not in counts:
                 counts[span] = [self.counted(one) for one in self._within(span, periods)]
-            code = code_of.get(promise.group, -1)
-            exposures[promise] = sum(int(one[code]) for one in counts[span] if 0 <= code < len(one))
+            code = self._code_of(promise.group)
+            exposures.append(sum(int(one[code]) for one in counts[span] if 0 <= code < len(one)))
         return exposures
+
+    def _code_of(self, label: Label) -> int:
+        try:
+            return self._coordinator.groups.code_of(label)
+        except UnknownGroupError:
+            return -1
 
     def _within(self, span: Span, periods: Sequence[Totals]) -> list[Totals]:
         started = [(one, self.started(one)) for one in periods]

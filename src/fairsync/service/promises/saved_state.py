@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from fairsync.ledger.base import Saved
 
 _NAME, _FORMAT = "service", 1
-# Past windows that are saved: a month of a hundred daily promises.
-_MOST_PAST = 3_000
+MOST_PAST = 3_000
+"""Past windows that are saved: a month of a hundred daily promises."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class SavedState:
         """Return the state with more past windows; one that ended before, by a clock that was set back, is replaced."""
         again = {(one.promise, one.start) for one in windows}
         others = [one for one in self.past if (one.promise, one.start) not in again]
-        return replace(self, past=(*others, *windows)[-_MOST_PAST:])
+        return replace(self, past=(*others, *windows)[-MOST_PAST:])
 
     def without_ended(self, now: datetime) -> SavedState:
         """Return the state without recurring promises that have ended: others have replaced them."""

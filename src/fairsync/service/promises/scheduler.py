@@ -22,7 +22,7 @@ from fairsync.service.promises.past_windows import (
 )
 from fairsync.service.promises.periods import Periods
 from fairsync.service.promises.planning import Planner
-from fairsync.service.promises.saved_state import SavedState
+from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -273,15 +273,12 @@ class Scheduler:
             if change is not None and outage:
                 outage, known_since = describe_clock_change(change), max(change.end, known_since or change.end)
                 _log.warning("%s: windows in between are not listed as missed", outage)
+            ended = windows_ended(last, promises, now, known_since, MOST_PAST)
+            exposures = self.periods.exposures_in_each([(one.promise, one.span) for _, one in ended], periods)
+            requests = {span: self.periods.requests_in(span, periods) for span in {one.span for _, one in ended}}
             past = [
-                past_window(
-                    name,
-                    one,
-                    self.periods.exposures_in(one.span, one.promise, periods),
-                    self.periods.requests_in(one.span, periods),
-                    outage,
-                )
-                for name, one in windows_ended(last, promises, now, known_since)
+                past_window(name, one, count, requests[one.span], outage)
+                for (name, one), count in zip(ended, exposures, strict=True)
             ]
             self.state = self.state.with_past(past).without_ended(now)
         self.save()

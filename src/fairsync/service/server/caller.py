@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, get_args
 
 from fairsync.service.server.gcra import RateLimiter
@@ -10,6 +11,9 @@ from fairsync.service.settings import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+# Threads of one caller. All callers together have the 40 of Starlette.
+_MOST_THREADS = 8
 
 
 class Caller:
@@ -23,6 +27,8 @@ class Caller:
         What it may do. ``admin`` includes all other roles.
     rate_limiter : RateLimiter or None
         Limit of its requests; None means no limit.
+    threads : asyncio.Semaphore
+        Held by each of its calls that runs in a thread: a caller must not occupy all of them.
 
     Examples
     --------
@@ -35,6 +41,7 @@ class Caller:
         self.name = name
         self.roles: frozenset[Role] = frozenset(get_args(Role) if "admin" in roles else roles)
         self.rate_limiter = None if per_second is None else RateLimiter(per_second)
+        self.threads = asyncio.Semaphore(_MOST_THREADS)
 
     def require(self, role: Role) -> None:
         """Refuse a call that needs a role that the caller lacks (403)."""

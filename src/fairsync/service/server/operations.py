@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -86,7 +86,11 @@ class Operation:
 
     @cached_property
     def _handle(self) -> Callable[..., Awaitable[Any]]:
-        return self.handler if inspect.iscoroutinefunction(self.handler) else partial(run_in_threadpool, self.handler)
+        return self.handler if inspect.iscoroutinefunction(self.handler) else self._run_in_thread
+
+    async def _run_in_thread(self, context: RequestContext, *arguments: Any) -> Any:
+        async with context.caller.threads:
+            return await run_in_threadpool(self.handler, context, *arguments)
 
     async def call(self, scope: Scope, receive: Receive, send: Send, bodies: BodyReader) -> None:
         """Authorise the caller, decode the request, call the handler, and send its answer."""

@@ -105,7 +105,7 @@ class _CallCollector:
 class _PromiseCollector:
     """Collects the state of groups and promises when Prometheus scrapes.
 
-    While the ledger is away that state may have to wait for it. Then only these metrics are left out.
+    While the ledger is away, that state may have to wait for it. Then these metrics are left out.
     """
 
     def __init__(self, service: PromiseService) -> None:

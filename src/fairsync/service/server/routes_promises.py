@@ -20,8 +20,9 @@ from fairsync.service.schema import (
 )
 from fairsync.service.server.cancellable_thread import run_cancellable
 from fairsync.service.server.disconnect import unless_disconnected
-from fairsync.service.server.operations import Operation
+from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.problems import busy, invalid
+from fairsync.service.server.shared_answer import SharedAnswer
 
 if TYPE_CHECKING:
     from starlette.types import Receive
@@ -62,8 +63,10 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
             unknown=sum(one.unknown for one in results),
         )
 
-    def list_promises(_: RequestContext) -> list[PromiseView]:
-        return service.promises()
+    read_promises = SharedAnswer(service.promises)
+
+    async def list_promises(_: RequestContext) -> Encoded:
+        return await read_promises()
 
     def make_promise(_: RequestContext, promise: PromiseRecord) -> PromiseView:
         return service.set_promise(promise_from_record(promise, service.groups))

@@ -10,8 +10,9 @@ from starlette.responses import Response
 
 from fairsync.service.schema import JSON, GroupView, HealthStatus, Overview, PastWindow, ReportView
 from fairsync.service.server.openapi import RETRY_AFTER
-from fairsync.service.server.operations import Operation
+from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.prometheus import MEDIA_TYPE
+from fairsync.service.server.shared_answer import SharedAnswer
 
 if TYPE_CHECKING:
     from fairsync.service.promises.promise_service import PromiseService
@@ -29,21 +30,25 @@ class PastQuery(Struct, frozen=True):
 
 def status_operations(service: PromiseService, metrics: Metrics) -> list[Operation]:
     """Return the operations."""
+    read_overview = SharedAnswer(service.overview)
+    read_groups = SharedAnswer(lambda: service.overview().groups)
+    make_shared_report = SharedAnswer(lambda: make_report(service.overview(), service.past(_MOST_PAST)))
+    make_text = SharedAnswer(metrics.text, MEDIA_TYPE)
 
-    def overview(_: RequestContext) -> Overview:
-        return service.overview()
+    async def overview(_: RequestContext) -> Encoded:
+        return await read_overview()
 
-    def groups(_: RequestContext) -> list[GroupView]:
-        return service.overview().groups
+    async def groups(_: RequestContext) -> Encoded:
+        return await read_groups()
 
     def past(_: RequestContext, query: PastQuery) -> list[PastWindow]:
         return service.past(query.limit)
 
-    def report(_: RequestContext) -> ReportView:
-        return make_report(service.overview(), service.past(_MOST_PAST))
+    async def report(_: RequestContext) -> Encoded:
+        return await make_shared_report()
 
-    def read_metrics(_: RequestContext) -> Response:
-        return Response(metrics.text(), media_type=MEDIA_TYPE)
+    async def read_metrics(_: RequestContext) -> Encoded:
+        return await make_text()
 
     async def health(_: RequestContext) -> HealthStatus:
         return HealthStatus(ok=True, message="alive")
