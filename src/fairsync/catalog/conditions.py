@@ -104,9 +104,16 @@ def _parse(name: str, given: Any, column: Column) -> Condition:
 
 
 def _number(name: str, key: str, value: Any) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or math.isnan(value):
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or value != value:
         raise InvalidInputError(f"{key!r} of {name!r} must be a number, got {value!r:.80}.")
-    return float(value)
+    return _as_float(name, value)
+
+
+def _as_float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidInputError(f"the condition on {name!r} has a number that is too large.") from None
 
 
 def _values(name: str, given: Any, column: Column) -> tuple[AttributeLabel | float, ...]:
@@ -121,6 +128,8 @@ def _values(name: str, given: Any, column: Column) -> tuple[AttributeLabel | flo
             raise InvalidInputError(
                 f"{name!r} has {column.kind} values, and the condition has {value!r:.80}: convert it."
             )
+    if column.kind == "float":
+        values = [_as_float(name, value) for value in values]
     return tuple(sorted(set(values)))
 
 

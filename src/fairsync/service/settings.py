@@ -124,6 +124,10 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """Most vectors of one user."""
     max_candidates: Positive = 100_000
     """Most candidates in one answer: requests of the call times k."""
+    max_exclude: Positive = 10_000
+    """Most ids that one request may exclude, its history not counted."""
+    max_exclude_per_call: Positive = 100_000
+    """Most ids that all requests of one call may exclude together."""
     max_items: Positive = 10_000
     """Most items in one change of the catalog, and most reports in one call."""
     max_batch: Positive = 256
