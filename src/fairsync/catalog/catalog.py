@@ -1,6 +1,5 @@
 """The items that can be retrieved: an embedding, attributes and an id for each."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
@@ -166,9 +165,9 @@ class Catalog:
         return changed
 
     def _copy(self) -> "Catalog":
-        made = copy.copy(self)
-        for name in _COMPUTED:
-            made.__dict__.pop(name, None)
+        # Not `copy.copy`: of a catalog in files it would open the files again, which have other attributes.
+        made = Catalog.__new__(Catalog)
+        made.__dict__.update({name: value for name, value in self.__dict__.items() if name not in _COMPUTED})
         return made
 
     @cached_property

@@ -7,6 +7,7 @@ import json
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,7 +32,7 @@ from fairsync.service.promises.shards import shard_views
 from fairsync.service.schema import ImpressionResult, Preview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -301,17 +302,22 @@ class PromiseService:
             self.scheduler.change(lambda promises: all_but(name, promises))
 
     def upsert_items(
-        self, embeddings: ArrayLike, groups: Sequence[Label] | NDArray[Any], ids: Sequence[Label] | NDArray[Any]
+        self,
+        embeddings: ArrayLike | None,
+        groups: Sequence[Label] | NDArray[Any] | Mapping[str, Any],
+        ids: Sequence[Label] | NDArray[Any],
     ) -> None:
-        """Add items, or replace those with known ids, from the next request on.
+        """Add items, or change those with known ids, from the next request on; see :meth:`FairRetriever.upsert`.
 
         With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.item_changes`).
         """
 
         def save(changes: ItemChanges, after: Catalog) -> None:
             rows = after.rows_of(np.asarray(ids))
-            labels = after.labels_of(after.group_of[rows]).tolist()
-            changes.upsert(after.ids[rows].tolist(), labels, after.embeddings[rows])
+            given = groups if isinstance(groups, Mapping) else [after.group_attribute]
+            changed = [*after.attributes] if embeddings is not None else [*given]
+            attributes = {name: after.attributes[name].take(rows).values() for name in changed}
+            changes.upsert(after.ids[rows].tolist(), attributes, None if embeddings is None else after.embeddings[rows])
 
         self._change_items(lambda catalog: upsert_items(catalog, embeddings, groups, ids), save)
 
