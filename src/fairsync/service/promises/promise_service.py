@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from fairsync.schedule import Feasibility, Forecast, Promise
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.planning import FeasibilityCheck
+    from fairsync.service.promises.reservoir import RequestRules
     from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
 
 _log = logging.getLogger(__name__)
@@ -164,7 +165,8 @@ class PromiseService:
         vectors = vectors if vectors.ndim == 3 else vectors[:, None]
         self._recent.add(vectors)
         if self.catalog is catalog:  # otherwise the items that were searched are not known
-            self.cost_monitor.observe(catalog, self.k, totals.began, vectors, found)
+            rules = None if exclude is None and where is None else _by_request(exclude, where, len(found))
+            self.cost_monitor.observe(catalog, self.k, totals.began, vectors, found, rules)
         weight, lacking = min(_DEGRADED_WEIGHT * len(found), 1.0), np.count_nonzero(found.searched < 1)
         self.degraded += weight * (lacking / len(found) - self.degraded)
         if totals.requests >= self.coordinator.terms.horizon:
@@ -425,6 +427,14 @@ class PromiseService:
             self.scheduler.save_labels(changed.catalog.labels)
             self.coordinator.set_targets(more, max(terms.horizon - totals.requests, 1), groups=groups)
         self.front.follow(changed)
+
+
+def _by_request(
+    exclude: Sequence[Any] | None, where: Where | Sequence[Where | None] | None, n: int
+) -> list[RequestRules]:
+    """Return the rules of each request."""
+    conditions = [where] * n if where is None or isinstance(where, Mapping) else where
+    return list(zip([None] * n if exclude is None else exclude, conditions, strict=True))
 
 
 def _new_id() -> str:
