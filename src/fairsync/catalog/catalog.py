@@ -26,9 +26,6 @@ _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 GROUP = "group"
 """The name of the attribute that is given as a list of labels."""
 
-# What is computed from a catalog and kept. A copy with other items or attributes must not have it.
-_COMPUTED = ("groups", "attributes", "conditions", "_lookup")
-
 
 class Catalog:
     """Items with their embeddings, attributes and ids.
@@ -160,14 +157,15 @@ class Catalog:
         >>> catalog.with_attributes({"in_stock": sold_out}).select({"in_stock": True}).rows.tolist()
         [0]
         """
-        changed = self._copy()
+        changed = self._copy(("attributes", "conditions"))
         changed._others = {**self._others, **columns}
         return changed
 
-    def _copy(self) -> "Catalog":
+    def _copy(self, without: Sequence[str]) -> "Catalog":
+        """Return a copy without what was computed from the items or attributes that are to change."""
         # Not `copy.copy`: of a catalog in files it would open the files again, which have other attributes.
         made = Catalog.__new__(Catalog)
-        made.__dict__.update({name: value for name, value in self.__dict__.items() if name not in _COMPUTED})
+        made.__dict__.update({name: value for name, value in self.__dict__.items() if name not in without})
         return made
 
     @cached_property
@@ -248,7 +246,7 @@ class Catalog:
             raise InvalidInputError(f"a part needs at least one row, each from 0 to {len(self) - 1}.")
         run = bool((np.diff(rows) == 1).all())
         at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows
-        part = self._copy()
+        part = self._copy(("groups", "attributes", "conditions", "_lookup"))
         part._others = {name: column.take(rows) for name, column in self._others.items()}
         part.embeddings = _frozen(self.embeddings[at])
         part.group_of = _frozen(self.group_of[at])

@@ -52,10 +52,12 @@ def retrieve_operations(
         if vectors is None:
             if histories is None:
                 raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
-            if asked.exclude_history:  # first, because the lists of histories are emptied when they are encoded
-                seen = await histories.known_items(asked.histories or [], service.catalog)
+            computed, seen = await histories.vectors_and_items(
+                asked.histories or [], caller.name, context.body_bytes,
+                service.catalog if asked.exclude_history else None,
+            )  # fmt: skip
+            if asked.exclude_history:
                 exclude = join_lists(asked.exclude, seen)
-            computed = await histories.vectors(asked.histories or [], caller.name, context.body_bytes)
             users = check_users(computed, service.catalog)
         else:
             users = check_users(vectors, service.catalog)
