@@ -1,6 +1,8 @@
 """Selections: the items of a catalog that meet a condition."""
 
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,8 @@ class Selection:
     ----------
     mask
         (items,) whether each item is selected. The array is used in place: do not write to it later.
+    where
+        The condition that the selected items meet, in its standard form; None if it is not known.
 
     Examples
     --------
@@ -21,7 +25,8 @@ class Selection:
     (2, [0, 2], [0, 2])
     """
 
-    def __init__(self, mask: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, mask: npt.NDArray[np.bool_], where: Mapping[str, Any] | None = None) -> None:
+        self.where = where
         self.mask = mask.view()
         self.mask.flags.writeable = False
         self._count = int(np.count_nonzero(mask))
