@@ -7,7 +7,7 @@ without prices, and what the guard replaced); the explanation itself is made whe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -126,9 +126,9 @@ class RequestTrace:
         if self.selection is not None:
             others = others[self.selection.mask[others]]
         others = others[~np.isin(others, self.excluded) & (others != row)]
-        scores, rank = self._relevance(catalog, others), catalog.rank
+        scores, score, rank = self._relevance(catalog, others) - price, relevance - price, catalog.rank
         earlier = others < row if rank is None else rank[others] < rank[row]
-        better = np.count_nonzero((scores > relevance) | ((scores == relevance) & earlier))
+        better = np.count_nonzero((scores > score) | ((scores == score) & earlier))
         return price if better < self.missing[group] else 0.0
 
     def to_dict(self, catalog: Catalog) -> dict[str, Any]:
@@ -266,11 +266,6 @@ class BatchTrace:
     def request(self, i: int) -> RequestTrace:
         """Return the trace of one request."""
         catalog, eligible, k = self.catalog, self.eligible, self.chosen.rows.shape[1]
-        floors, labels = self.terms.floors, catalog.labels
-        promises = {
-            code: self.names.get(labels[code], f"{labels[code]} ≥ {floors[code]}")
-            for code in np.flatnonzero(floors).tolist()
-        }
         chosen, nothing = self._candidates(i)[0], np.empty(0, dtype=np.int64)
         before = self._before(i)[0]
         plain = self.plain[i]
@@ -278,7 +273,7 @@ class BatchTrace:
             user=self.users[i],
             prices=self.prices,
             missing=self._missing(i),
-            promises=promises,
+            promises=self._promises,
             keeps_floors=self.keeps_floors,
             excluded=nothing if eligible is None else eligible.excluded[eligible.offsets[i] : eligible.offsets[i + 1]],
             selection=None if eligible is None else eligible.selection(i),
@@ -319,6 +314,14 @@ class BatchTrace:
             )
         return Explanation(tuple(candidates), trace.cut, self.depth, partial(trace.why_not, catalog))
 
+    @cached_property
+    def _promises(self) -> dict[int, str]:
+        floors, labels = self.terms.floors, self.catalog.labels
+        return {
+            code: self.names.get(labels[code], f"{labels[code]} ≥ {floors[code]}")
+            for code in np.flatnonzero(floors).tolist()
+        }
+
     def _candidates(self, i: int) -> tuple[_Rows, _Floats]:
         there = self.chosen.rows[i] >= 0  # empty places are at the end
         return self.chosen.rows[i][there], self.chosen.relevance[i][there]
@@ -350,7 +353,8 @@ class BatchTrace:
         price: _Floats = self.prices[groups]
         if not self.keeps_floors:
             return price
-        order = np.lexsort((_ties(self.catalog, rows), -relevance, groups))
+        # By score, not by relevance: beside a huge price, different relevances give the same score, as in the search.
+        order = np.lexsort((_ties(self.catalog, rows), price - relevance, groups))
         nth = np.empty(len(rows), dtype=np.int64)  # 0 for the best item of its group, 1 for the next, ...
         nth[order] = np.arange(len(rows)) - np.searchsorted(groups[order], groups[order])
         return np.where((price < 0) & (nth >= self._missing(i)[groups]), 0.0, price)

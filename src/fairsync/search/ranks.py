@@ -80,7 +80,11 @@ def rank_without_prices(
         owners, rows, found = owners[kept], rows[kept], found[kept]
     by_user = np.argsort(owners, kind="stable")  # rows stay in ascending order within each user
     edges = np.searchsorted(owners[by_user], np.arange(len(scanned) + 1))
-    for place, i in enumerate(scanned.tolist()):
+    # Where nothing else reaches the cut, the chosen items are the best ones.
+    same = np.diff(edges) == (chosen.rows[scanned] >= 0).sum(axis=1)
+    if same.any():
+        _rank_best(catalog, chosen, scanned[same], ranks, plain)
+    for place, i in zip(np.flatnonzero(~same).tolist(), scanned[~same].tolist(), strict=True):
         mine = by_user[edges[place] : edges[place + 1]]
         at, scores, off = rows[mine], np.ldexp(found[mine].astype(np.float64), unit), np.ldexp(error[place], unit)
         _settle_near(catalog, vectors[i], at, scores, float(off), chosen.relevance[i], k)
@@ -127,6 +131,16 @@ def _scan(
         reached = np.flatnonzero(best >= cut)
         row, owner = np.divmod(reached, users)
         yield owner, row + start, best.ravel()[reached]
+
+
+def _rank_best(catalog: Catalog, chosen: Hits, who: _Rows, ranks: _Rows, plain: Hits) -> None:
+    """Write the ranks of requests that got the most relevant items."""
+    rows, scores = chosen.rows[who], chosen.relevance[who]
+    order = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -scores))
+    plain.rows[who], plain.relevance[who] = (np.take_along_axis(one, order, axis=1) for one in (rows, scores))
+    place = np.empty_like(order)
+    np.put_along_axis(place, order, np.arange(1, rows.shape[1] + 1)[None], axis=1)
+    ranks[who] = np.where(rows >= 0, place, 0)
 
 
 def _settle_near(
