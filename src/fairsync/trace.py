@@ -265,7 +265,7 @@ class BatchTrace:
 
     def request(self, i: int) -> RequestTrace:
         """Return the trace of one request."""
-        catalog, eligible, k = self.catalog, self.eligible, self.chosen.rows.shape[1]
+        eligible, k = self.eligible, self.chosen.rows.shape[1]
         chosen, nothing = self._candidates(i)[0], np.empty(0, dtype=np.int64)
         before = self._before(i)[0]
         plain = self.plain[i]
