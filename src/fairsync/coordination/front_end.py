@@ -13,6 +13,7 @@ from fairsync.batch import ServedBatch, serve
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
+from fairsync.eligible import Rules
 from fairsync.errors import ExpiredRequestError, FairSyncError, InvalidInputError, RepeatedRequestError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_request_ids, check_users
@@ -20,15 +21,17 @@ from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.batch import Batch
-    from fairsync.catalog import Catalog
+    from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
+    from fairsync.eligible import Exclude
+    from fairsync.search.eligibility import Eligibility
 
 
 class FrontEnd(NoCopies, Closable):
@@ -45,6 +48,12 @@ class FrontEnd(NoCopies, Closable):
         The coordinator, in this process or another.
     index
         The name of an index, or an index object, as for :class:`fairsync.FairRetriever`.
+
+    Attributes
+    ----------
+    limited_requests : int
+        Requests of this front end that the floors could not count on: they excluded more than the coordinator's
+        ``max_exclude``, or had a condition.
     """
 
     use_instead = "it holds leases and an index; make one in each process with FrontEnd(catalog, coordinator)"
@@ -56,6 +65,7 @@ class FrontEnd(NoCopies, Closable):
         self._items = (catalog, make_index(index, catalog))
         self._changing = threading.Lock()
         self._calls, self._closed, self._idle = 0, False, threading.Condition()
+        self.limited_requests = 0
 
     @property
     def catalog(self) -> Catalog:
@@ -73,7 +83,10 @@ class FrontEnd(NoCopies, Closable):
         k: int | None = None,
         request_ids: Sequence[str | None] | None = None,
         *,
+        exclude: Exclude | None = None,
+        where: Where | Sequence[Where | None] | None = None,
         checked: bool = False,
+        allow_empty: bool = False,
     ) -> Candidates:
         """Return the candidates of requests in order of arrival.
 
@@ -91,12 +104,24 @@ class FrontEnd(NoCopies, Closable):
             (n,) idempotency key of each request, or None. A request whose id was answered before, by any front end,
             gets the same answer and is not counted again, for as long as the ledger saves it
             (:class:`fairsync.Retention`: 24 hours by default); after that it is refused with
-            :class:`ExpiredRequestError`.
+            :class:`ExpiredRequestError`. It gets that answer also if ``exclude`` or ``where`` are others than before:
+            give a request with other rules another id.
+        exclude, where
+            The ids that each request must not get, and conditions on attributes; see
+            :meth:`fairsync.FairRetriever.retrieve`.
         checked
             Whether :func:`fairsync.inputs.check_users` has returned these users, so that they are not checked again.
+        allow_empty
+            Whether a request gets an empty list if no item meets its condition. Otherwise the call is refused.
         """
         with self._under_way():
-            return self._retrieve(users, k, request_ids, checked=checked)
+            catalog, index = self._items
+            vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
+            rules = None
+            if exclude is not None or where is not None:
+                rules = Rules(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
+                rules.check()  # the batches before a request that is refused would be counted
+            return self._retrieve(catalog, index, vectors, k, request_ids, rules)
 
     def close(self) -> None:
         """Refuse further requests, and wait for those under way, so that no lease is left to expire.
@@ -122,10 +147,14 @@ class FrontEnd(NoCopies, Closable):
                 self._idle.notify_all()
 
     def _retrieve(
-        self, users: ArrayLike, k: int | None, request_ids: Sequence[str | None] | None, *, checked: bool
+        self,
+        catalog: Catalog,
+        index: Index,
+        vectors: NDArray[np.floating[Any]],
+        k: int | None,
+        request_ids: Sequence[str | None] | None,
+        rules: Rules | None,
     ) -> Candidates:
-        catalog, index = self._items
-        vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
         k = self.coordinator.k if k is None else check_k(k, catalog)
         ids = check_request_ids(request_ids, len(vectors))
         first: dict[str, int] = {}  # the first position of each request id
@@ -142,15 +171,17 @@ class FrontEnd(NoCopies, Closable):
         while start < len(waiting):
             lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
-            parts.append(self._serve(catalog, index, lease, vectors[here], k, [ids[position] for position in here]))
+            eligible = None if rules is None else rules.eligibility_of(here)
+            names = [ids[position] for position in here]
+            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, eligible))
             start += lease.batch.requests
         if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
         found = Candidates.join([*parts, *saved.values()])
-        if len(waiting) == len(ids):
-            return found
-        place = {position: i for i, position in enumerate([*waiting, *saved])}
-        return found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
+        if len(waiting) < len(ids):
+            place = {position: i for i, position in enumerate([*waiting, *saved])}
+            found = found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
+        return found if rules is None else replace(found, unknown_excluded=rules.unknown)
 
     def _serve(
         self,
@@ -160,15 +191,20 @@ class FrontEnd(NoCopies, Closable):
         vectors: NDArray[np.floating[Any]],
         k: int,
         request_ids: Sequence[str | None],
+        eligible: Eligibility | None,
     ) -> Candidates:
         """Answer the requests of a lease and settle it; release it on failure."""
         try:
-            served = serve(_fit(lease.batch, catalog, k), catalog, index, vectors)
-            return self._settle(catalog, served, lease, k, request_ids)
+            served = serve(_fit(lease.batch, catalog, k), catalog, index, vectors, eligible)
+            found = self._settle(catalog, served, lease, k, request_ids)
         except BaseException:
             # If the lease was settled before the failure, releasing it changes nothing.
             self.coordinator.release(lease.number)
             raise
+        if served.limited:
+            with self._idle:
+                self.limited_requests += served.limited
+        return found
 
     def _settle(
         self, catalog: Catalog, served: ServedBatch, lease: Lease, k: int, request_ids: Sequence[str | None]
@@ -183,9 +219,10 @@ class FrontEnd(NoCopies, Closable):
                 self.coordinator.settle(lease.number, entry, served.sample, answers)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
+                there = rows[again] >= 0  # a short list has empty places
                 entry = entry.without(
-                    np.bincount(catalog.group_of[rows[again]].ravel(), minlength=catalog.n_groups),
-                    float(relevance[again].sum()),
+                    np.bincount(catalog.group_of[rows[again][there]], minlength=catalog.n_groups),
+                    float(relevance[again][there].sum()),
                     len(again),
                 )
                 saved = self._saved_answers(error.request_ids, k)
@@ -214,11 +251,11 @@ class FrontEnd(NoCopies, Closable):
 
     def upsert(
         self,
-        embeddings: ArrayLike,
-        groups: Sequence[Label] | NDArray[Any],
+        embeddings: ArrayLike | None,
+        groups: Sequence[Label] | NDArray[Any] | Mapping[str, Any],
         ids: Sequence[Label] | NDArray[Any],
     ) -> None:
-        """Add items, or replace those whose ids are known; see :meth:`fairsync.FairRetriever.upsert`.
+        """Add items, or change those whose ids are known; see :meth:`fairsync.FairRetriever.upsert`.
 
         A new group must be known to the coordinator first: `Coordinator.promise(catalog=...)`.
         """
@@ -270,7 +307,7 @@ class FrontEnd(NoCopies, Closable):
 def _fit(batch: Batch, catalog: Catalog, k: int) -> Batch:
     """Return the batch for k candidates of this catalog, whose items or groups may differ from the coordinator's."""
     g, terms = catalog.n_groups, batch.terms
-    caps = np.minimum(terms.caps[:g], group_caps(catalog, terms.k))
+    caps = np.minimum(terms.caps[:g], group_caps(catalog, terms.k, terms.max_exclude))
     if k == terms.k and g == len(terms.floors) and (caps == terms.caps).all():
         return batch
     return replace(

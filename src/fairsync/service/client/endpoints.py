@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from fairsync.catalog import Where
     from fairsync.catalog.groups import Label
     from fairsync.service.client.client import AsyncClient, Client
 
@@ -86,7 +88,13 @@ class Endpoints:
 
     @endpoint
     def retrieve(
-        self, users: ArrayLike, k: int | None = None, request_ids: Sequence[str] | None = None
+        self,
+        users: ArrayLike,
+        k: int | None = None,
+        request_ids: Sequence[str] | None = None,
+        *,
+        exclude: Sequence[Sequence[Label]] | None = None,
+        where: Where | Sequence[Where | None] | None = None,
     ) -> Request[Retrieved]:
         """Return the candidates of users.
 
@@ -100,16 +108,29 @@ class Endpoints:
             One idempotency key per user. A repeated one gets the same answer and is counted once, as long as the
             service saves answers (24 hours, or what fits a size, by default). After that it is refused: `RefusedError`
             with the status 410 and the error ``"expired"``. Random unless given, so that the client can retry.
+        exclude
+            For each user the ids of items to leave out.
+        where
+            Conditions on attributes, one dict for all users or one for each; see :meth:`fairsync.Catalog.select`. If no
+            item meets the condition of a user, its list is empty.
         """
         vectors = _as_floats("users", users)
         if vectors.ndim not in (2, 3):
             raise InvalidInputError(f"users must be (n, d) or (n, interests, d) numbers, got shape {vectors.shape}.")
         named = _request_ids(len(vectors), request_ids)
-        return _retrieve(RetrieveRequest(vectors=NumberArray.of(vectors), k=k, request_ids=named))
+        rules = _rules(exclude, where)
+        return _retrieve(RetrieveRequest(vectors=NumberArray.of(vectors), k=k, request_ids=named, **rules))
 
     @endpoint
     def retrieve_for(
-        self, histories: Sequence[Sequence[Label]], k: int | None = None, request_ids: Sequence[str] | None = None
+        self,
+        histories: Sequence[Sequence[Label]],
+        k: int | None = None,
+        request_ids: Sequence[str] | None = None,
+        *,
+        exclude: Sequence[Sequence[Label]] | None = None,
+        where: Where | Sequence[Where | None] | None = None,
+        exclude_history: bool = True,
     ) -> Request[Retrieved]:
         """Return the candidates of users who are given by their histories. The service needs a model for it.
 
@@ -117,11 +138,15 @@ class Endpoints:
         ----------
         histories
             Item ids of each user, oldest first.
-        k, request_ids
+        k, request_ids, exclude, where
             As in `retrieve`.
+        exclude_history
+            Whether to leave out the items of the histories.
         """
-        items = [list(history) for history in histories]
-        return _retrieve(RetrieveRequest(histories=items, k=k, request_ids=_request_ids(len(items), request_ids)))
+        items, rules = [np.asarray(history).tolist() for history in histories], _rules(exclude, where)
+        named = _request_ids(len(items), request_ids)
+        request = RetrieveRequest(histories=items, k=k, request_ids=named, exclude_history=exclude_history, **rules)
+        return _retrieve(request)
 
     @endpoint
     def impressions(self, reports: Sequence[ImpressionReport]) -> Request[ImpressionResult]:
@@ -211,6 +236,12 @@ def _retrieve(request: RetrieveRequest) -> Request[Retrieved]:
     return Request("POST", "/v1/retrieve", _decode_retrieved, msgspec.msgpack.encode(request), MSGPACK)
 
 
+def _rules(exclude: Sequence[Sequence[Label]] | None, where: Where | Sequence[Where | None] | None) -> dict[str, Any]:
+    """Return the rules of a request as plain values."""
+    lists = None if exclude is None else [np.asarray(ids).tolist() for ids in exclude]
+    return {"exclude": lists, "where": where if where is None or isinstance(where, Mapping) else list(where)}
+
+
 def _as_floats(name: str, values: ArrayLike) -> np.ndarray[Any, Any]:
     array = np.asarray(values)
     if array.dtype.kind not in "iuf":
@@ -232,12 +263,26 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
 
 def _decode_retrieved(body: bytes) -> Retrieved:
     answer = msgspec.msgpack.decode(body, type=RetrieveColumns)
+    relevance = answer.relevance
     ids, groups = (
-        column.to_numpy() if isinstance(column, NumberArray) else np.asarray(column)
+        column.to_numpy() if isinstance(column, NumberArray) else _padded(column, answer.k)
         for column in (answer.ids, answer.groups)
     )
-    request_ids = [str(request_id) for request_id in answer.request_ids]
-    return Retrieved(ids, groups, answer.relevance.to_numpy(), answer.searched.to_numpy(), request_ids=request_ids)
+    return Retrieved(
+        ids,
+        groups,
+        relevance.to_numpy() if isinstance(relevance, NumberArray) else _padded(relevance, answer.k, -np.inf),
+        answer.searched.to_numpy(),
+        unknown_excluded=np.array(answer.unknown_excluded, dtype=np.int64),
+        request_ids=[str(request_id) for request_id in answer.request_ids],
+    )
+
+
+def _padded(lists: Sequence[Sequence[Any]], k: int, empty: float | str | None = None) -> np.ndarray[Any, Any]:
+    """Return lists as an array, with the empty places of `Candidates` at the end of those that are short."""
+    if empty is None:
+        empty = -1 if any(isinstance(value, int) for one in lists for value in one) else ""
+    return np.array([[*one, *[empty] * (k - len(one))] for one in lists])
 
 
 def _decode_size(body: bytes) -> int:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.candidates import Candidates
-    from fairsync.catalog import Catalog
+    from fairsync.catalog import Catalog, Where
     from fairsync.catalog.changes import CatalogChange
     from fairsync.catalog.groups import Groups, Label
     from fairsync.coordination.coordinator import Coordinator
@@ -141,15 +141,20 @@ class PromiseService:
         k: int | None = None,
         callback: Callable[[Candidates], None] | None = None,
         *,
+        exclude: Sequence[Any] | None = None,
+        where: Where | Sequence[Where | None] | None = None,
         checked: bool = False,
     ) -> Candidates:
         """Return the candidates of requests; see :meth:`fairsync.FrontEnd.retrieve`.
 
-        The candidates are passed to `callback` first, so that clients need not wait for sampling and planning.
+        A request whose condition no item meets gets an empty list. The candidates are passed to `callback` first, so
+        that clients need not wait for sampling and planning.
         """
         catalog = self.catalog
         with self.readiness.serving():
-            found = self.front.retrieve(users, k, request_ids, checked=checked)
+            found = self.front.retrieve(
+                users, k, request_ids, exclude=exclude, where=where, checked=checked, allow_empty=True
+            )
         if callback is not None:
             callback(found)
         if not len(found):

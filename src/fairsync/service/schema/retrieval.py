@@ -65,8 +65,25 @@ class RetrieveRequest(Record, frozen=True, kw_only=True):
         Meta(
             description="One idempotency key per user. A repeated one gets the same answer and is counted once, while"
             " the service saves answers (24 hours, or what fits a size, by default). After that it is refused with 410."
+            " A repeated id gets the saved answer whatever else the request says."
         ),
     ] = None
+    exclude: Annotated[
+        list[list[Label]] | None,
+        Meta(description="For each user the ids of items to leave out. Ids that are no items are counted and ignored."),
+    ] = None
+    where: Annotated[
+        dict[str, Any] | list[dict[str, Any] | None] | None,
+        Meta(
+            description="Conditions by attribute, all of which an item must meet: a value, a list of values (one of"
+            ' them), {"not": value or list}, or for numbers {"at_least": number, "at_most": number}. One object for all'
+            " users, or one per user. If no item meets them, the list is empty.",
+            examples=[{"region": ["DE", "AT"], "in_stock": True, "price": {"at_most": 50}}],
+        ),
+    ] = None
+    exclude_history: Annotated[
+        bool, Meta(description="Whether to leave out the items of the histories. Without histories it has no effect.")
+    ] = True
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
@@ -78,6 +95,10 @@ class RetrieveAnswer(Record, frozen=True, kw_only=True):
     relevance: list[float]
     searched: Annotated[float, Meta(description="Share of the catalog that was searched.")]
     degraded: bool
+    short: Annotated[
+        bool, Meta(description="Whether there are fewer than k candidates, because fewer items are eligible.")
+    ] = False
+    unknown_excluded: Annotated[int, Meta(description="Excluded ids that are not in the catalog.")] = 0
 
 
 class RetrieveAnswers(Record, frozen=True, kw_only=True):
@@ -87,13 +108,19 @@ class RetrieveAnswers(Record, frozen=True, kw_only=True):
 
 
 class RetrieveColumns(Record, frozen=True, kw_only=True):
-    """The answer to a call in MessagePack: one row per user, strings as plain lists."""
+    """The answer to a call in MessagePack: one row per user, strings as plain lists.
+
+    If a list is short, all are plain lists, and that one has fewer than ``k`` entries.
+    """
 
     request_ids: list[str | None]
     ids: NumberArray | list[list[Label]]
     groups: NumberArray | list[list[Label]]
-    relevance: NumberArray
+    relevance: NumberArray | list[list[float]]
     searched: NumberArray
+    k: int
+    short: list[bool]
+    unknown_excluded: list[int]
 
 
 class UpsertItems(Record, frozen=True, kw_only=True):

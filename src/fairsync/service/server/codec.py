@@ -80,7 +80,7 @@ def compact(value: T, max_users: int) -> T:
     [1, 2]
     """
     if isinstance(value, RetrieveRequest):
-        for many in (value.vectors, value.histories, value.request_ids):
+        for many in (value.vectors, value.histories, value.request_ids, value.exclude):
             if isinstance(many, list):
                 _check_users(len(many), max_users)
         for history in value.histories or ():
@@ -160,26 +160,32 @@ def encode_candidates(found: Candidates, request_ids: Sequence[str | None], medi
     >>> encode_candidates(found, ["r1"], JSON)[:48]
     b'{"answers":[{"request_id":"r1","ids":[7,3],"grou'
     """
+    short, unknown = found.short.tolist(), found.unknown_excluded.tolist()
+    columns = (found.ids, found.groups, found.relevance)
+    lists = [_without_empty_places(column, found.relevance) for column in columns] if any(short) else None
     if media_type == MSGPACK:
-        columns = RetrieveColumns(
-            request_ids=list(request_ids),
-            ids=_column(found.ids),
-            groups=_column(found.groups),
-            relevance=NumberArray.of(found.relevance),
-            searched=NumberArray.of(found.searched),
-        )
-        return msgspec.msgpack.encode(columns)
-    rows = zip(
-        request_ids, found.ids.tolist(), found.groups.tolist(), found.relevance.tolist(), found.searched.tolist(),
-        strict=True,
-    )  # fmt: skip
+        ids, groups, relevance = map(_column, columns) if lists is None else lists
+        answer = RetrieveColumns(
+            request_ids=list(request_ids), ids=ids, groups=groups, relevance=relevance,
+            searched=NumberArray.of(found.searched), k=found.ids.shape[1], short=short, unknown_excluded=unknown,
+        )  # fmt: skip
+        return msgspec.msgpack.encode(answer)
+    lists = [column.tolist() for column in columns] if lists is None else lists
+    rows = zip(request_ids, *lists, found.searched.tolist(), short, unknown, strict=True)
     answers = [
         RetrieveAnswer(
-            request_id=one, ids=ids, groups=groups, relevance=relevance, searched=searched, degraded=searched < 1
+            request_id=one, ids=ids, groups=groups, relevance=relevance, searched=searched, degraded=searched < 1,
+            short=is_short, unknown_excluded=n_unknown,
         )
-        for one, ids, groups, relevance, searched in rows
-    ]
+        for one, ids, groups, relevance, searched, is_short, n_unknown in rows
+    ]  # fmt: skip
     return msgspec.json.encode(RetrieveAnswers(answers=answers))
+
+
+def _without_empty_places(column: NDArray[Any], relevance: NDArray[np.float64]) -> list[Any]:
+    """Return the entries of each list. The empty places of a short one are at its end."""
+    lengths = (~np.isneginf(relevance)).sum(axis=1).tolist()
+    return [one[:length] for one, length in zip(column.tolist(), lengths, strict=True)]
 
 
 def _column(column: NDArray[Any]) -> Any:

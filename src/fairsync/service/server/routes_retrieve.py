@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,11 @@ from fairsync.service.server.disconnect import unless_disconnected
 from fairsync.service.server.gcra import requests_of
 from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.problems import invalid
+from fairsync.service.server.rules import check_rules, conditions_of, join_lists
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.types import Receive
 
     from fairsync.service.promises.promise_service import PromiseService
@@ -41,18 +44,24 @@ def retrieve_operations(
                 f"A call may ask for {limits.max_candidates:,} candidates, got {wanted:,}.",
                 "Send the users in several calls.",
             )
+        check_rules(asked, n, limits, service.catalog)
+        exclude: Sequence[Any] | None = asked.exclude
         caller = context.caller
         if caller.rate_limiter is not None:  # its size was charged when it was read
             caller.rate_limiter.charge(max(n - requests_of(context.body_bytes), 0))
         if vectors is None:
             if histories is None:
                 raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
+            if asked.exclude_history:  # first, because the lists of histories are emptied when they are encoded
+                seen = await histories.known_items(asked.histories or [], service.catalog)
+                exclude = join_lists(asked.exclude, seen)
             computed = await histories.vectors(asked.histories or [], caller.name, context.body_bytes)
             users = check_users(computed, service.catalog)
         else:
             users = check_users(vectors, service.catalog)
         request_ids = asked.request_ids or [None] * n
-        answer = batcher.submit(users, request_ids, asked.k, caller.name)
+        where = conditions_of(asked, n)
+        answer = batcher.submit(users, request_ids, asked.k, caller.name, exclude, where)
         found = await unless_disconnected(answer, receive)
         media_type = media_type_of(context.headers[b"content-type"])
         return Encoded(encode_candidates(found, request_ids, media_type), media_type)
