@@ -133,6 +133,15 @@ class WhyNot:
         document = {**asdict(self), "message": str(self)}
         return {key: None if value in (math.inf, -math.inf) else value for key, value in document.items()}
 
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> WhyNot:
+        """Return what `to_dict` has written."""
+        values = {name: document[name] for name in ("id", "group", "reason", "relevance", "price", "cut", "below")}
+        if values["price"] is None:
+            values["price"] = math.inf
+            values["below"] = None if values["cut"] is None else math.inf
+        return cls(**values)
+
 
 @dataclass(frozen=True)
 class Explanation:

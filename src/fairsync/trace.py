@@ -48,8 +48,6 @@ class RequestTrace:
         (interests, d) its vectors.
     prices, missing : numpy.ndarray
         (G,) the prices, and the exposures that each floor still missed.
-    promises : dict
-        The text of each promise, by group code.
     keeps_floors : bool
         Whether a subsidy ended with its floor.
     excluded : numpy.ndarray
@@ -68,7 +66,6 @@ class RequestTrace:
     user: npt.NDArray[np.floating[Any]]
     prices: _Floats
     missing: npt.NDArray[np.int64]
-    promises: Mapping[int, str]
     keeps_floors: bool
     excluded: _Rows
     selection: Selection | None
@@ -133,13 +130,12 @@ class RequestTrace:
 
     def to_dict(self, catalog: Catalog) -> dict[str, Any]:
         """Return the trace as values for JSON, in ids and labels, so that it outlives the catalog."""
-        told = [code for code in range(len(self.prices)) if self.prices[code] or code in self.promises]
         lists = {name: catalog.ids_of(getattr(self, name)).tolist() for name in _LISTS}
         return {
             "user": self.user.tolist(),
-            "groups": [
-                [catalog.labels[code], float(self.prices[code]), int(self.missing[code]), self.promises.get(code)]
-                for code in told
+            "prices": [
+                [catalog.labels[code], float(self.prices[code]), int(self.missing[code])]
+                for code in np.flatnonzero(self.prices).tolist()
             ],
             "keeps_floors": self.keeps_floors,
             "where": None if self.selection is None else self.selection.where,
@@ -155,22 +151,16 @@ class RequestTrace:
         An item that the catalog no longer holds has row -1, and groups that it no longer holds are left out.
         """
         prices, missing = np.zeros(catalog.n_groups), np.zeros(catalog.n_groups, dtype=np.int64)
-        promises: dict[int, str] = {}
         codes = {label: code for code, label in enumerate(catalog.labels)}
-        for label, price, lacking, text in document["groups"]:
-            code = codes.get(label)
-            if code is None:
-                continue
-            prices[code], missing[code] = price, lacking
-            if text is not None:
-                promises[code] = text
+        for label, price, lacking in document["prices"]:
+            if label in codes:
+                prices[codes[label]], missing[codes[label]] = price, lacking
         none = np.empty(0, dtype=np.int64)
         lists = {name: catalog.rows_of(np.array(document[name])) if document[name] else none for name in _LISTS}
         return cls(
             user=np.array(document["user"], dtype=np.float64),
             prices=prices,
             missing=missing,
-            promises=promises,
             keeps_floors=document["keeps_floors"],
             selection=None if document["where"] is None else catalog.select(document["where"]),
             k=document["k"],
@@ -273,7 +263,6 @@ class BatchTrace:
             user=self.users[i],
             prices=self.prices,
             missing=self._missing(i),
-            promises=self._promises,
             keeps_floors=self.keeps_floors,
             excluded=nothing if eligible is None else eligible.excluded[eligible.offsets[i] : eligible.offsets[i + 1]],
             selection=None if eligible is None else eligible.selection(i),
@@ -295,7 +284,7 @@ class BatchTrace:
         candidates = []
         for at in np.lexsort((_ties(catalog, rows), -relevance)).tolist():
             group, is_plain = int(catalog.group_of[rows[at]]), int(rows[at]) in plain
-            promise = trace.promises.get(group)
+            promise = self._promises.get(group)
             reason = "relevance" if is_plain else f"promise: {promise}" if promise else "price"
             if int(rows[at]) not in before:
                 reason = f"forced: {promise}"
@@ -375,12 +364,16 @@ class PendingExplanation:
 
     def explanation(self) -> Explanation:
         """Return the explanation."""
+        return self._made
+
+    @cached_property
+    def _made(self) -> Explanation:
         return self.trace.explanation(self.position)
 
     def to_dict(self) -> Mapping[str, Any]:
         """Return explanation and trace as values for JSON; see `StoredExplanation`."""
-        made, seen = self.explanation().to_dict(), self.trace.request(self.position)
-        return {"explanation": made, "trace": seen.to_dict(self.trace.catalog)}
+        seen = self.trace.request(self.position)
+        return {"explanation": self._made.to_dict(), "trace": seen.to_dict(self.trace.catalog)}
 
 
 def _ties(catalog: Catalog, rows: _Rows) -> npt.NDArray[np.integer]:
