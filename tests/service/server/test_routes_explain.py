@@ -115,7 +115,7 @@ def test_promises_are_named_as_they_were_made() -> None:
     """The floors of the loop are those of the present plan; an explanation names the promise."""
     catalog = words_catalog()
     coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=4, auto_restart=False)
-    promises = [Promise("toys", 5_000, Window.day("UTC")), Promise("toys", 400, Window.hour("UTC"))]
+    promises = [Promise("toys", 120, Window.day("UTC")), Promise("toys", 60, Window.hour("UTC"))]
     service = PromiseService(
         FrontEnd(catalog, coordinator), coordinator, promises, Forecast(rate=0.1), clock=lambda: 1_700_000_000.0
     )
@@ -127,7 +127,7 @@ def test_promises_are_named_as_they_were_made() -> None:
         for i in range(len(found)):
             reasons |= {one.reason for one in found.explain(i).candidates}
             prices |= {name: price for one in found.explain(i).candidates for name, price in one.prices.items()}
-    text = "toys ≥ 5000 each day, toys ≥ 400 each hour"
+    text = "toys ≥ 120 each day, toys ≥ 60 each hour"
     assert set(prices) == {text}
     assert reasons <= {"relevance", f"promise: {text}", f"forced: {text}"}
     assert len(reasons) > 1
