@@ -277,28 +277,30 @@ class BatchTrace:
         """Return the explanation of one request."""
         catalog, trace = self.catalog, self.request(i)
         rows, relevance = self._candidates(i)
-        prices = self._applied(i, rows, relevance)
-        before, plain, chosen = set(trace.before.tolist()), set(trace.plain.tolist()), set(rows.tolist())
-        absent = iter([row for row in trace.plain.tolist() if row not in chosen])
-        ids, labels = catalog.ids_of(rows).tolist(), catalog.labels_of(catalog.group_of[rows]).tolist()
+        order = np.lexsort((_ties(catalog, rows), -relevance))
+        prices, ranks = self._applied(i, rows, relevance)[order].tolist(), self.ranks[i, order].tolist()
+        rows, relevance = rows[order], relevance[order]
+        groups, before = catalog.group_of[rows], set(trace.before.tolist())
+        ids, labels = catalog.ids_of(rows).tolist(), catalog.labels_of(groups).tolist()
+        plain, chosen = set(trace.plain.tolist()), set(rows.tolist())
+        absent = iter(catalog.ids_of([row for row in trace.plain.tolist() if row not in chosen]).tolist())
+        is_priced = (self.prices[groups] != 0).tolist()
         candidates = []
-        for at in np.lexsort((_ties(catalog, rows), -relevance)).tolist():
-            group, is_plain = int(catalog.group_of[rows[at]]), int(rows[at]) in plain
-            promise = self._promises.get(group)
+        for at, (row, group) in enumerate(zip(rows.tolist(), groups.tolist(), strict=True)):
+            promise, is_plain = self._promises.get(group), row in plain
             reason = "relevance" if is_plain else f"promise: {promise}" if promise else "price"
-            if int(rows[at]) not in before:
+            if row not in before:
                 reason = f"forced: {promise}"
-            named = promise or (f"{labels[at]} (no promise)" if trace.prices[group] else None)
-            displaced = None if is_plain else next(absent, None)
+            named = promise or (f"{labels[at]} (no promise)" if is_priced[at] else None)
             candidates.append(
                 ExplainedCandidate(
                     ids[at],
                     labels[at],
                     float(relevance[at]),
-                    {named: float(prices[at])} if named else {},
-                    int(self.ranks[i, at]) or None,
+                    {named: prices[at]} if named else {},
+                    ranks[at] or None,
                     reason,
-                    None if displaced is None else catalog.ids_of(displaced).item(),
+                    None if is_plain else next(absent, None),
                 )
             )
         return Explanation(tuple(candidates), trace.cut, self.depth, partial(trace.why_not, catalog))
@@ -328,9 +330,11 @@ class BatchTrace:
 
     def _cut(self, i: int) -> float | None:
         rows, relevance = self._before(i)
-        kept = np.isin(rows, self.chosen.rows[i])
-        # Slots are given to the best scores first, so that the first item that was dropped ends them.
-        n_open = len(rows) if kept.all() else int(np.argmin(kept))
+        n_open = len(rows)
+        if i in self.replaced:
+            # Slots are given to the best scores first, so that the first item that was dropped ends them.
+            kept = np.isin(rows, self.chosen.rows[i])
+            n_open = n_open if kept.all() else int(np.argmin(kept))
         if n_open == 0:
             return None
         lowest = float((relevance - self._applied(i, rows, relevance))[:n_open].min())

@@ -56,7 +56,9 @@ def call(http: httpx.Client, what: str, token: str | None) -> int:
     method, path = what.split()
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     body: dict[str, str] | None = {} if method in ("POST", "PUT", "DELETE") else None
-    return http.request(method, path.format(promise_id="none", request_id="none"), headers=headers, json=body).status_code
+    return http.request(
+        method, path.format(promise_id="none", request_id="none"), headers=headers, json=body
+    ).status_code
 
 
 def test_every_path_asks_for_its_role(http: httpx.Client) -> None:
