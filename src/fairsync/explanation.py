@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -130,7 +130,7 @@ class WhyNot:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the attributes as values for JSON; an infinite price is None."""
-        document = {**asdict(self), "message": str(self)}
+        document = {**vars(self), "message": str(self)}
         return {key: None if value in (math.inf, -math.inf) else value for key, value in document.items()}
 
     @classmethod
@@ -192,7 +192,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as values for JSON; `from_dict` reads them. An infinite price is None."""
         return {
-            "candidates": [{**asdict(one), "prices": _finite(one.prices)} for one in self.candidates],
+            "candidates": [{**vars(one), "prices": _finite(one.prices)} for one in self.candidates],
             "cut": self.cut,
             "depth": self.depth,
         }

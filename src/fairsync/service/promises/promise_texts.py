@@ -27,9 +27,11 @@ def promise_texts(promises: Iterable[Promise], now: datetime) -> dict[Label, str
     """
     texts: dict[Label, str] = {}
     for promise in promises:
-        if promise.window.at(now) is None:
+        window = promise.window
+        is_bounded = window.start is not None or window.end is not None  # others are always under way
+        if is_bounded and window.at(now) is None:
             continue
-        when = f"each {promise.window.kind}" if promise.window.recurs else "in a campaign"
+        when = f"each {window.kind}" if window.recurs else "in a campaign"
         text = f"{promise.group} ≥ {promise.floor} {when}"
         texts[promise.group] = f"{texts[promise.group]}, {text}" if promise.group in texts else text
     return texts
