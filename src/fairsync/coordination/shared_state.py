@@ -151,7 +151,8 @@ class SharedState:
         self._expired: list[int] = []
         self._granted = 0  # requests of the horizon that were leased so far, as far as is known here
         self._free: list[int] = []  # rows in which leases can be written
-        self._leases: dict[int, tuple[int, int]] = {}  # row, if it is known, and requests of this coordinator's leases
+        self._leases: dict[int, tuple[int, int]] = {}  # row and requests of this coordinator's leases, by number
+        self._slot = 0  # the row of the latest lease; 0 if it is a new one, whose number is not known yet
         self._join(groups, terms, if_differs)
         self.price_state = PriceState.of(policy, policy.start(self.terms))
         self._priced_horizon = self._horizon
@@ -185,7 +186,7 @@ class SharedState:
         self._retried = 0
         if lease is None:
             return None
-        self._leases.setdefault(number, (0, lease.batch.requests))
+        self._leases[number] = self._slot, lease.batch.requests
         if self._is_due():
             self.price_state = self.price_state.step(self.policy, self.terms, self.progress.totals)
             self._priced_horizon = self._horizon
@@ -197,7 +198,7 @@ class SharedState:
         if len(entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
         counted = self.ledger.settle(number, entry, f"lease {number}", answers)
-        self._leases.pop(number, None)
+        self._forget(number)
         if counted is None:
             return False
         self.progress, counted = self.progress.record(counted)
@@ -214,7 +215,7 @@ class SharedState:
     def release(self, number: int) -> None:
         """Close a lease without counts."""
         self.ledger.database.run(lambda tx: tx.execute(_CLOSE, number=number), "statement")
-        self._leases.pop(number, None)
+        self._forget(number)
 
     def extended_groups(self, groups: Grouped) -> Groups:
         """Return the groups of a changed catalog, with those of other coordinators that it does not have."""
@@ -336,6 +337,7 @@ class SharedState:
         if not batch.requests or not self._free or self._granted + batch.requests > most:
             return None
         slot, horizon = self._free.pop(), self._horizon
+        self._slot = slot
         rows = self.ledger.database.run(
             lambda transaction: transaction.execute(
                 _GRANT_AT_ONCE,
@@ -354,8 +356,8 @@ class SharedState:
         granted = next((row[0] for row in rows if row[-1] == _GRANTED), None)
         if granted is None:
             return None
-        self._leases[number] = slot, batch.requests
         self._take(rows)
+        self._free = [one for one in self._free if one != slot]  # the rows are those before the grant
         self._granted = max(granted, self._granted)
         before = granted - batch.requests - self.progress.totals.requests
         return Lease(number, self._next_batch(batch.requests, before, mine))
@@ -402,18 +404,23 @@ class SharedState:
             return None
         if latest.n_entries >= _MAX_ENTRIES:
             self.ledger.add_entries(transaction)
-        slot = self._free.pop() if self._free else None
+        self._slot = self._free.pop() if self._free else 0
         self._granted = latest.totals.requests + leased + batch.requests
         transaction.execute(_SET_GRANTS, horizon=latest.number, terms=self._number, requests=self._granted)
         transaction.execute_last(
-            _GRANT_IN_NEW_ROW if slot is None else _GRANT,
-            slot=slot,
+            _GRANT if self._slot else _GRANT_IN_NEW_ROW,
+            slot=self._slot,
             number=number,
             requests=batch.requests,
             seconds=self.lease_seconds,
             replica=self._replica,
         )
         return granted[1]
+
+    def _forget(self, number: int) -> None:
+        slot, _ = self._leases.pop(number, (0, 0))
+        if slot:
+            self._free.append(slot)
 
     def _is_due(self) -> bool:
         """Return whether prices change before the next lease: the price batch is full, or the horizon is a new one."""
