@@ -157,6 +157,8 @@ class Explanation:
     depth : int or None
         The number of items by relevance that the index was asked for; ranks beyond it are unknown. None if every rank
         is known.
+    answer_why_not : callable or None
+        Answers `why_not`; None in an explanation that was received or loaded.
 
     Examples
     --------

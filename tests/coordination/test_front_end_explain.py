@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fairsync.catalog import Catalog
+from fairsync.catalog import Catalog, Where
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import ExpiredRequestError, InvalidInputError, UnknownRequestError
@@ -74,3 +74,14 @@ def test_what_cannot_be_explained() -> None:
         front.retrieve(USERS[:1], None, [f"later-{i}"], explain=True)
     with pytest.raises(ExpiredRequestError):
         front.explain("first")
+
+
+def test_an_empty_answer_is_explained_too() -> None:
+    front = FrontEnd(CATALOG, Coordinator(CATALOG, k=4, floors=0, horizon=48))
+    rules: list[Where | None] = [{"kind": "c"}, {"kind": "a", "stock": False}]
+    found = front.retrieve(USERS[:2], None, ["x", "y"], where=rules, allow_empty=True, explain=True)
+    for explanation in (found.explain(0), front.explain("x")):
+        assert (explanation.candidates, explanation.cut) == ((), None)
+        assert explanation.why_not(0).reason == "condition"
+        assert "relevance" in str(explanation)
+    assert len(front.explain("y").candidates) == 4

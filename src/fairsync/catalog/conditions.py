@@ -227,8 +227,7 @@ class ConditionCache:
                 self._kept.move_to_end(conditions)
                 return found
         masks = [meets(one, self._columns[one.attribute]) for one in conditions]
-        where = {one.attribute: one.given for one in conditions}
-        made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0], where)
+        made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0], conditions)
         with self._lock:
             if conditions in self._kept:
                 return self._kept[conditions]
