@@ -15,6 +15,7 @@ from fairsync.promise_costs import PromiseCosts, given_up_by_group
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
 from fairsync.search.filtering import search_eligible
+from fairsync.trace import BatchTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fairsync.policies import Terms
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
+    from fairsync.trace import Replaced
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class ServedBatch:
         Subsidies and costs of each group; None if they were not measured.
     limited : int
         Requests that excluded more than was declared, or had a condition: the floors could not count on them.
+    trace : BatchTrace or None
+        What the requests can be explained from, if that was asked for.
     """
 
     hits: Hits
@@ -93,6 +97,7 @@ class ServedBatch:
     searched: float = 1.0
     costs: PromiseCosts | None = None
     limited: int = 0
+    trace: BatchTrace | None = None
 
 
 def serve(
@@ -101,6 +106,8 @@ def serve(
     index: Index,
     users: NDArray[np.floating[Any]],
     eligible: Eligibility | None = None,
+    *,
+    explain: bool = False,
 ) -> ServedBatch:
     """Find the candidates of a batch: search under its prices, then let the guard enforce the floors.
 
@@ -114,9 +121,27 @@ def serve(
         (requests, interests, d) user vectors that :func:`fairsync.inputs.check_users` has returned.
     eligible
         The items that each request may get; None for all items.
+    explain
+        Whether to record what the requests can be explained from. It takes about as long as the search.
     """
-    if eligible is not None:
-        return _serve_eligible(batch, catalog, index, users, eligible)
+    replaced: Replaced | None = {} if explain else None
+    if eligible is None:
+        served = _serve_all(batch, catalog, index, users, replaced)
+    else:
+        served = _serve_eligible(batch, catalog, index, users, eligible, replaced)
+    if replaced is None:
+        return served
+    trace = BatchTrace.of(
+        catalog, index, users, eligible, served.hits, replaced, batch.prices, batch.missing, batch.terms,
+        depth=min(batch.k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors,
+    )  # fmt: skip
+    return replace(served, trace=trace)
+
+
+def _serve_all(
+    batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]], replaced: Replaced | None
+) -> ServedBatch:
+    """Do what `serve` does where every item is eligible for every request."""
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
@@ -133,7 +158,7 @@ def serve(
     if batch.keeps_floors and guard.needs_guard(terms, batch.missing, prices, counts, len(users), batch.left):
         chosen, forced = guard.keep_floors(
             lambda i, p, n: index.search(users[i : i + 1], p, n),
-            catalog, terms, prices, hits, batch.missing, batch.left, k,
+            catalog, terms, prices, hits, batch.missing, batch.left, k, replaced=replaced,
         )  # fmt: skip
         counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
     relevance = float(chosen.relevance.sum())
@@ -147,7 +172,12 @@ def serve(
 
 
 def _serve_eligible(
-    batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]], eligible: Eligibility
+    batch: Batch,
+    catalog: Catalog,
+    index: Index,
+    users: NDArray[np.floating[Any]],
+    eligible: Eligibility,
+    replaced: Replaced | None,
 ) -> ServedBatch:
     """Do what `serve` does, with lists that are short where fewer than k items are eligible."""
     terms, prices = batch.terms, batch.prices
@@ -165,7 +195,7 @@ def _serve_eligible(
     if batch.keeps_floors and guard.needs_guard(terms, batch.missing, prices, counts, len(users), batch.left):
         chosen, forced = guard.keep_floors(
             lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
-            catalog, terms, prices, hits, batch.missing, batch.left, k, eligible,
+            catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, replaced,
         )  # fmt: skip
         counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
     relevance = float(chosen.relevance[chosen.rows >= 0].sum())

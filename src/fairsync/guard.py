@@ -81,6 +81,7 @@ def keep_floors(
     left: int,
     k: int,
     eligible: Eligibility | None = None,
+    replaced: dict[int, tuple[Rows, Floats]] | None = None,
 ) -> tuple[Hits, int]:
     """Choose the candidates of requests one after another, by the two rules of the guard.
 
@@ -100,6 +101,9 @@ def keep_floors(
         Candidates of each of these requests. Later requests are assumed to have ``terms.k``.
     eligible
         The items that each of the requests may get; None for all items.
+    replaced
+        Receives, for each request that the second rule changed, what it would have got without that rule: rows and
+        relevance, best score first.
 
     Returns
     -------
@@ -126,6 +130,8 @@ def keep_floors(
         due = _due(missing, left + 1, terms, own)
         if not can_be_met(np.maximum(due - counts, 0), left, terms):
             before = set(rows[i].tolist())
+            if replaced is not None:
+                replaced[i] = rows[i].copy(), relevance[i].copy()
             composed = compose(
                 lambda p, n, i=i: search(i, p, n),  # type: ignore[misc]
                 catalog.group_of, rows[i], relevance[i], terms, prices, due, left,
