@@ -172,7 +172,7 @@ class FairRetriever(NoCopies, Closable):
                 here = slice(start, start + batch.requests)
                 eligible = None if rules is None else rules.eligibility(here.start, here.stop)
                 served = serve(batch, catalog, self.index, vectors[here], eligible)
-                state, entry = state.record(policy, served.entry, served.sample, served.costs)
+                state, entry = state.record(policy, served.entry, served.sample, served.costs, served.slots)
                 rows[here], relevance[here] = served.hits.rows, served.hits.relevance
                 searched[here] = served.searched
                 limited += served.limited

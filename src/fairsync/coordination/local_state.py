@@ -157,7 +157,7 @@ class LocalState:
         if n_groups > len(self.groups.labels):
             price_state = price_state.with_state(self.policy, self.policy.resume(price_state.state, terms))
         if restart_at is not None:
-            price_state = price_state.step(self.policy, terms, progress.totals)
+            price_state = price_state.step(self.policy, terms, progress.totals).restarted()
         self._replace_promise(groups, terms, LoopState(progress, price_state))
         return True
 
