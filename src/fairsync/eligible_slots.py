@@ -205,8 +205,7 @@ class EligibleSlots:
         """Return (G,) the highest plausible number of slots that the requests to come can give to each group."""
         n = max(self.requests, 1e-9)
         mean = highest_mean(np.minimum(self.shares / n, 1.0), _CAUTION / n)
-        most: NDArray[np.float64] = highest_mean(mean, _CAUTION / max(left, 1)) * (terms.caps * left)
-        return most
+        return left * highest_mean(mean, _CAUTION / max(left, 1)) * terms.caps
 
 
 def lowest_mean(mean: Any, doubt: float) -> NDArray[np.float64]:

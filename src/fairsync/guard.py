@@ -71,7 +71,12 @@ class AskedSlots:
         """
         possible = min(int(np.minimum(due, own).sum()), k)
         total = max(min(int(due.sum()) - counted.total, possible), 0)
-        return cls(np.minimum(np.maximum(due - counted.groups, 0), own), total)
+        groups: Counts = np.minimum(np.maximum(due - counted.groups, 0), own)
+        if int(groups.sum()) > k:  # more than a list holds: first what is scarcest against what it still misses
+            order = np.argsort(-due / (counted.groups + np.maximum(own, 1)), kind="stable")
+            upto = np.minimum(np.cumsum(groups[order]), k)
+            groups[order] = np.diff(upto, prepend=0)
+        return cls(groups, total)
 
     def has(self, counts: Counts, due: Counts) -> bool:
         """Return whether a list with these counts gives what is asked."""
