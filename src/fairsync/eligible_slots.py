@@ -192,14 +192,12 @@ class EligibleSlots:
 
     def expected(self, terms: Terms) -> NDArray[np.float64]:
         """Return (G,) the mean number of slots that a request could give to each group."""
-        mean: NDArray[np.float64] = terms.caps * np.minimum(self.shares / max(self.requests, 1e-9), 1.0)
-        return mean
+        return np.minimum(self.shares / max(self.requests, 1e-9), 1.0) * terms.caps
 
     def highest(self, terms: Terms) -> NDArray[np.float64]:
         """Return (G,) the highest plausible mean of the slots that a request to come can give to each group."""
         n = max(self.requests, 1e-9)
-        mean: NDArray[np.float64] = terms.caps * highest_mean(np.minimum(self.shares / n, 1.0), _CAUTION / n)
-        return mean
+        return highest_mean(np.minimum(self.shares / n, 1.0), _CAUTION / n) * terms.caps
 
     def highest_sum(self, terms: Terms, left: int) -> NDArray[np.float64]:
         """Return (G,) the highest plausible number of slots that the requests to come can give to each group."""

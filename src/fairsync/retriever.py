@@ -291,7 +291,10 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             state, past, labels, terms = self._state, self.ledger.past(), self.catalog.labels, self.terms
         prices, costs = state.prices_in_force(terms, self.policy), state.price_state.costs
-        return make_report(labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs)
+        slots = state.price_state.all_slots
+        return make_report(
+            labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs, slots
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save catalog, promise, counts, and what the policy has learnt to a folder, atomically; see :meth:`load`.

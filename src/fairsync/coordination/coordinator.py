@@ -334,8 +334,8 @@ class Coordinator(NoCopies, Closable):
         with self._changed:
             self._state.refresh()
             loop, past, labels, terms = self._state.loop, self._state.past(), self.labels, self.terms
-        prices = loop.prices_in_force(terms, self.policy)
-        return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight)
+        prices, slots = loop.prices_in_force(terms, self.policy), loop.price_state.all_slots
+        return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight, slots=slots)
 
     def save(self) -> None:
         """Save the policy's state and the price batch under way in the ledger now.

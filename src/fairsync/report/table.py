@@ -24,6 +24,8 @@ _FEW, _SOME = 10, 24  # minimum and maximum number of rows if there are more gro
 _BAR = 12  # width in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _ORDER: tuple[Status, ...] = ("missed", "behind", "on track", "kept", "no promise")
+_OUTLOOKS = {"will miss": "bold red", "at risk": "yellow", "expected": "cyan", "certain": "green"}
+_REASONS = 5  # promises of which the reason is given below the table
 _STYLES = {"missed": "bold red", "behind": "yellow", "on track": "cyan", "kept": "green", "no promise": "dim"}
 
 
@@ -42,6 +44,9 @@ def render(report: Report) -> RenderableType:
         table.add_column("mean subsidy", justify="right", no_wrap=True)
         table.add_column("cost", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
+    if report.outlooks is not None:
+        table.add_column("outlook", no_wrap=True)
+        table.add_column("could show", justify="right", no_wrap=True)
     for label in visible:
         floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
         table.add_row(
@@ -52,13 +57,29 @@ def render(report: Report) -> RenderableType:
             price_text(report.prices[label]),
             *_spent(report, label),
             Text(status, style=_STYLES[status]),
+            *_outlook(report, label),
         )
     parts: list[RenderableType] = [table]
     if len(visible) < len(ordered):
         parts.append(Text(_left_out(report, ordered[len(visible) :]) + "\n", style="dim"))
     parts.append(Text(" · ".join(summary(report)), style="bold"))
     parts.append(Text(reading(report)))
+    parts.extend(Text(line) for line in reasons(report))
     return Group(*parts)
+
+
+def reasons(report: Report) -> list[str]:
+    """Return which promises will be missed, or are at risk, because few requests could show them; the worst first."""
+    found = report.outlooks or {}
+    worst = sorted(
+        (label for label, one in found.items() if one.reason),
+        key=lambda label: (found[label].outlook != "will miss", -found[label].shortfall),
+    )
+    verbs = {"will miss": "will be missed", "at risk": "is at risk"}
+    lines = [f"{label} {verbs[found[label].outlook]}: {found[label].reason}." for label in worst[:_REASONS]]
+    if len(worst) > _REASONS:
+        lines.append(f"So {'is' if len(worst) == _REASONS + 1 else 'are'} {len(worst) - _REASONS:,} more.")
+    return lines
 
 
 def by_need(report: Report) -> list[Label]:
@@ -93,6 +114,8 @@ def summary(report: Report) -> list[str]:
         figures.append(
             f"{report.cost_ratio:.2f} × hindsight" if report.cost_ratio < math.inf else "hindsight gives up nothing"
         )
+    if report.limited_requests:
+        figures.append(f"{report.limited_requests:,} limited")
     return [*figures, f"guard forced {report.forced:,} of {count(report.requests * report.k, 'slot')}"]
 
 
@@ -195,6 +218,16 @@ def _spent(report: Report, label: Label) -> list[str]:
         return ["", ""]
     cost = "–" if report.costs is None else _share(report, report.costs[label])
     return [price_text(report.mean_subsidies[label]), cost]
+
+
+def _outlook(report: Report, label: Label) -> list[str | Text]:
+    """Return the cells of the outlook of a promise, if the table has these columns."""
+    if report.outlooks is None:
+        return []
+    if label not in report.outlooks:
+        return ["", ""]
+    one = report.outlooks[label]
+    return [Text(one.outlook, style=_OUTLOOKS[one.outlook]), percent(one.share)]
 
 
 def _left_out(report: Report, labels: Sequence[Label]) -> str:
