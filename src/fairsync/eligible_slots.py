@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Minus the logarithm of the probability with which one of the two bounds may fail.
 _CAUTION = math.log(100)
+# The same for saying that a promise will miss, which should be said early.
+_WARNING = math.log(20)
 
 
 @dataclass(frozen=True)
@@ -202,8 +204,8 @@ class EligibleSlots:
     def highest_sum(self, terms: Terms, left: int) -> NDArray[np.float64]:
         """Return (G,) the highest plausible number of slots that the requests to come can give to each group."""
         n = max(self.requests, 1e-9)
-        mean = highest_mean(np.minimum(self.shares / n, 1.0), _CAUTION / n)
-        return left * highest_mean(mean, _CAUTION / max(left, 1)) * terms.caps
+        mean = highest_mean(np.minimum(self.shares / n, 1.0), _WARNING / n)
+        return left * highest_mean(mean, _WARNING / max(left, 1)) * terms.caps
 
 
 def lowest_mean(mean: Any, doubt: float) -> NDArray[np.float64]:

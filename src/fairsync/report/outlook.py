@@ -81,7 +81,7 @@ def promise_outlooks(
     >>> slots = EligibleSlots(1000, 970, np.array([1000.0, 30.0]), np.array([1000.0, 30.0]), 1000.0)
     >>> found = promise_outlooks(["a", "b"], terms, Totals(np.array([200, 50]), 1000), slots)
     >>> found["a"].outlook, found["b"].outlook, found["b"].shortfall
-    ('expected', 'at risk', 370)
+    ('expected', 'will miss', 370)
     """
     left = max(terms.horizon - totals.requests, 0)
     missing = np.maximum(terms.floors - totals.exposures, 0)

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fairsync.errors import InvalidInputError
-from fairsync.report.table import count, summary
+from fairsync.report.table import count, percent, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,9 +74,10 @@ def plot_report(report: Report) -> Figure:
         bars[i].set_hatch("////")
         bars[i].set_edgecolor("white")
     if lost:
-        why = f": {outlooks[labels[lost[0]]].reason}" if len(lost) == 1 else f": {count(len(lost), 'promise')}"
-        handles.append(Patch(facecolor=GREY, edgecolor="white", hatch="////", label=f"will miss{why}"))
-    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=3 if lost else 6, loc="upper right")
+        shares = [outlooks[labels[i]].share for i in lost]
+        few = f"will miss: {'at most ' if len(lost) > 1 else ''}{percent(max(shares))} of requests could show it"
+        handles.append(Patch(facecolor=GREY, edgecolor="white", hatch="////", label=few))
+    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=6, loc="upper right", columnspacing=1.2)
     _title(top, f"Exposures and floors under the policy '{report.policy}'", " · ".join(summary(report)))
 
     price_colours = [SUBSIDY if price < 0 else PRICE for price in finite]

@@ -41,12 +41,12 @@ def render(report: Report) -> RenderableType:
     table.add_column("share of floor", no_wrap=True)
     table.add_column("price", justify="right", no_wrap=True)
     if report.mean_subsidies is not None:
-        table.add_column("mean subsidy", justify="right", no_wrap=True)
+        if report.outlooks is None:  # there is no room for both
+            table.add_column("mean subsidy", justify="right", no_wrap=True)
         table.add_column("cost", justify="right", no_wrap=True)
-    table.add_column("status", no_wrap=True)
     if report.outlooks is not None:
-        table.add_column("outlook", no_wrap=True)
         table.add_column("could show", justify="right", no_wrap=True)
+    table.add_column("status", no_wrap=True)
     for label in visible:
         floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
         table.add_row(
@@ -56,8 +56,8 @@ def render(report: Report) -> RenderableType:
             Text(share_bar(exposures, floor), style=_STYLES[status]),
             price_text(report.prices[label]),
             *_spent(report, label),
-            Text(status, style=_STYLES[status]),
-            *_outlook(report, label),
+            *_could_show(report, label),
+            _standing(report, label),
         )
     parts: list[RenderableType] = [table]
     if len(visible) < len(ordered):
@@ -69,14 +69,19 @@ def render(report: Report) -> RenderableType:
 
 
 def reasons(report: Report) -> list[str]:
-    """Return which promises will be missed, or are at risk, because few requests could show them; the worst first."""
-    found = report.outlooks or {}
+    """Return how many requests floors could not count on, and which promises will be missed or are at risk by that."""
+    if report.outlooks is None:
+        return []
+    found, lines = report.outlooks, []
+    if report.limited_requests:
+        limited = count(report.limited_requests, "request")
+        lines.append(f"{limited} excluded more than was declared or had a condition: other floors are not certain.")
     worst = sorted(
         (label for label, one in found.items() if one.reason),
         key=lambda label: (found[label].outlook != "will miss", -found[label].shortfall),
     )
     verbs = {"will miss": "will be missed", "at risk": "is at risk"}
-    lines = [f"{label} {verbs[found[label].outlook]}: {found[label].reason}." for label in worst[:_REASONS]]
+    lines += [f"{label} {verbs[found[label].outlook]}: {found[label].reason}." for label in worst[:_REASONS]]
     if len(worst) > _REASONS:
         lines.append(f"So {'is' if len(worst) == _REASONS + 1 else 'are'} {len(worst) - _REASONS:,} more.")
     return lines
@@ -114,8 +119,6 @@ def summary(report: Report) -> list[str]:
         figures.append(
             f"{report.cost_ratio:.2f} × hindsight" if report.cost_ratio < math.inf else "hindsight gives up nothing"
         )
-    if report.limited_requests:
-        figures.append(f"{report.limited_requests:,} limited")
     return [*figures, f"guard forced {report.forced:,} of {count(report.requests * report.k, 'slot')}"]
 
 
@@ -214,20 +217,26 @@ def _spent(report: Report, label: Label) -> list[str]:
     """Return the cells of the mean subsidy and the cost of a group, if the table has these columns."""
     if report.mean_subsidies is None:
         return []
+    mean = [] if report.outlooks is not None else [price_text(report.mean_subsidies.get(label, 0.0))]
     if report.floors[label] == 0:
-        return ["", ""]
-    cost = "–" if report.costs is None else _share(report, report.costs[label])
-    return [price_text(report.mean_subsidies[label]), cost]
+        return ["" for _ in (*mean, "cost")]
+    return [*mean, "–" if report.costs is None else _share(report, report.costs[label])]
 
 
-def _outlook(report: Report, label: Label) -> list[str | Text]:
-    """Return the cells of the outlook of a promise, if the table has these columns."""
+def _could_show(report: Report, label: Label) -> list[str]:
+    """Return the cell of the share of requests that could show a promised group, if the table has this column."""
     if report.outlooks is None:
         return []
-    if label not in report.outlooks:
-        return ["", ""]
-    one = report.outlooks[label]
-    return [Text(one.outlook, style=_OUTLOOKS[one.outlook]), percent(one.share)]
+    return [percent(report.outlooks[label].share) if label in report.outlooks else ""]
+
+
+def _standing(report: Report, label: Label) -> Text:
+    """Return the status of a promise, or its outlook where that says more."""
+    status = report.status[label]
+    if report.outlooks is None or status not in ("on track", "behind"):
+        return Text(status, style=_STYLES[status])
+    outlook = report.outlooks[label].outlook
+    return Text(outlook, style=_OUTLOOKS[outlook])
 
 
 def _left_out(report: Report, labels: Sequence[Label]) -> str:
