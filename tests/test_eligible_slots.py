@@ -11,9 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from effort import effort
+from fairsync.batch import serve
 from fairsync.catalog import Catalog
-from fairsync.eligible_slots import EligibleSlots, SlotForecast, highest_mean, lowest_mean
-from fairsync.policies import Terms
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.eligible import make_eligibility
+from fairsync.eligible_slots import CountedSlots, EligibleSlots, SlotForecast, highest_mean, lowest_mean
+from fairsync.guard import AskedSlots
+from fairsync.policies import Guaranteed, Terms
+from fairsync.policies.base import Feedback
 from fairsync.retriever import FairRetriever
 from test_eligible import floors_at_the_edge
 from worlds import make_world
@@ -272,3 +277,54 @@ def test_slots_are_capped_by_what_a_list_can_hold() -> None:
     assert slots.total == 1 + 1 / 4 + 1.0  # of the second group nothing is promised
     grown = slots.grown(4)
     assert (grown.shares.tolist(), grown.grown(4) is grown) == ([2.5, 2.0, 2.0, 3.0], True)
+
+
+def test_what_is_asked_beyond_a_list_goes_to_the_scarcest_group_first() -> None:
+    counted = CountedSlots(np.array([0, 90, 40]), 1000)
+    asked = AskedSlots.of(np.array([20, 100, 42]), np.array([3, 3, 3]), counted, k=5)
+    assert asked.groups.tolist() == [3, 2, 0]  # 20 against 0, 100 against 90, 42 against 40
+    assert asked.total == 0
+    assert asked.has(np.array([3, 2, 0]), np.array([20, 100, 42]))
+    assert not asked.has(np.array([3, 1, 1]), np.array([20, 100, 42]))
+
+
+def test_a_floor_that_will_be_missed_does_not_take_the_target_of_others() -> None:
+    terms = Terms(np.array([900, 100]), np.array([4, 4]), k=4, horizon=200, batch_size=1)
+    state, exposures = Guaranteed().start(terms), np.zeros(2, dtype=np.int64)
+    declared = Guaranteed().step(state, terms, Feedback(1, exposures, exposures, 100))
+    assert declared.target.tolist() == pytest.approx([3.996 * 4 / 5, 3.996 / 5])
+    limited = Guaranteed().step(state, terms, Feedback(1, exposures, exposures, 100, slots=np.array([0.5, 4.0])))
+    assert limited.target.tolist() == [0.5, 1.0]
+
+
+def test_a_coordinator_forecasts_as_a_retriever_does() -> None:
+    catalog, where, _ = rare_groups(7, 400, [0.05, 0.4])
+    users = np.random.default_rng(3).normal(size=(400, 8))
+    terms: dict[str, Any] = {"k": 10, "floors": {0: 80, 1: 600}, "horizon": 400, "batch_size": 8}
+    retriever, coordinator = FairRetriever(catalog, **terms), Coordinator(catalog, **terms)
+    expected, start = retriever.retrieve(users, where=where), 0
+    while start < 400:
+        lease = coordinator.lease(5)
+        here = slice(start, start + lease.batch.requests)
+        eligible, _ = make_eligibility(None, where[here], catalog, lease.batch.requests)
+        served = serve(lease.batch, catalog, retriever.index, users[here][:, None], eligible)
+        assert [set(rows) for rows in served.hits.rows.tolist()] == [set(rows) for rows in expected.rows[here].tolist()]
+        coordinator.settle(lease.number, served.entry, served.sample, slots=served.slots)
+        start = here.stop
+    assert coordinator.report().outlooks == retriever.report().outlooks
+    assert coordinator.report().limited_requests == retriever.limited_requests > 0
+
+
+def test_a_forecast_follows_new_groups() -> None:
+    catalog, where, _ = rare_groups(8, 300, [0.05, 0.4])
+    retriever = FairRetriever(catalog, k=10, floors={0: 50}, horizon=300)
+    users = np.random.default_rng(4).normal(size=(300, 8))
+    retriever.retrieve(users[:100], where=where[:100])
+    rng = np.random.default_rng(5)
+    new = {"group": [9] * 12, "is 0": [False] * 12, "is 1": [False] * 12}
+    retriever.upsert(rng.normal(size=(12, 8)), new, list(range(1000, 1012)), floors={0: 50, 9: 100})
+    retriever.retrieve(users[100:], where=where[100:])
+    report = retriever.report()
+    assert report.missing == {0: 0, 1: 0, 2: 0, 9: 0}
+    assert report.outlooks is not None
+    assert set(report.outlooks) == {0, 9}

@@ -74,6 +74,10 @@ class SlotForecast:
     caps: NDArray[np.int64]
     k: int
 
+    def of(self, n_groups: int) -> SlotForecast:
+        """Return the forecast of the first groups only."""
+        return SlotForecast(self.shares[:n_groups], self.total, self.caps[:n_groups], self.k)
+
     def counted(self, left: int) -> CountedSlots:
         """Return what can be counted on in this number of requests.
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.shared_state import IfDiffers
     from fairsync.coordination.state_store import StateStore
+    from fairsync.eligible_slots import EligibleSlots
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
@@ -226,9 +227,17 @@ class Coordinator(NoCopies, Closable):
             return lease
 
     def settle(
-        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes] | None = None,
+        slots: EligibleSlots | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
+
+        With what its requests could show, if some were limited, the guard forecasts what later ones can show. Only a
+        coordinator with a ledger to itself does so.
 
         Raises
         ------
@@ -237,7 +246,7 @@ class Coordinator(NoCopies, Closable):
         """
         with self._changed:
             self._check_open()
-            if self._state.settle(number, entry, sample, answers or {}):
+            if self._state.settle(number, entry, sample, answers or {}, slots):
                 self._changed.notify_all()
                 self._saver.save_if_due(self.terms, self._state.loop)
 
