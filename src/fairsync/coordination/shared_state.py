@@ -58,7 +58,7 @@ IfDiffers = Literal["refuse", "follow", "take over"]
 # Bounds of the time to wait for leases of other coordinators, in seconds.
 _MIN_DELAY, _MAX_DELAY = 0.001, 0.02
 # Entries of processes that have ended are added to the totals when there are this many, so that there are few to read.
-_MAX_ENTRIES = 32
+_MAX_ENTRIES = 64
 # A row of a lease that was closed is used by another coordinator if its own has not used it for this long.
 _UNUSED_SECONDS = 60.0
 # In the last column of the rows of a state: a lease that is open, one that has expired, a row for a new one, a row that
@@ -150,6 +150,7 @@ class SharedState:
         self._number, self._replica = 0, secrets.token_hex(8)  # the number of the terms; the owner of leases
         self._retried = 0  # the number of a lease that may have been granted without our knowledge
         self._expired: list[int] = []
+        self._n_entries = 0  # entries that are not part of the stored totals
         self._granted = 0  # requests of the horizon that were leased so far, as far as is known here
         self._free: list[int] = []  # rows in which leases can be written
         self._leases: dict[int, tuple[int, int]] = {}  # row and requests of this coordinator's leases, by number
@@ -330,7 +331,7 @@ class SharedState:
         table = LeaseTable({row[0]: row[1] for row in open_})
         used = {slot for slot, _ in self._leases.values()}
         self._free = [row[4] for row in rows if row[-1] == _FREE and row[4] not in used]
-        self._granted = latest.totals.requests + table.requests
+        self._granted, self._n_entries = latest.totals.requests + table.requests, latest.n_entries
         return _Rows(latest, table, sum(row[1] for row in open_ if row[2]))
 
     def _expire(self, transaction: Transaction, rows: _Rows) -> _Rows:
@@ -345,7 +346,12 @@ class SharedState:
         """Lease up to n requests by one statement; None if that is not possible, or may not be."""
         most, mine = self._most_granted(), sum(requests for _, requests in self._leases.values())
         batch = self._next_batch(n, max(self._granted - self.progress.totals.requests, mine), mine)
-        if not batch.requests or not self._free or self._granted + batch.requests > most:
+        if (
+            not batch.requests
+            or not self._free
+            or self._granted + batch.requests > most
+            or self._n_entries >= _MAX_ENTRIES
+        ):
             return None
         slot, horizon = self._free.pop(), self._horizon
         self._slot = slot
