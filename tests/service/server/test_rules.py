@@ -192,3 +192,31 @@ def test_any_number_of_conditions_takes_a_bounded_amount_of_memory() -> None:
         cache.select({"price": {"at_least": number / 100}})
         cache.select({"region": ["DE", "x" * 1_000, str(number)]})
     assert len(cache) < 200
+
+
+def test_items_change_their_attributes_over_http() -> None:
+    """Sold out from the next request on; groups and embeddings stay unless they are given."""
+    with running(small_service(catalog=SHOP)) as service, Client(service.url) as client:
+        first, second = best({"in_stock": True})[:2]
+        url = f"{service.url}/v1/items"
+        body = {"ids": [first], "attributes": {"in_stock": [False], "price": [3]}}
+        assert httpx.put(url, json=body).json() == {"items": 60}
+        assert ask(service, where={"in_stock": True})[0]["ids"][0] == second
+        assert client.upsert_items(None, {"in_stock": np.array([True])}, [first]) == 60
+        assert ask(service, where={"in_stock": True})[0]["ids"][0] == first
+        new = {"category": ["tea"], "region": ["DE"], "in_stock": [True], "price": [1.0], "tags": [["new", "sale"]]}
+        assert client.upsert_items(10 * np.array([USER]), new, ["tea-1"]) == 61
+        assert ask(service, where={"tags": "sale"})[0]["ids"] == ["tea-1"]
+        assert httpx.put(url, json={"ids": ["tea-1"], "groups": ["wine"]}).status_code == 200
+        assert ask(service, where={"tags": "sale"})[0]["groups"] == ["wine"]
+        for wrong, message in [
+            ({"ids": [first]}, "nothing to change"),
+            ({"ids": [first], "attributes": {"in_stok": [True]}}, "did you mean 'in_stock'"),
+            ({"ids": [first], "attributes": {"in_stock": [True, True]}}, "must have 1 values"),
+            ({"ids": [first], "attributes": {"in_stock": [None]}}, "attributes[...][0]: Expected"),
+            ({"ids": ["new"], "attributes": {"in_stock": [True]}}, "there is no item 'new', and no embedding"),
+            ({"ids": [first], "groups": ["a"], "attributes": {"category": ["b"]}}, "give one of them"),
+            ({"ids": [first], "groups": ["a", "b"]}, "1 ids and 2 groups"),
+        ]:
+            answer = httpx.put(url, json=wrong)
+            assert (answer.status_code, message in answer.json()["message"]) == (422, True), answer.text

@@ -238,10 +238,31 @@ class Endpoints:
         return Request("GET", "/v1/report", _decoder(ReportView))
 
     @endpoint
-    def upsert_items(self, embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> Request[int]:
-        """Add items, or replace those whose ids are known. Returns the size of the catalog."""
-        vectors = NumberArray.of(_as_floats("embeddings", embeddings))
-        items = UpsertItems(embeddings=vectors, groups=np.asarray(groups).tolist(), ids=np.asarray(ids).tolist())
+    def upsert_items(
+        self,
+        embeddings: ArrayLike | None,
+        groups: Sequence[Label] | Mapping[str, Any],
+        ids: Sequence[Label],
+    ) -> Request[int]:
+        """Add items, or change those whose ids are known. Returns the size of the catalog.
+
+        Parameters
+        ----------
+        embeddings
+            One vector per item; None if all ids are known and keep theirs.
+        groups
+            One label per item, or a dict of attributes: ``upsert_items(None, {"in_stock": [False]}, ["tea-1"])``. Known
+            items keep the attributes that are left out.
+        ids
+            The ids of the items.
+        """
+        attributes = groups if isinstance(groups, Mapping) else None
+        items = UpsertItems(
+            embeddings=None if embeddings is None else NumberArray.of(_as_floats("embeddings", embeddings)),
+            groups=np.asarray(groups).tolist() if attributes is None else None,
+            attributes=None if attributes is None else {name: _plain_values(one) for name, one in attributes.items()},
+            ids=np.asarray(ids).tolist(),
+        )
         return Request("PUT", "/v1/items", _decode_size, msgspec.msgpack.encode(items), MSGPACK)
 
     @endpoint
@@ -264,6 +285,10 @@ def _rules(exclude: Sequence[Sequence[Label]] | None, where: Where | Sequence[Wh
     """Return the rules of a request as plain values."""
     lists = None if exclude is None else [np.asarray(ids).tolist() for ids in exclude]
     return {"exclude": lists, "where": where if where is None or isinstance(where, Mapping) else list(where)}
+
+
+def _plain_values(values: Sequence[Any]) -> list[Any]:
+    return [one.tolist() if isinstance(one, np.ndarray | np.generic) else one for one in values]
 
 
 def _as_floats(name: str, values: ArrayLike) -> np.ndarray[Any, Any]:

@@ -15,6 +15,9 @@ from fairsync.service.schema.record import Label, NewLabel, Record, RequestId
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+AttributeValue = bool | int | float | str | list[bool | int | str]
+"""The value of an attribute of an item. The catalog checks that all values of an attribute are of one kind."""
+
 LONGEST_HISTORY = 10_000
 """Items of a history that are looked at, the latest ones."""
 
@@ -133,11 +136,25 @@ class RetrieveColumns(Record, frozen=True, kw_only=True):
 
 
 class UpsertItems(Record, frozen=True, kw_only=True):
-    """Items to add, or to replace where their ids are known."""
+    """Items to add, or to change where their ids are known. What is left out stays; a new item needs all of it."""
 
     ids: Annotated[list[NewLabel], Meta(min_length=1, description="All strings or all integers, as in the catalog.")]
-    groups: Annotated[list[NewLabel], Meta(min_length=1, description="One label per item.")]
-    embeddings: Annotated[list[list[float]] | NumberArray, Meta(description="One vector per item.")]
+    groups: Annotated[
+        Annotated[list[NewLabel], Meta(min_length=1)] | None,
+        Meta(description="One label per item. Left out if the items keep their groups, or if they are an attribute."),
+    ] = None
+    embeddings: Annotated[
+        list[list[float]] | NumberArray | None,
+        Meta(description="One vector per item. Left out if the items keep theirs: then only attributes change."),
+    ] = None
+    attributes: Annotated[
+        dict[str, list[AttributeValue]] | None,
+        Meta(
+            description="Values of other attributes of the catalog: for each attribute one value per item, a label, a"
+            " number, or a list of labels.",
+            examples=[{"in_stock": [False, True], "price": [9.5, 12.0]}],
+        ),
+    ] = None
 
 
 class ItemIds(Record, frozen=True, kw_only=True):

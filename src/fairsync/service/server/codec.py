@@ -137,17 +137,37 @@ def users_of(request: RetrieveRequest, limits: HttpSettings) -> NDArray[Any] | N
     return vectors
 
 
-def embeddings_of(items: UpsertItems, max_items: int) -> NDArray[Any]:
-    """Return the embeddings of items, of which there must be as many as ids and groups."""
+def attributes_of(items: UpsertItems, group_attribute: str) -> dict[str, list[Any]]:
+    """Return the attributes of items, with their groups under the name of the group's attribute.
+
+    Examples
+    --------
+    >>> attributes_of(UpsertItems(ids=[1], groups=["tea"], attributes={"in_stock": [False]}), "category")
+    {'in_stock': [False], 'category': ['tea']}
+    """
+    given: dict[str, list[Any]] = dict(items.attributes or {})
+    if items.groups is not None:
+        if group_attribute in given:
+            raise invalid(f"'groups' and the attribute '{group_attribute}' are the same: give one of them.")
+        given[group_attribute] = list(items.groups)
+    if not given and items.embeddings is None:
+        raise invalid("There is nothing to change: give 'embeddings', 'groups' or 'attributes'.")
+    return given
+
+
+def embeddings_of(items: UpsertItems, max_items: int) -> NDArray[Any] | None:
+    """Return the embeddings of items, of which there must be as many as ids; None if the items keep theirs."""
     if len(items.ids) > max_items:
         raise invalid(f"A call holds {max_items} items at most.", "Send them in several calls.")
+    if items.groups is not None and len(items.groups) != len(items.ids):
+        raise invalid(f"There are {len(items.ids)} ids and {len(items.groups)} groups: give one of each.")
+    if items.embeddings is None:
+        return None
     array = _to_numpy(items.embeddings, "embeddings")
     if array.ndim != 2:
         raise invalid(f"'embeddings' must be one vector per item, got shape {list(array.shape)}.")
-    if not len(array) == len(items.groups) == len(items.ids):
-        raise invalid(
-            f"There are {len(items.ids)} ids, {len(items.groups)} groups and {len(array)} embeddings: give one of each."
-        )
+    if len(array) != len(items.ids):
+        raise invalid(f"There are {len(items.ids)} ids and {len(array)} embeddings: give one of each.")
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 

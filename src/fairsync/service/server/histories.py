@@ -104,6 +104,15 @@ class HistoryEncoder:
         body_bytes
             Size of the body that had the histories.
         """
+        return (await self.vectors_and_items(histories, caller, body_bytes, None))[0]
+
+    async def vectors_and_items(
+        self, histories: list[list[Label]], caller: str, body_bytes: int, catalog: Catalog | None
+    ) -> tuple[NDArray[np.float32], list[NDArray[Any]]]:
+        """Return the vectors of users, and the items of their histories that a catalog holds; none without a catalog.
+
+        The parameters are those of `vectors`.
+        """
         own, all_of_them = self._waiting[caller], self._waiting.total()
         if (own and own + body_bytes > _BODIES_OF_ONE * self._max_body_bytes) or (
             all_of_them and all_of_them + body_bytes > _BODIES_OF_ALL * self._max_body_bytes
@@ -111,19 +120,18 @@ class HistoryEncoder:
             raise busy("overloaded", "Too many histories are waiting already.")
         self._waiting[caller] += body_bytes
         loop, blocks = asyncio.get_running_loop(), []
+        items: list[NDArray[Any]] = []
         try:
             async with self._locks.setdefault(caller, asyncio.Lock()):
                 for start in range(0, len(histories), _BLOCK):
                     block = histories[start : start + _BLOCK]
                     blocks.append(await loop.run_in_executor(self._thread, self._histories.vectors, block))
+                    if catalog is not None:
+                        items += await loop.run_in_executor(self._thread, known_items, block, catalog)
         finally:
             self._waiting[caller] -= body_bytes
             histories.clear()
-        return np.concatenate(blocks)
-
-    async def known_items(self, histories: list[list[Label]], catalog: Catalog) -> list[NDArray[Any]]:
-        """Return the items of each history that the catalog holds; see :func:`known_items`."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, known_items, histories, catalog)
+        return np.concatenate(blocks), items
 
     def close(self) -> None:
         """End the thread; calls that wait fail."""
@@ -131,14 +139,14 @@ class HistoryEncoder:
 
 
 def known_items(histories: Sequence[Sequence[Label]], catalog: Catalog) -> list[NDArray[Any]]:
-    """Return the ids of the catalog that each history names. As for a model, "7" and 7 are the same.
+    """Return the distinct ids of a catalog that each history names. As for a model, "7" and 7 are the same.
 
     Examples
     --------
     >>> from fairsync.catalog import Catalog
     >>> catalog = Catalog(np.eye(2), ["a", "b"], ids=[7, 8])
     >>> [ids.tolist() for ids in known_items([["7", 9, "x"], [8, 8], []], catalog)]
-    [[7], [8, 8], []]
+    [[7], [8], []]
     """
     words = are_words(catalog.ids[:1])
     found = []
@@ -149,7 +157,7 @@ def known_items(histories: Sequence[Sequence[Label]], catalog: Catalog) -> list[
         else:
             ids = np.array([int(name) for name in names if _WHOLE_NUMBER.fullmatch(name)], dtype=np.int64)
         rows = catalog.rows_of(ids)
-        found.append(catalog.ids_of(rows[rows >= 0]))
+        found.append(catalog.ids_of(np.unique(rows[rows >= 0])))
     return found
 
 

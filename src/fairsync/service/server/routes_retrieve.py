@@ -8,7 +8,7 @@ import numpy as np
 
 from fairsync.inputs import check_users
 from fairsync.service.schema import JSON, MSGPACK, CatalogSize, RetrieveAnswers, RetrieveRequest, UpsertItems
-from fairsync.service.server.codec import embeddings_of, encode_candidates, media_type_of, users_of
+from fairsync.service.server.codec import attributes_of, embeddings_of, encode_candidates, media_type_of, users_of
 from fairsync.service.server.disconnect import unless_disconnected
 from fairsync.service.server.gcra import requests_of
 from fairsync.service.server.operations import Encoded, Operation
@@ -53,10 +53,12 @@ def retrieve_operations(
         if vectors is None:
             if histories is None:
                 raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
-            if asked.exclude_history:  # first, because the lists of histories are emptied when they are encoded
-                seen = await histories.known_items(asked.histories or [], service.catalog)
+            computed, seen = await histories.vectors_and_items(
+                asked.histories or [], caller.name, context.body_bytes,
+                service.catalog if asked.exclude_history else None,
+            )  # fmt: skip
+            if asked.exclude_history:
                 exclude = join_lists(asked.exclude, seen)
-            computed = await histories.vectors(asked.histories or [], caller.name, context.body_bytes)
             users = check_users(computed, service.catalog)
         else:
             users = check_users(vectors, service.catalog)
@@ -69,7 +71,8 @@ def retrieve_operations(
 
     def upsert_items(_: RequestContext, items: UpsertItems) -> CatalogSize:
         with np.errstate(over="ignore"):  # too large for the catalog's type is infinite, which the catalog refuses
-            service.upsert_items(embeddings_of(items, limits.max_items), items.groups, items.ids)
+            embeddings = embeddings_of(items, limits.max_items)
+            service.upsert_items(embeddings, attributes_of(items, service.catalog.group_attribute), items.ids)
         return CatalogSize(items=len(service.catalog))
 
     return [
@@ -80,7 +83,7 @@ def retrieve_operations(
             watches=True,
         ),
         Operation(
-            "PUT", "/v1/items", upsert_items, "Add items, or replace those whose ids are known", role="admin",
+            "PUT", "/v1/items", upsert_items, "Add items, or change those whose ids are known", role="admin",
             body=UpsertItems, media_types=(JSON, MSGPACK), answer=CatalogSize, problems=(409, 422),
         ),
     ]  # fmt: skip
