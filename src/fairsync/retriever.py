@@ -178,7 +178,7 @@ class FairRetriever(NoCopies, Closable):
                 here = slice(start, start + batch.requests)
                 eligible = None if rules is None else rules.eligibility(here.start, here.stop)
                 served = serve(batch, catalog, self.index, vectors[here], eligible, explain=explain)
-                state, entry = state.record(policy, served.entry, served.sample, served.costs)
+                state, entry = state.record(policy, served.entry, served.sample, served.costs, served.slots)
                 rows[here], relevance[here] = served.hits.rows, served.hits.relevance
                 searched[here] = served.searched
                 limited += served.limited
@@ -300,7 +300,10 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             state, past, labels, terms = self._state, self.ledger.past(), self.catalog.labels, self.terms
         prices, costs = state.prices_in_force(terms, self.policy), state.price_state.costs
-        return make_report(labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs)
+        slots = state.price_state.all_slots
+        return make_report(
+            labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs, slots
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Save catalog, promise, counts, and what the policy has learnt to a folder, atomically; see :meth:`load`.

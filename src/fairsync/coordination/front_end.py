@@ -238,7 +238,7 @@ class FrontEnd(NoCopies, Closable):
         answers = {request_id: found.dump(i) for i, request_id in enumerate(request_ids) if request_id is not None}
         while True:
             try:
-                self.coordinator.settle(lease.number, entry, served.sample, answers)
+                self.coordinator.settle(lease.number, entry, served.sample, answers, served.slots)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places
@@ -362,5 +362,6 @@ def _fit(batch: Batch, catalog: Catalog, k: int) -> Batch:
         prices=batch.prices[:g],
         missing=batch.missing[:g],
         terms=replace(terms, floors=terms.floors[:g], caps=caps),
+        forecast=None if batch.forecast is None else batch.forecast.of(g),
         watched=batch.watched and k == terms.k,  # a sample is cut at k: one of another k would mislead the policy
     )
