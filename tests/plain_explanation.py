@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,6 @@ class PlainExplanation:
             if one not in chosen:
                 break
             cut = relevance[one] - price[one]
-        if len(chosen) == len(eligible) < k:
+        if cut == -math.inf or len(chosen) == len(eligible) < k:
             cut = None
         return cls(relevance, price, ranks, plain, dict(zip(new, gone, strict=True)), cut)

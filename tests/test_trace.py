@@ -73,6 +73,8 @@ CASES = [
     Case(10, tightness=0.9, has_rules=True, interests=2, batch_size=1),
     Case(11, policy="none"),
     Case(12, policy="k-neighbor"),
+    Case(227120, n_items=12, k=1, interests=2, policy="k-neighbor", words=True, batch_size=8),
+    Case(563378, n_items=5, k=2, tightness=0.2, policy="k-neighbor", with_ties=True, has_rules=True),
 ]
 
 
@@ -143,7 +145,7 @@ def test_every_statement_is_that_of_brute_force(case: Case) -> None:
                 "excluded" if item in excluded
                 else "condition" if item not in meets
                 else "forced" if item in by_score
-                else "price" if item in plain.plain
+                else "price" if item in plain.plain or plain.price[item] == np.inf
                 else "relevance"
             )  # fmt: skip
             assert (why.id, why.reason) == (item, expected)
@@ -301,7 +303,7 @@ def test_masked_groups_and_others_in_their_place() -> None:
     assert (candidate.id, candidate.reason, candidate.plain_rank, candidate.displaced) == (1, "price", 2, 0)
     why = found.explain().why_not(0)
     assert (why.reason, why.price, why.to_dict()["price"]) == ("price", np.inf, None)
-    assert str(why) == "0 is not there: it would be there without prices; its group is masked."
+    assert str(why) == "0 is not there: its group is masked."
     filled = retriever.retrieve([[1.0]], exclude=[[1, 2]], explain=True).explain()
     assert filled.candidates[0].prices == {"a (no promise)": np.inf}
     assert Explanation.from_dict(json.loads(json.dumps(filled.to_dict()))) == filled

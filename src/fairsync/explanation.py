@@ -77,9 +77,9 @@ class WhyNot:
         The item and the label of its group.
     reason : str
         ``"excluded"``: the request excluded it. ``"condition"``: it does not meet the request's condition. ``"price"``:
-        it would be there without prices. ``"forced"``: a forced slot took its place. ``"relevance"``: it is below the
-        cut. ``"missed"``: it is above the cut, and the index, which is approximate or was partly out of reach, did not
-        find it.
+        it would be there without prices, or its group is masked. ``"forced"``: a forced slot took its place.
+        ``"relevance"``: it is below the cut. ``"missed"``: it is above the cut, and the index, which is approximate or
+        was partly out of reach, did not find it.
     relevance, price : float
         Its relevance, and the price that applies to it.
     cut : float or None
@@ -111,7 +111,7 @@ class WhyNot:
         words = {
             "excluded": "the request excluded it",
             "condition": "it does not meet the condition of the request",
-            "price": f"it would be there without prices; {far}",
+            "price": far if self.price == math.inf else f"it would be there without prices; {far}",
             "forced": f"a forced slot took its place; {far}",
             "relevance": far,
             "missed": f"the index did not find it; {far}",
