@@ -23,6 +23,7 @@ from rich.console import Console
 from fairsync import Catalog, Coordinator, FrontEnd
 from fairsync.coordination.lease import Lease
 from fairsync.data import synthetic
+from fairsync.eligible_slots import EligibleSlots
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
 from fairsync.search import ExactIndex
@@ -70,10 +71,15 @@ class TimedCoordinator(Coordinator):
         return lease
 
     def settle(
-        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes] | None = None,
+        slots: EligibleSlots | None = None,
     ) -> None:
         """Settle the oldest lease instead of this one, and measure the time, if enough leases are open."""
-        self.out.append(partial(super().settle, number, entry, sample, answers))
+        self.out.append(partial(super().settle, number, entry, sample, answers, slots))
         if len(self.out) > self.most_out:
             settle = self.out.popleft()
             started = time.thread_time()

@@ -30,6 +30,7 @@ from rich.console import Console
 from fairsync import Catalog, Coordinator, FairRetriever, FrontEnd, hindsight
 from fairsync.coordination.lease import Lease
 from fairsync.data import synthetic
+from fairsync.eligible_slots import EligibleSlots
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
 from fairsync.report.plot import save, tidy
@@ -111,10 +112,15 @@ class LateCoordinator(Coordinator):
         return lease
 
     def settle(
-        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes] | None = None,
+        slots: EligibleSlots | None = None,
     ) -> None:
         """Accept counts, to be settled later."""
-        self.out.append((entry.requests, partial(super().settle, number, entry, sample, answers)))
+        self.out.append((entry.requests, partial(super().settle, number, entry, sample, answers, slots)))
         while self.waiting > self.in_flight:
             self.hear()
 

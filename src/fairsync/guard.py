@@ -16,7 +16,8 @@ condition says that nothing is missing.
 Requests may exclude items. If none excludes more than e items (`Terms.max_exclude`), then
 :math:`c_g = \min(K, |I_g| - e)` is what each of them can surely show, and all of this holds as it stands. A request
 that excludes more, or has a condition, may be able to show less: it gives what it can, and what the others cannot make
-up for is no longer required.
+up for is no longer required. From the first such request on, the guard counts on a cautious forecast for the requests
+to come (:mod:`fairsync.eligible_slots`), and makes room as soon as the missing exposures exceed it.
 
 While a part of the catalog is out of reach, :math:`c_g` counts the items that were searched. Exposures that could not
 be delivered even if every request from now on gave all it can, because the outage came too late, are no longer
@@ -24,12 +25,14 @@ required; the others are.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
+from fairsync.eligible_slots import CountedSlots, SlotForecast
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.floors import can_be_met
 from fairsync.policies.base import Counts, Floats, Terms
@@ -41,7 +44,54 @@ SearchOne: TypeAlias = Callable[[int, Floats, int], Hits]
 """(position of the request, prices, k) -> hits of that one request."""
 
 
-def needs_guard(terms: Terms, missing: Counts, prices: Floats, counts: Counts, requests: int, left: int) -> bool:
+@dataclass(frozen=True)
+class AskedSlots:
+    """What a forecast asks of one request, as far as its eligible items can give it.
+
+    Attributes
+    ----------
+    groups : numpy.ndarray
+        (G,) exposures of each group.
+    total : int
+        Exposures that count towards some floor.
+    """
+
+    groups: Counts
+    total: int
+
+    @classmethod
+    def of(cls, due: Counts, own: Counts, counted: CountedSlots, k: int) -> "AskedSlots":
+        """Return what is asked of a request that can show ``own`` items of each group.
+
+        Examples
+        --------
+        >>> asked = AskedSlots.of(np.array([5, 9]), np.array([2, 2]), CountedSlots(np.array([4, 9]), 11), k=3)
+        >>> asked.groups.tolist(), asked.total
+        ([1, 0], 3)
+        """
+        possible = min(int(np.minimum(due, own).sum()), k)
+        total = max(min(int(due.sum()) - counted.total, possible), 0)
+        groups: Counts = np.minimum(np.maximum(due - counted.groups, 0), own)
+        if int(groups.sum()) > k:  # more than a list holds: first what is scarcest against what it still misses
+            order = np.argsort(-due / (counted.groups + np.maximum(own, 1)), kind="stable")
+            upto = np.minimum(np.cumsum(groups[order]), k)
+            groups[order] = np.diff(upto, prepend=0)
+        return cls(groups, total)
+
+    def has(self, counts: Counts, due: Counts) -> bool:
+        """Return whether a list with these counts gives what is asked."""
+        return bool((counts >= self.groups).all()) and int(np.minimum(counts, due).sum()) >= self.total
+
+
+def needs_guard(
+    terms: Terms,
+    missing: Counts,
+    prices: Floats,
+    counts: Counts,
+    requests: int,
+    left: int,
+    forecast: SlotForecast | None = None,
+) -> bool:
     """Return whether some requests with these total counts could need the guard.
 
     Parameters
@@ -52,9 +102,13 @@ def needs_guard(terms: Terms, missing: Counts, prices: Floats, counts: Counts, r
         (G,) exposures of all the requests together, from prices alone.
     requests, left
         Number of the requests, and of all requests left in the horizon, these included.
+    forecast
+        What can be counted on in requests to come; None for what was declared.
     """
     overshoots = (counts > missing) & (prices < 0)
     if overshoots.any():
+        return True
+    if forecast is not None and not forecast.counted(left - requests).suffice(missing):
         return True
     # What can be met is due as it is; the other way round, something may be due no longer.
     return not (
@@ -81,6 +135,8 @@ def keep_floors(
     left: int,
     k: int,
     eligible: Eligibility | None = None,
+    forecast: SlotForecast | None = None,
+    replaced: dict[int, tuple[Rows, Floats]] | None = None,
 ) -> tuple[Hits, int]:
     """Choose the candidates of requests one after another, by the two rules of the guard.
 
@@ -100,6 +156,11 @@ def keep_floors(
         Candidates of each of these requests. Later requests are assumed to have ``terms.k``.
     eligible
         The items that each of the requests may get; None for all items.
+    forecast
+        What can be counted on in requests to come; None for what was declared.
+    replaced
+        Receives, for each request that the second rule changed, what it would have got without that rule: rows and
+        relevance, best score first.
 
     Returns
     -------
@@ -124,12 +185,21 @@ def keep_floors(
             sizes = eligible.group_sizes(i, catalog.group_of, catalog.group_sizes)
             own = np.minimum(sizes if hits.reached is None else np.minimum(sizes, hits.reached), k)
         due = _due(missing, left + 1, terms, own)
-        if not can_be_met(np.maximum(due - counts, 0), left, terms):
+        asked = None
+        if forecast is not None:
+            if own is None:
+                sizes = catalog.group_sizes if hits.reached is None else hits.reached
+                own = np.minimum(sizes, k)
+            asked = AskedSlots.of(due, own, forecast.counted(left), k)
+        is_safe = can_be_met(np.maximum(due - counts, 0), left, terms)
+        if not is_safe or (asked is not None and not asked.has(counts, due)):
             before = set(rows[i].tolist())
+            if replaced is not None:
+                replaced[i] = rows[i].copy(), relevance[i].copy()
             composed = compose(
                 lambda p, n, i=i: search(i, p, n),  # type: ignore[misc]
                 catalog.group_of, rows[i], relevance[i], terms, prices, due, left,
-                limited=limited is not None and bool(limited[i]),
+                limited=limited is not None and bool(limited[i]), asked=asked,
             )  # fmt: skip
             rows[i], relevance[i] = _padded(*composed, k)
             forced += len(set(rows[i].tolist()) - before)
@@ -256,6 +326,7 @@ def compose(
     left: int,
     *,
     limited: bool = False,
+    asked: AskedSlots | None = None,
 ) -> tuple[Rows, Floats]:
     r"""Return the best candidates that leave the rest of the horizon possible.
 
@@ -277,6 +348,9 @@ def compose(
         Requests left after this one.
     limited
         Whether this request may be unable to show what is required: it then shows what it can.
+    asked
+        What a forecast asks of this request. It comes after what would be lost even if all later requests could show
+        what was declared, so that a pessimistic forecast breaks no floor that is certain.
     """
     taken: dict[int, float] = {}
 
@@ -301,8 +375,15 @@ def compose(
 
     owed = np.maximum(missing - left * terms.caps, 0)
     still = missing - owed
+    first = owed.copy()
     take(owed, int(owed.sum()))
-    take(still, int(missing.sum()) - left * terms.k - len(taken))
+    useful = int(missing.sum()) - left * terms.k
+    if asked is not None:
+        more = np.minimum(np.maximum(asked.groups - (first - owed), 0), still)
+        still = still - more
+        take(more, int(more.sum()))
+        useful = max(useful, asked.total)
+    take(still, useful - len(taken))
     for row, score in zip(rows.tolist(), relevance.tolist(), strict=True):
         if row >= 0 and len(taken) < len(rows):
             taken.setdefault(row, score)

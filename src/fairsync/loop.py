@@ -22,6 +22,7 @@ import numpy as np
 
 from fairsync.batch import Batch
 from fairsync.catalog.groups import grow
+from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, check_reachable
 from fairsync.ledger import Totals
@@ -110,6 +111,11 @@ class PriceState:
         Number of times that the prices have changed.
     costs : PromiseCosts or None
         Subsidies and costs of each group since the horizon began; None if they were not measured for every request.
+    slots : EligibleSlots or None
+        What requests could show before the price batch under way, from which the guard forecasts; None as long as that
+        is what was declared.
+    new_slots : EligibleSlots or None
+        What the requests of the price batch under way could show; None as for ``slots``.
     """
 
     state: Any
@@ -119,12 +125,21 @@ class PriceState:
     requests: int = 0
     samples: tuple[Sample, ...] = ()
     costs: PromiseCosts | None = None
+    slots: EligibleSlots | None = None
+    new_slots: EligibleSlots | None = None
 
     @classmethod
-    def of(cls, policy: Policy, state: Any, version: int = 0, costs: PromiseCosts | None = None) -> PriceState:
+    def of(
+        cls,
+        policy: Policy,
+        state: Any,
+        version: int = 0,
+        costs: PromiseCosts | None = None,
+        slots: EligibleSlots | None = None,
+    ) -> PriceState:
         """Return the prices of a policy's state, at the start of a price batch."""
         prices = policy.prices(state)
-        return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version, costs=costs)
+        return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version, costs=costs, slots=slots)
 
     def with_state(self, policy: Policy, state: Any) -> PriceState:
         """Return the same price batch under another state of the policy, which may have more groups.
@@ -134,9 +149,11 @@ class PriceState:
         prices = policy.prices(state)
         counts = grow(self.counts, len(prices))
         costs = None if self.costs is None else self.costs.grown(len(prices))
+        slots, new_slots = (None if some is None else some.grown(len(prices)) for some in (self.slots, self.new_slots))
         return replace(
-            self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=(), costs=costs
-        )
+            self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=(), costs=costs,
+            slots=slots, new_slots=new_slots,
+        )  # fmt: skip
 
     def batch(self, terms: Terms, policy: Policy, requests: int, missing: NDArray[np.int64], left: int) -> Batch:
         """Return a batch of these requests at the current prices."""
@@ -151,12 +168,20 @@ class PriceState:
             keeps_floors=policy.keeps_floors,
             terms=terms,
             k=terms.k,
+            forecast=None if self.slots is None else self.slots.forecast(terms),
         )
 
     def record(
-        self, policy: Policy, entry: Entry, sample: Sample | None, costs: PromiseCosts | None = None
+        self,
+        policy: Policy,
+        entry: Entry,
+        sample: Sample | None,
+        costs: PromiseCosts | None = None,
+        slots: EligibleSlots | None = None,
     ) -> PriceState:
-        """Add the counts, the sample and the costs of some requests to the price batch under way."""
+        """Add the counts, the sample, the costs and the slots of some requests to the price batch under way."""
+        if slots is None and (self.slots is not None or self.new_slots is not None):
+            slots = EligibleSlots.declared(entry.requests, len(entry.counts))
         samples = self.samples if sample is None else (*self.samples, sample)
         if len(samples) >= _MAX_SAMPLES:
             samples = (Sample.join(samples, keep=policy.memory),)
@@ -169,14 +194,29 @@ class PriceState:
             self.requests + entry.requests,
             samples,
             None if self.costs is None or costs is None else self.costs.plus(costs),
+            self.slots,
+            _joined(self.new_slots, slots),
         )
 
     def step(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
         """Let the policy learn from the price batch under way; return its new prices."""
         left = max(terms.horizon - totals.requests, 1)
         sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
-        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample)
-        return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1, self.costs)
+        slots = self.all_slots
+        most = None if slots is None else slots.highest(terms)
+        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample, most)
+        return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1, self.costs, slots)
+
+    def restarted(self) -> PriceState:
+        """Return the same prices at the start of a new horizon, which has cost nothing so far."""
+        slots = self.all_slots
+        slots = None if slots is None else slots.restarted()
+        return replace(self, costs=PromiseCosts.zero(len(self.prices)), slots=slots, new_slots=None)
+
+    @property
+    def all_slots(self) -> EligibleSlots | None:
+        """What requests could show, the price batch under way included."""
+        return _joined(self.slots, self.new_slots)
 
 
 @dataclass(frozen=True)
@@ -231,9 +271,7 @@ class LoopState:
             return self
         progress = self.progress.restart() if over else self.progress
         price_state = self.price_state.step(policy, terms, progress.totals)
-        if over:
-            price_state = replace(price_state, costs=PromiseCosts.zero(len(terms.floors)))
-        return LoopState(progress, price_state)
+        return LoopState(progress, price_state.restarted() if over else price_state)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
@@ -261,7 +299,12 @@ class LoopState:
         return self.price_state.batch(terms, policy, requests, self.progress.missing(terms), left)
 
     def record(
-        self, policy: Policy, entry: Entry, sample: Sample | None, costs: PromiseCosts | None = None
+        self,
+        policy: Policy,
+        entry: Entry,
+        sample: Sample | None,
+        costs: PromiseCosts | None = None,
+        slots: EligibleSlots | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -269,11 +312,15 @@ class LoopState:
         ----------
         policy
             The policy that makes the prices.
-        entry, sample, costs
-            As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown.
+        entry, sample, costs, slots
+            As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown. Without
+            slots, the requests could show what was declared.
         """
+        before = self.progress.totals.requests
         progress, entry = self.progress.record(entry)
-        return LoopState(progress, self.price_state.record(policy, entry, sample, costs)), entry
+        if slots is not None and self.price_state.all_slots is None:
+            slots = slots.plus(EligibleSlots.declared(before, len(entry.counts)))
+        return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots)), entry
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
@@ -307,3 +354,7 @@ class LoopState:
             )
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
         return LoopState(progress, self.price_state.with_state(policy, state))
+
+
+def _joined(some: EligibleSlots | None, more: EligibleSlots | None) -> EligibleSlots | None:
+    return some if more is None else more if some is None else some.plus(more)

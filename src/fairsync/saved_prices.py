@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import Totals
 from fairsync.loop import PriceState
@@ -79,11 +80,12 @@ class SavedPrices:
         if not _is_same(self.terms, terms):
             # The costs of requests that were counted since the save are not known.
             costs = None if is_after or saved.costs is None else saved.costs.grown(len(terms.floors))
-            return PriceState.of(policy, policy.resume(saved.state, terms), saved.version, costs)
-        return PriceState.of(policy, saved.state, saved.version) if is_after else saved
+            slots = None if saved.slots is None else saved.slots.grown(len(terms.floors))
+            return PriceState.of(policy, policy.resume(saved.state, terms), saved.version, costs, slots)
+        return PriceState.of(policy, saved.state, saved.version, slots=saved.slots) if is_after else saved
 
 
-_CLASSES = (SavedPrices, Terms, Totals, PriceState, Sample, PromiseCosts)
+_CLASSES = (SavedPrices, Terms, Totals, PriceState, Sample, PromiseCosts, EligibleSlots)
 
 
 class PriceSaver:

@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from fairsync.catalog.groups import Label
+from fairsync.eligible_slots import EligibleSlots
 from fairsync.hindsight import Hindsight
 from fairsync.ledger import Totals
 from fairsync.policies import Terms
@@ -27,6 +28,8 @@ def report(
     hindsight: Hindsight | None = None,
     subsidies: list[float] | None = None,
     given_up: list[float] | None = None,
+    able: list[float] | None = None,
+    limited: int = 0,
 ) -> Report:
     names: list[Label] = labels or [f"g{i}" for i in range(len(floors))]
     return make_report(
@@ -38,6 +41,7 @@ def report(
         np.array(prices or [0.0] * len(floors)),
         hindsight,
         None if subsidies is None else PromiseCosts(np.array(subsidies), np.array(given_up)),
+        None if able is None else EligibleSlots(requests, limited, np.array(able), np.array(able), requests),
     )
 
 

@@ -82,6 +82,10 @@ def test_json_keeps_labels_and_numbers(labels: list[Label]) -> None:
         "cost": None,
         "satisfied": False,
         "status": "missed",
+        "outlook": None,  # no request was limited
+        "eligible_share": None,
+        "expected_shortfall": None,
+        "reason": None,
     }
     assert (back["esp"], back["relevance"], back["cost"], back["forced"]) == (0.5, 90.0, 10.0, 2)
 

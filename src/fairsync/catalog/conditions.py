@@ -56,6 +56,19 @@ class Condition:
     low: float = -math.inf
     high: float = math.inf
 
+    @property
+    def given(self) -> Any:
+        """The condition as a caller may give it for its attribute.
+
+        Examples
+        --------
+        >>> Condition("region", ("AT", "DE"), negated=True).given, Condition("price", high=50.0).given
+        ({'not': ['AT', 'DE']}, {'at_least': -inf, 'at_most': 50.0})
+        """
+        if self.values:
+            return {"not": list(self.values)} if self.negated else list(self.values)
+        return {"at_least": self.low, "at_most": self.high}
+
 
 def parse_conditions(where: Where, columns: Mapping[str, Column]) -> tuple[Condition, ...]:
     """Return conditions in a standard form: equal conditions in different words give the same. Raise for others.
@@ -214,7 +227,7 @@ class ConditionCache:
                 self._kept.move_to_end(conditions)
                 return found
         masks = [meets(one, self._columns[one.attribute]) for one in conditions]
-        made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0])
+        made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0], conditions)
         with self._lock:
             if conditions in self._kept:
                 return self._kept[conditions]

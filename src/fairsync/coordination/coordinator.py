@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.shared_state import IfDiffers
     from fairsync.coordination.state_store import StateStore
+    from fairsync.eligible_slots import EligibleSlots
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
@@ -230,9 +231,17 @@ class Coordinator(NoCopies, Closable):
             return lease
 
     def settle(
-        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes] | None = None,
+        slots: EligibleSlots | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
+
+        With what its requests could show, if some were limited, the guard forecasts what later ones can show. Only a
+        coordinator with a ledger to itself does so.
 
         Raises
         ------
@@ -241,7 +250,7 @@ class Coordinator(NoCopies, Closable):
         """
         with self._changed:
             self._check_open()
-            if self._state.settle(number, entry, sample, answers or {}):
+            if self._state.settle(number, entry, sample, answers or {}, slots):
                 self._changed.notify_all()
                 self._saver.save_if_due(self.terms, self._state.loop)
 
@@ -338,8 +347,8 @@ class Coordinator(NoCopies, Closable):
         with self._changed:
             self._state.refresh()
             loop, past, labels, terms = self._state.loop, self._state.past(), self.labels, self.terms
-        prices = loop.prices_in_force(terms, self.policy)
-        return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight)
+        prices, slots = loop.prices_in_force(terms, self.policy), loop.price_state.all_slots
+        return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight, slots=slots)
 
     def save(self) -> None:
         """Save the policy's state and the price batch under way in the ledger now.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +16,21 @@ from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
 from fairsync.eligible import Rules
-from fairsync.errors import ExpiredRequestError, FairSyncError, InvalidInputError, RepeatedRequestError
+from fairsync.errors import (
+    ExpiredRequestError,
+    FairSyncError,
+    InvalidInputError,
+    RepeatedRequestError,
+    UnknownRequestError,
+)
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_request_ids, check_users
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
+from fairsync.trace import PendingExplanation, RequestTrace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
     from fairsync.eligible import Exclude
+    from fairsync.explanation import Explanation
     from fairsync.search.eligibility import Eligibility
 
 
@@ -85,6 +95,7 @@ class FrontEnd(NoCopies, Closable):
         *,
         exclude: Exclude | None = None,
         where: Where | Sequence[Where | None] | None = None,
+        explain: bool | Mapping[Label, str] = False,
         checked: bool = False,
         allow_empty: bool = False,
     ) -> Candidates:
@@ -109,6 +120,9 @@ class FrontEnd(NoCopies, Closable):
         exclude, where
             The ids that each request must not get, and conditions on attributes; see
             :meth:`fairsync.FairRetriever.retrieve`.
+        explain
+            Whether `Candidates.explain` can say why the candidates are there. The call takes up to twice as long, and
+            with a request id, `explain` can say it later. Texts of promises by label take the place of "label ≥ floor".
         checked
             Whether :func:`fairsync.inputs.check_users` has returned these users, so that they are not checked again.
         allow_empty
@@ -121,7 +135,7 @@ class FrontEnd(NoCopies, Closable):
             if exclude is not None or where is not None:
                 rules = Rules(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
                 rules.check()  # the batches before a request that is refused would be counted
-            return self._retrieve(catalog, index, vectors, k, request_ids, rules)
+            return self._retrieve(catalog, index, vectors, k, request_ids, rules, explain)
 
     def close(self) -> None:
         """Refuse further requests, and wait for those under way, so that no lease is left to expire.
@@ -154,6 +168,7 @@ class FrontEnd(NoCopies, Closable):
         k: int | None,
         request_ids: Sequence[str | None] | None,
         rules: Rules | None,
+        explain: bool | Mapping[Label, str],
     ) -> Candidates:
         k = self.coordinator.k if k is None else check_k(k, catalog)
         ids = check_request_ids(request_ids, len(vectors))
@@ -173,7 +188,7 @@ class FrontEnd(NoCopies, Closable):
             here = waiting[start : start + lease.batch.requests]
             eligible = None if rules is None else rules.eligibility_of(here)
             names = [ids[position] for position in here]
-            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, eligible))
+            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, eligible, explain))
             start += lease.batch.requests
         if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
@@ -192,10 +207,15 @@ class FrontEnd(NoCopies, Closable):
         k: int,
         request_ids: Sequence[str | None],
         eligible: Eligibility | None,
+        explain: bool | Mapping[Label, str],
     ) -> Candidates:
         """Answer the requests of a lease and settle it; release it on failure."""
         try:
-            served = serve(_fit(lease.batch, catalog, k), catalog, index, vectors, eligible)
+            served = serve(
+                _fit(lease.batch, catalog, k), catalog, index, vectors, eligible, explain=explain is not False
+            )
+            if served.trace is not None and isinstance(explain, Mapping):
+                served = replace(served, trace=replace(served.trace, names=explain))
             found = self._settle(catalog, served, lease, k, request_ids)
         except BaseException:
             # If the lease was settled before the failure, releasing it changes nothing.
@@ -212,11 +232,13 @@ class FrontEnd(NoCopies, Closable):
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance = served.hits.rows, served.hits.relevance
         found = Candidates.of(catalog, rows, relevance, np.full(len(rows), served.searched))
+        if served.trace is not None:
+            found = replace(found, explained=tuple(PendingExplanation(served.trace, i) for i in range(len(rows))))
         entry = served.entry
         answers = {request_id: found.dump(i) for i, request_id in enumerate(request_ids) if request_id is not None}
         while True:
             try:
-                self.coordinator.settle(lease.number, entry, served.sample, answers)
+                self.coordinator.settle(lease.number, entry, served.sample, answers, served.slots)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places
@@ -232,6 +254,30 @@ class FrontEnd(NoCopies, Closable):
                 )
             else:
                 return found
+
+    def explain(self, request_id: str) -> Explanation:
+        """Return the explanation of a request that any front end has answered with ``explain`` under this id.
+
+        It can be had as long as the answer is saved (:class:`fairsync.Retention`). Its `why_not` speaks of the items as
+        they are now.
+
+        Parameters
+        ----------
+        request_id
+            The id of the request. One that is not known, or has no explanation, raises
+            :class:`fairsync.UnknownRequestError`, and one whose answer is no longer saved `ExpiredRequestError`.
+        """
+        check_request_ids([request_id], 1)
+        answer = self.coordinator.answers([request_id]).get(request_id)
+        if answer is None:
+            raise UnknownRequestError(request_id)
+        if not answer:
+            raise ExpiredRequestError(request_id)
+        saved = next(iter(Candidates.load(answer).explained), None)
+        if saved is None:
+            raise UnknownRequestError(request_id, "was answered without explain")
+        trace = RequestTrace.from_dict(saved.to_dict()["trace"], self.catalog)
+        return replace(saved.explanation(), answer_why_not=partial(trace.why_not, self.catalog))
 
     def _saved_answers(self, request_ids: Sequence[str], k: int) -> dict[str, Candidates]:
         """Return the saved answers to requests that were answered before, by request id."""
@@ -316,5 +362,6 @@ def _fit(batch: Batch, catalog: Catalog, k: int) -> Batch:
         prices=batch.prices[:g],
         missing=batch.missing[:g],
         terms=replace(terms, floors=terms.floors[:g], caps=caps),
+        forecast=None if batch.forecast is None else batch.forecast.of(g),
         watched=batch.watched and k == terms.k,  # a sample is cut at k: one of another k would mislead the policy
     )

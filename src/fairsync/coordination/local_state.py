@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Grouped
     from fairsync.coordination.lease import Lease
+    from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Ledger, Totals
     from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
@@ -103,13 +104,20 @@ class LocalState:
         self._deadlines[lease.number] = self._clock() + self.lease_seconds
         return lease
 
-    def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
+    def settle(
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes],
+        slots: EligibleSlots | None = None,
+    ) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
         settled = self.leases.settle(number, entry)
         if settled is None:
             return False
         leases, entry = settled
-        loop, entry = self.loop.record(self.policy, entry, sample)
+        loop, entry = self.loop.record(self.policy, entry, sample, slots=slots)
         if not self.ledger.record([entry], f"lease {number}", answers):
             return False  # another coordinator recorded it before it died
         self.loop, self.leases = loop, leases
@@ -157,7 +165,7 @@ class LocalState:
         if n_groups > len(self.groups.labels):
             price_state = price_state.with_state(self.policy, self.policy.resume(price_state.state, terms))
         if restart_at is not None:
-            price_state = price_state.step(self.policy, terms, progress.totals)
+            price_state = price_state.step(self.policy, terms, progress.totals).restarted()
         self._replace_promise(groups, terms, LoopState(progress, price_state))
         return True
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.coordination.lease import Lease
+    from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
 
@@ -27,7 +28,12 @@ class CoordinatorProtocol(Protocol):
         ...
 
     def settle(
-        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes] | None = None,
+        slots: EligibleSlots | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         ...

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.lease import Lease
+    from fairsync.eligible_slots import EligibleSlots
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Entry
@@ -75,10 +76,15 @@ class CoordinatorHost:
 
     @ray.method(concurrency_group="settling")
     def settle(
-        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes] | None = None,
+        slots: EligibleSlots | None = None,
     ) -> None:
         """Record the counts of a lease."""
-        self._coordinator.settle(number, entry, sample, answers)
+        self._coordinator.settle(number, entry, sample, answers, slots)
 
     @ray.method(concurrency_group="settling")
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
@@ -240,10 +246,15 @@ class RayCoordinator:
         return lease
 
     def settle(
-        self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes] | None = None
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes] | None = None,
+        slots: EligibleSlots | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
-        self._call("settle", number, entry, sample, answers)
+        self._call("settle", number, entry, sample, answers, slots)
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; see `Ledger.answers`."""

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
     from fairsync.batch import Batch
     from fairsync.catalog.groups import Grouped
+    from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, SqlLedger, Totals
     from fairsync.ledger.database import Transaction
     from fairsync.ledger.rows import Latest
@@ -193,8 +194,18 @@ class SharedState:
         batch = lease.batch
         return Lease(number, self.price_state.batch(self.terms, self.policy, batch.requests, batch.missing, batch.left))
 
-    def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
-        """Record the counts of a lease; return False if it is settled already."""
+    def settle(
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes],
+        slots: EligibleSlots | None = None,
+    ) -> bool:
+        """Record the counts of a lease; return False if it is settled already.
+
+        What its requests could show is not recorded: others that share the ledger would not know it.
+        """
         if len(entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
         counted = self.ledger.settle(number, entry, f"lease {number}", answers)

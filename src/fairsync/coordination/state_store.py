@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Grouped, Groups
     from fairsync.coordination.lease import Lease
+    from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Totals
     from fairsync.loop import LoopState, PriceState
     from fairsync.policies import Sample, Terms
@@ -55,7 +56,14 @@ class StateStore(Protocol):
         """Lease up to n requests; None if it has to wait for open leases."""
         ...
 
-    def settle(self, number: int, entry: Entry, sample: Sample | None, answers: Mapping[str, bytes]) -> bool:
+    def settle(
+        self,
+        number: int,
+        entry: Entry,
+        sample: Sample | None,
+        answers: Mapping[str, bytes],
+        slots: EligibleSlots | None = None,
+    ) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
         ...
 

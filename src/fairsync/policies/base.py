@@ -105,6 +105,9 @@ class Feedback:
         Requests left in the horizon.
     sample : Sample or None
         The longer lists of those requests, if the policy asked for them (``watches``).
+    slots : numpy.ndarray or None
+        (G,) the most exposures of each group that a request to come will show on average, as far as can be seen from
+        the items that were eligible so far; None for the caps.
     """
 
     requests: int
@@ -112,6 +115,7 @@ class Feedback:
     exposures: Counts
     remaining: int
     sample: Sample | None = None
+    slots: Floats | None = None
 
 
 class Policy(Protocol):

@@ -176,6 +176,8 @@ class Guaranteed:
         if left <= terms.batch_size and state.variances is not None:
             missing += np.where(missing > 0, np.sqrt(left * state.variances), 0.0)
         target = np.minimum(missing / left, terms.caps)
+        if feedback.slots is not None:  # a floor that will be missed must not take the slots of the others
+            target = np.minimum(target, feedback.slots)
         # With the extra deviation the target can exceed k. It is kept just below, or no finite subsidies would reach
         # it.
         most = 0.999 * terms.k / max(float(target.sum()), 1e-12)

@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fairsync.errors import InvalidInputError
-from fairsync.report.table import count, summary
+from fairsync.report.table import count, percent, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,7 @@ def plot_report(report: Report) -> Figure:
     prices = np.array([report.prices[label] for label in labels])
     means = -np.array([(report.mean_subsidies or {}).get(label, 0.0) for label in labels])
     costs = np.array([(report.costs or {}).get(label, 0.0) for label in labels])
+    outlooks = report.outlooks or {}
     price_name = "price now"
     if means.any() and not prices.any():
         prices, price_name = means, "mean price"
@@ -60,7 +61,7 @@ def plot_report(report: Report) -> Figure:
     figure = Figure(figsize=size, layout="constrained", dpi=150)
     top, bottom, *lowest = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights)
     colours = [COLOURS[report.status[label]] for label in labels]
-    top.bar(x, exposures, width=_bar_width(len(labels)), color=colours)
+    bars = top.bar(x, exposures, width=_bar_width(len(labels)), color=colours)
     nothing = exposures == 0  # a bar of height 0 is invisible
     top.scatter(x[nothing], exposures[nothing], s=9, color=[c for c, no in zip(colours, nothing, strict=True) if no])
     mark_floors(top, x, floors)
@@ -68,7 +69,15 @@ def plot_report(report: Report) -> Figure:
     scale_counts(top, np.concatenate([exposures, floors]))
     present = [status for status in COLOURS if status in report.status.values()]
     handles: list[Artist] = [Patch(color=COLOURS[status], label=status) for status in present]
-    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=6, loc="upper right")
+    lost = [i for i, label in enumerate(labels) if label in outlooks and outlooks[label].outlook == "will miss"]
+    for i in lost:
+        bars[i].set_hatch("////")
+        bars[i].set_edgecolor("white")
+    if lost:
+        shares = [outlooks[labels[i]].share for i in lost]
+        few = f"will miss: {'at most ' if len(lost) > 1 else ''}{percent(max(shares))} of requests could show it"
+        handles.append(Patch(facecolor=GREY, edgecolor="white", hatch="////", label=few))
+    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=6, loc="upper right", columnspacing=1.2)
     _title(top, f"Exposures and floors under the policy '{report.policy}'", " · ".join(summary(report)))
 
     price_colours = [SUBSIDY if price < 0 else PRICE for price in finite]

@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 
 from fairsync.report.compare import check_comparable, compare
+from fairsync.report.outlook import promise_outlooks
 from fairsync.report.table import render
 
 if TYPE_CHECKING:
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from fairsync.catalog.groups import Label
+    from fairsync.eligible_slots import EligibleSlots
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
     from fairsync.promise_costs import PromiseCosts
+    from fairsync.report.outlook import PromiseOutlook
 
 Status: TypeAlias = Literal["kept", "on track", "behind", "missed", "no promise"]
 
@@ -75,6 +78,12 @@ class Report:
         retrieval would not have made costs the mean relevance of the items that went out of its list, minus its own.
         The costs of all promises add up to at most the upper bound that ``cost`` is without a hindsight; each is an
         upper bound too. None if not every request was measured.
+    limited_requests : int
+        Requests of the horizon that excluded more than was declared, or had a condition: floors could not count on
+        them.
+    outlooks : dict or None
+        {label: what is to be expected of the promise}, for promised groups. None as long as no request is limited: then
+        every floor is as certain as the policy makes it.
     """
 
     policy: str
@@ -93,6 +102,8 @@ class Report:
     kept_horizons: int
     mean_subsidies: dict[Label, float] | None = None
     costs: dict[Label, float] | None = None
+    limited_requests: int = 0
+    outlooks: dict[Label, PromiseOutlook] | None = None
 
     @property
     def is_over(self) -> bool:
@@ -149,9 +160,10 @@ class Report:
         """Return a JSON-serialisable dictionary. Groups are rows, so that labels keep their type.
 
         Infinite numbers are None, because JSON has none: the price of a masked group, and a ratio to a cost of 0. None
-        is also the value of what was not measured, and the mean subsidy and cost of groups without a promise.
+        is also the value of what was not measured, of the mean subsidy, cost and outlook of groups without a promise,
+        and of all outlooks as long as no request is limited.
         """
-        subsidies, costs = self.mean_subsidies or {}, self.costs or {}
+        subsidies, costs, outlooks = self.mean_subsidies or {}, self.costs or {}, self.outlooks or {}
         return {
             "policy": self.policy,
             "k": self.k,
@@ -166,6 +178,7 @@ class Report:
             "forced": self.forced,
             "completed": self.completed,
             "kept_horizons": self.kept_horizons,
+            "limited_requests": self.limited_requests,
             "groups": [
                 {
                     "group": label,
@@ -177,6 +190,10 @@ class Report:
                     "cost": costs.get(label),
                     "satisfied": self.satisfied[label],
                     "status": self.status[label],
+                    "outlook": outlooks[label].outlook if label in outlooks else None,
+                    "eligible_share": outlooks[label].share if label in outlooks else None,
+                    "expected_shortfall": outlooks[label].shortfall if label in outlooks else None,
+                    "reason": outlooks[label].reason or None if label in outlooks else None,
                 }
                 for label, floor in self.floors.items()
             ],
@@ -225,6 +242,7 @@ def make_report(
     prices: NDArray[np.float64],
     hindsight: Hindsight | None = None,
     promise_costs: PromiseCosts | None = None,
+    slots: EligibleSlots | None = None,
 ) -> Report:
     """Make a report from the totals of a ledger.
 
@@ -246,6 +264,8 @@ def make_report(
         The best plan for the same requests. It can be compared with only after the horizon is over.
     promise_costs
         Subsidies and costs of each group in the current horizon, if they were measured for all its requests.
+    slots
+        What requests could show; None for what was declared.
 
     Examples
     --------
@@ -286,6 +306,8 @@ def make_report(
         kept_horizons=sum(bool((one.exposures >= terms.floors).all()) for one in past),
         mean_subsidies=mean_subsidies,
         costs=costs,
+        limited_requests=0 if slots is None else slots.limited,
+        outlooks=None if slots is None else promise_outlooks(labels, terms, totals, slots),
     )
 
 

@@ -24,6 +24,8 @@ _FEW, _SOME = 10, 24  # minimum and maximum number of rows if there are more gro
 _BAR = 12  # width in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _ORDER: tuple[Status, ...] = ("missed", "behind", "on track", "kept", "no promise")
+_OUTLOOKS = {"will miss": "bold red", "at risk": "yellow", "expected": "cyan", "certain": "green"}
+_REASONS = 5  # promises of which the reason is given below the table
 _STYLES = {"missed": "bold red", "behind": "yellow", "on track": "cyan", "kept": "green", "no promise": "dim"}
 
 
@@ -39,8 +41,11 @@ def render(report: Report) -> RenderableType:
     table.add_column("share of floor", no_wrap=True)
     table.add_column("price", justify="right", no_wrap=True)
     if report.mean_subsidies is not None:
-        table.add_column("mean subsidy", justify="right", no_wrap=True)
+        if report.outlooks is None:  # there is no room for both
+            table.add_column("mean subsidy", justify="right", no_wrap=True)
         table.add_column("cost", justify="right", no_wrap=True)
+    if report.outlooks is not None:
+        table.add_column("could show", justify="right", no_wrap=True)
     table.add_column("status", no_wrap=True)
     for label in visible:
         floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
@@ -51,14 +56,35 @@ def render(report: Report) -> RenderableType:
             Text(share_bar(exposures, floor), style=_STYLES[status]),
             price_text(report.prices[label]),
             *_spent(report, label),
-            Text(status, style=_STYLES[status]),
+            *_could_show(report, label),
+            _standing(report, label),
         )
     parts: list[RenderableType] = [table]
     if len(visible) < len(ordered):
         parts.append(Text(_left_out(report, ordered[len(visible) :]) + "\n", style="dim"))
     parts.append(Text(" · ".join(summary(report)), style="bold"))
     parts.append(Text(reading(report)))
+    parts.extend(Text(line) for line in reasons(report))
     return Group(*parts)
+
+
+def reasons(report: Report) -> list[str]:
+    """Return how many requests floors could not count on, and which promises will be missed or are at risk by that."""
+    if report.outlooks is None:
+        return []
+    found, lines = report.outlooks, []
+    if report.limited_requests:
+        limited = count(report.limited_requests, "request")
+        lines.append(f"{limited} excluded more than was declared or had a condition: other floors are not certain.")
+    worst = sorted(
+        (label for label, one in found.items() if one.reason),
+        key=lambda label: (found[label].outlook != "will miss", -found[label].shortfall),
+    )
+    verbs = {"will miss": "will be missed", "at risk": "is at risk"}
+    lines += [f"{label} {verbs[found[label].outlook]}: {found[label].reason}." for label in worst[:_REASONS]]
+    if len(worst) > _REASONS:
+        lines.append(f"So {'is' if len(worst) == _REASONS + 1 else 'are'} {len(worst) - _REASONS:,} more.")
+    return lines
 
 
 def by_need(report: Report) -> list[Label]:
@@ -191,10 +217,26 @@ def _spent(report: Report, label: Label) -> list[str]:
     """Return the cells of the mean subsidy and the cost of a group, if the table has these columns."""
     if report.mean_subsidies is None:
         return []
+    mean = [] if report.outlooks is not None else [price_text(report.mean_subsidies.get(label, 0.0))]
     if report.floors[label] == 0:
-        return ["", ""]
-    cost = "–" if report.costs is None else _share(report, report.costs[label])
-    return [price_text(report.mean_subsidies[label]), cost]
+        return ["" for _ in (*mean, "cost")]
+    return [*mean, "–" if report.costs is None else _share(report, report.costs[label])]
+
+
+def _could_show(report: Report, label: Label) -> list[str]:
+    """Return the cell of the share of requests that could show a promised group, if the table has this column."""
+    if report.outlooks is None:
+        return []
+    return [percent(report.outlooks[label].share) if label in report.outlooks else ""]
+
+
+def _standing(report: Report, label: Label) -> Text:
+    """Return the status of a promise, or its outlook where that says more."""
+    status = report.status[label]
+    if report.outlooks is None or status not in ("on track", "behind"):
+        return Text(status, style=_STYLES[status])
+    outlook = report.outlooks[label].outlook
+    return Text(outlook, style=_OUTLOOKS[outlook])
 
 
 def _left_out(report: Report, labels: Sequence[Label]) -> str:

@@ -74,7 +74,8 @@ def _product(items: npt.NDArray[np.float32], column: npt.NDArray[np.float32]) ->
     if whole:
         np.matmul(items[:whole].reshape(-1, panel, dim), column, out=scores[:whole].reshape(-1, panel))
     if whole < n:
-        np.matmul(items[whole:], column, out=scores[whole:])
+        with np.errstate(invalid="ignore"):  # BLAS may touch lanes beyond the end; none of them is used
+            np.matmul(items[whole:], column, out=scores[whole:])
     return scores
 
 

@@ -14,10 +14,13 @@ import numpy as np
 
 from fairsync.candidates import Candidates
 from fairsync.errors import InvalidInputError
+from fairsync.explanation import Explanation, StoredExplanation, WhyNot
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,
     CatalogSize,
+    ExplainAnswer,
+    ExplanationView,
     GroupView,
     HealthStatus,
     ImpressionReport,
@@ -95,6 +98,7 @@ class Endpoints:
         *,
         exclude: Sequence[Sequence[Label]] | None = None,
         where: Where | Sequence[Where | None] | None = None,
+        explain: bool = False,
     ) -> Request[Retrieved]:
         """Return the candidates of users.
 
@@ -113,13 +117,16 @@ class Endpoints:
         where
             Conditions on attributes, one dict for all users or one for each; see :meth:`fairsync.Catalog.select`. If no
             item meets the condition of a user, its list is empty.
+        explain
+            Whether ``found.explain(i)`` says why the candidates are there. Counts twice for the rate limit.
         """
         vectors = _as_floats("users", users)
         if vectors.ndim not in (2, 3):
             raise InvalidInputError(f"users must be (n, d) or (n, interests, d) numbers, got shape {vectors.shape}.")
         named = _request_ids(len(vectors), request_ids)
         rules = _rules(exclude, where)
-        return _retrieve(RetrieveRequest(vectors=NumberArray.of(vectors), k=k, request_ids=named, **rules))
+        array = NumberArray.of(vectors)
+        return _retrieve(RetrieveRequest(vectors=array, k=k, request_ids=named, explain=explain, **rules))
 
     @endpoint
     def retrieve_for(
@@ -131,6 +138,7 @@ class Endpoints:
         exclude: Sequence[Sequence[Label]] | None = None,
         where: Where | Sequence[Where | None] | None = None,
         exclude_history: bool = True,
+        explain: bool = False,
     ) -> Request[Retrieved]:
         """Return the candidates of users who are given by their histories. The service needs a model for it.
 
@@ -138,15 +146,31 @@ class Endpoints:
         ----------
         histories
             Item ids of each user, oldest first.
-        k, request_ids, exclude, where
+        k, request_ids, exclude, where, explain
             As in `retrieve`.
         exclude_history
             Whether to leave out the items of the histories.
         """
         items, rules = [np.asarray(history).tolist() for history in histories], _rules(exclude, where)
         named = _request_ids(len(items), request_ids)
-        request = RetrieveRequest(histories=items, k=k, request_ids=named, exclude_history=exclude_history, **rules)
+        request = RetrieveRequest(
+            histories=items, k=k, request_ids=named, exclude_history=exclude_history, explain=explain, **rules
+        )
         return _retrieve(request)
+
+    @endpoint
+    def explain(self, request_id: str) -> Request[Explanation]:
+        """Return why the candidates of an earlier request are there, which was answered with ``explain``.
+
+        Raises `RefusedError` with the status 404 if the service knows no explanation, and 410 if it is no longer saved.
+        """
+        return Request("GET", _explain_path(request_id), lambda body: _explanation(_decoder(ExplainAnswer)(body)))
+
+    @endpoint
+    def why_not(self, request_id: str, item_id: Label) -> Request[WhyNot]:
+        """Return why an item was not among the candidates of an earlier request; see `explain`."""
+        path = f"{_explain_path(request_id)}?item={quote(str(item_id), safe='')}"
+        return Request("GET", path, lambda body: _why_not(_decoder(ExplainAnswer)(body)))
 
     @endpoint
     def impressions(self, reports: Sequence[ImpressionReport]) -> Request[ImpressionResult]:
@@ -278,6 +302,18 @@ def _request_ids(n: int, given: Sequence[str] | None) -> list[str | None]:
     return [uuid.uuid4().hex for _ in range(n)] if given is None else list(given)
 
 
+def _explain_path(request_id: str) -> str:
+    return f"/v1/explain/{quote(request_id, safe='')}"
+
+
+def _explanation(answer: ExplainAnswer) -> Explanation:
+    return Explanation.from_dict(msgspec.to_builtins(answer.explanation))
+
+
+def _why_not(answer: ExplainAnswer) -> WhyNot:
+    return WhyNot.from_dict(msgspec.to_builtins(answer.why_not))
+
+
 def _path(promise_id: str) -> str:
     return f"/v1/promises/{quote(promise_id, safe='')}"
 
@@ -299,8 +335,13 @@ def _decode_retrieved(body: bytes) -> Retrieved:
         relevance.to_numpy() if isinstance(relevance, NumberArray) else _padded(relevance, answer.k, -np.inf),
         answer.searched.to_numpy(),
         unknown_excluded=np.array(answer.unknown_excluded, dtype=np.int64),
+        explained=() if answer.explanations is msgspec.UNSET else tuple(map(_stored, answer.explanations)),
         request_ids=[str(request_id) for request_id in answer.request_ids],
     )
+
+
+def _stored(view: ExplanationView | None) -> StoredExplanation | None:
+    return None if view is None else StoredExplanation({"explanation": msgspec.to_builtins(view)})
 
 
 def _padded(lists: Sequence[Sequence[Any]], k: int, empty: float | str | None = None) -> np.ndarray[Any, Any]:

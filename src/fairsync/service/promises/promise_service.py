@@ -25,6 +25,7 @@ from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.periods import missing_at_start
 from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
 from fairsync.service.promises.promise_changes import all_but, check_known, check_unique, split_at, with_start_of
+from fairsync.service.promises.promise_texts import promise_texts
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.promises.scheduler import Scheduler
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Groups, Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
+    from fairsync.explanation import Explanation
     from fairsync.schedule import Feasibility, Forecast, Promise
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.planning import FeasibilityCheck
@@ -145,6 +147,7 @@ class PromiseService:
         *,
         exclude: Sequence[Any] | None = None,
         where: Where | Sequence[Where | None] | None = None,
+        explain: bool = False,
         checked: bool = False,
     ) -> Candidates:
         """Return the candidates of requests; see :meth:`fairsync.FrontEnd.retrieve`.
@@ -155,8 +158,12 @@ class PromiseService:
         catalog = self.catalog
         with self.readiness.serving():
             found = self.front.retrieve(
-                users, k, request_ids, exclude=exclude, where=where, checked=checked, allow_empty=True
-            )
+                users, k, request_ids, exclude=exclude, where=where, checked=checked, allow_empty=True,
+                explain=explain and promise_texts(self.scheduler.state.promises.values(), self.scheduler.now()),
+            )  # fmt: skip
+        for one in found.explained:  # here, and not by the thread that encodes the answers of all callers
+            if one is not None:
+                one.explanation()
         if callback is not None:
             callback(found)
         if not len(found):
@@ -172,6 +179,11 @@ class PromiseService:
         if totals.requests >= self.coordinator.terms.horizon:
             self._replan()
         return found
+
+    def explain(self, request_id: str) -> Explanation:
+        """Return why the candidates of an earlier request are there; see :meth:`fairsync.FrontEnd.explain`."""
+        with self.readiness.serving():
+            return self.front.explain(request_id)
 
     def record_impressions(
         self, request_id: str, items: Sequence[Label], report_id: str | None = None

@@ -6,9 +6,10 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from fairsync.errors import InvalidInputError
+from fairsync.service.schema.explanation import ExplanationView  # noqa: TC001 (msgspec reads it)
 from fairsync.service.schema.record import Label, NewLabel, Record, RequestId
 
 if TYPE_CHECKING:
@@ -87,6 +88,9 @@ class RetrieveRequest(Record, frozen=True, kw_only=True):
     exclude_history: Annotated[
         bool, Meta(description="Whether to leave out the items of the histories. Without histories it has no effect.")
     ] = True
+    explain: Annotated[
+        bool, Meta(description="Whether to say why each candidate is there. Counts twice for the rate limit.")
+    ] = False
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
@@ -102,6 +106,10 @@ class RetrieveAnswer(Record, frozen=True, kw_only=True):
         bool, Meta(description="Whether there are fewer than k candidates, because fewer items are eligible.")
     ] = False
     unknown_excluded: Annotated[int, Meta(description="Excluded ids that are not in the catalog.")] = 0
+    explanation: Annotated[
+        ExplanationView | UnsetType | None,
+        Meta(description="If it was asked for. null: the answer was saved without it."),
+    ] = UNSET
 
 
 class RetrieveAnswers(Record, frozen=True, kw_only=True):
@@ -124,6 +132,7 @@ class RetrieveColumns(Record, frozen=True, kw_only=True):
     k: int
     short: list[bool]
     unknown_excluded: list[int]
+    explanations: list[ExplanationView | None] | UnsetType = UNSET
 
 
 class UpsertItems(Record, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from fairsync.service.schema import (
     JSON,
     LONGEST_HISTORY,
     MSGPACK,
+    ExplanationView,
     NumberArray,
     RetrieveAnswer,
     RetrieveAnswers,
@@ -188,6 +189,7 @@ def encode_candidates(found: Candidates, request_ids: Sequence[str | None], medi
         answer = RetrieveColumns(
             request_ids=list(request_ids), ids=ids, groups=groups, relevance=relevance,
             searched=NumberArray.of(found.searched), k=found.ids.shape[1], short=short, unknown_excluded=unknown,
+            explanations=_explanations(found) or msgspec.UNSET,
         )  # fmt: skip
         return msgspec.msgpack.encode(answer)
     lists = [column.tolist() for column in columns] if lists is None else lists
@@ -199,7 +201,19 @@ def encode_candidates(found: Candidates, request_ids: Sequence[str | None], medi
         )
         for one, ids, groups, relevance, searched, is_short, n_unknown in rows
     ]  # fmt: skip
+    if found.explained:
+        explanations = _explanations(found)
+        answers = [
+            msgspec.structs.replace(answer, explanation=one) for answer, one in zip(answers, explanations, strict=True)
+        ]
     return msgspec.json.encode(RetrieveAnswers(answers=answers))
+
+
+def _explanations(found: Candidates) -> list[ExplanationView | None]:
+    return [
+        None if one is None else msgspec.convert(one.explanation().to_dict(), ExplanationView)
+        for one in found.explained
+    ]
 
 
 def _without_empty_places(column: NDArray[Any], relevance: NDArray[np.float64]) -> list[Any]:

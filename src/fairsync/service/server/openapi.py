@@ -79,7 +79,7 @@ def make_document(operations: Sequence[Operation], *, with_tokens: bool) -> Sche
         if with_tokens and one.role is not None:
             call["security"] = [{"token": []}]
         call["responses"] = _responses(one, schema_of)
-        paths.setdefault(one.path, {})[one.method.lower()] = call
+        paths.setdefault(one.path.replace(":path}", "}"), {})[one.method.lower()] = call
     for query in {one.query.__name__ for one in operations if one.query is not None}:
         del components[query]
     document: Schema = {

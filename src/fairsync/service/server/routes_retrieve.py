@@ -48,7 +48,8 @@ def retrieve_operations(
         exclude: Sequence[Any] | None = asked.exclude
         caller = context.caller
         if caller.rate_limiter is not None:  # its size was charged when it was read
-            caller.rate_limiter.charge(max(n - requests_of(context.body_bytes), 0))
+            requests = 2 * n if asked.explain else n  # an explanation takes as long as the answer
+            caller.rate_limiter.charge(max(requests - requests_of(context.body_bytes), 0))
         if vectors is None:
             if histories is None:
                 raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
@@ -63,7 +64,7 @@ def retrieve_operations(
             users = check_users(vectors, service.catalog)
         request_ids = asked.request_ids or [None] * n
         where = conditions_of(asked, n)
-        answer = batcher.submit(users, request_ids, asked.k, caller.name, exclude, where)
+        answer = batcher.submit(users, request_ids, asked.k, caller.name, exclude, where, explain=asked.explain)
         found = await unless_disconnected(answer, receive)
         media_type = media_type_of(context.headers[b"content-type"])
         return Encoded(encode_candidates(found, request_ids, media_type), media_type)

@@ -1,0 +1,240 @@
+r"""Eligible slots: what requests could show of each group so far, and what can be counted on in those to come.
+
+As long as no request excludes more than was declared, and none has a condition, every request can show :math:`c_g`
+items of group g, and nothing is recorded. From the first *limited* request on, the share of :math:`c_g` that each
+request could show is summed up (:class:`EligibleSlots`). With n requests so far, a mean share p, R requests to come and
+:math:`L = \ln 100`, the guard counts on
+
+.. math::  F_g(R) = \lfloor R \, c_g \, \ell(\ell(p, L/n), L/R) \rfloor
+
+where :math:`\ell(p, x)` is the lowest mean that the divergence of Bernoulli variables, bounded from below by
+
+.. math::  \mathrm{kl}(p, q) \ge \frac{(p - q)^2}{2 \max(p, q)}, \quad \frac{(p - q)^2}{2 \max(1 - p, 1 - q)}
+
+lets lie within x of p. If requests are independent and alike, the first :math:`\ell` is below the true mean, and the
+second below the mean of the requests to come, each with a probability of at least 99 % (Chernoff's bound, which holds
+for any variables between 0 and 1). What holds whatever the requests are like is in docs/promise.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.policies import Terms
+
+# Minus the logarithm of the probability with which one of the two bounds may fail.
+_CAUTION = math.log(100)
+# The same for saying that a promise will miss, which should be said early.
+_WARNING = math.log(20)
+
+
+@dataclass(frozen=True)
+class CountedSlots:
+    """What the guard counts on in a number of requests to come.
+
+    Attributes
+    ----------
+    groups : numpy.ndarray
+        (G,) exposures of each group.
+    total : int
+        Exposures of all groups with a floor together.
+    """
+
+    groups: NDArray[np.int64]
+    total: int
+
+    def suffice(self, missing: NDArray[np.int64]) -> bool:
+        """Return whether they cover the missing exposures."""
+        return bool((missing <= self.groups).all()) and int(missing.sum()) <= self.total
+
+
+@dataclass(frozen=True)
+class SlotForecast:
+    """A cautious forecast of what requests to come can show.
+
+    Attributes
+    ----------
+    shares : numpy.ndarray
+        (G,) the lowest plausible mean, over requests, of the share of the caps that a request can show.
+    total : float
+        The same for the slots of groups with a floor together, as a share of ``k``.
+    caps, k
+        The caps and the candidates of a request, as in the terms.
+    """
+
+    shares: NDArray[np.float64]
+    total: float
+    caps: NDArray[np.int64]
+    k: int
+
+    def of(self, n_groups: int) -> SlotForecast:
+        """Return the forecast of the first groups only."""
+        return SlotForecast(self.shares[:n_groups], self.total, self.caps[:n_groups], self.k)
+
+    def counted(self, left: int) -> CountedSlots:
+        """Return what can be counted on in this number of requests.
+
+        Examples
+        --------
+        >>> forecast = SlotForecast(np.array([1.0, 0.5, 0.01]), 1.0, np.array([2, 2, 2]), k=2)
+        >>> forecast.counted(10_000).groups.tolist(), forecast.counted(0).total
+        ([19981, 9570, 139], 0)
+        """
+        if left <= 0:
+            return CountedSlots(np.zeros(len(self.caps), dtype=np.int64), 0)
+        doubt = _CAUTION / left
+        groups = np.floor(left * self.caps * lowest_mean(self.shares, doubt)).astype(np.int64)
+        return CountedSlots(groups, int(left * self.k * float(lowest_mean(self.total, doubt))))
+
+
+@dataclass(frozen=True)
+class EligibleSlots:
+    """What requests could show, summed over requests.
+
+    Attributes
+    ----------
+    requests : float
+        Number of requests. Those of past horizons count half, a quarter, and so on.
+    limited : int
+        Requests of this horizon that excluded more than was declared, or had a condition.
+    shares : numpy.ndarray
+        (G,) the share of the caps that each request could show, summed.
+    able : numpy.ndarray
+        (G,) the number of requests that could show the group at all.
+    total : float
+        The share of ``k`` slots that each request could give to groups with a floor, summed.
+
+    Examples
+    --------
+    Of 1,000 requests, 30 could show group 1.
+
+    >>> from fairsync.policies import Terms
+    >>> terms = Terms(np.array([0, 50]), np.array([2, 2]), k=2, horizon=9000, batch_size=1)
+    >>> slots = EligibleSlots(1000, 970, np.array([1000.0, 30.0]), np.array([1000.0, 30.0]), 30.0)
+    >>> slots.forecast(terms).counted(8000).groups.tolist(), slots.expected(terms).tolist()
+    ([15790, 151], [2.0, 0.06])
+    """
+
+    requests: float
+    limited: int
+    shares: NDArray[np.float64]
+    able: NDArray[np.float64]
+    total: float
+
+    @classmethod
+    def declared(cls, requests: int, n_groups: int) -> EligibleSlots:
+        """Return the slots of requests that can show everything that was declared."""
+        every = np.full(n_groups, float(requests))
+        return cls(float(requests), 0, every, every, float(requests))
+
+    @classmethod
+    def of(cls, eligible: NDArray[np.int64], requests: int, terms: Terms) -> EligibleSlots:
+        """Return the slots of some requests.
+
+        Parameters
+        ----------
+        eligible
+            (limited, G) the eligible items of each group in each request that is limited.
+        requests
+            The number of all the requests; those that are not limited can show what was declared.
+        terms
+            The promise.
+        """
+        n, n_groups = eligible.shape
+        caps = terms.caps[:n_groups]
+        slots = np.minimum(eligible, caps)
+        promised = terms.floors[:n_groups] > 0
+        most = max(min(int(caps[promised].sum()), terms.k), 1)
+        together = np.minimum(slots[:, promised].sum(axis=1), most)
+        rest = requests - n
+        return cls(
+            float(requests),
+            n,
+            rest + slots.sum(axis=0) / np.maximum(caps, 1),
+            rest + (eligible > 0).sum(axis=0).astype(np.float64),
+            rest + float(together.sum()) / most,
+        )
+
+    def plus(self, other: EligibleSlots) -> EligibleSlots:
+        """Return the slots of these and further requests."""
+        n_groups = max(len(self.shares), len(other.shares))
+        one, other = self.grown(n_groups), other.grown(n_groups)
+        return EligibleSlots(
+            one.requests + other.requests,
+            one.limited + other.limited,
+            one.shares + other.shares,
+            one.able + other.able,
+            one.total + other.total,
+        )
+
+    def restarted(self) -> EligibleSlots | None:
+        """Return what a new horizon starts from: None, unless the last one had limited requests."""
+        if not self.limited:
+            return None
+        return EligibleSlots(self.requests / 2, 0, self.shares / 2, self.able / 2, self.total / 2)
+
+    def grown(self, n_groups: int) -> EligibleSlots:
+        """Return the same slots with groups that were added; they count as declared so far."""
+        new = n_groups - len(self.shares)
+        if new <= 0:
+            return self
+        every = np.full(new, self.requests)
+        shares, able = np.concatenate([self.shares, every]), np.concatenate([self.able, every])
+        return EligibleSlots(self.requests, self.limited, shares, able, self.total)
+
+    def forecast(self, terms: Terms) -> SlotForecast:
+        """Return the cautious forecast for requests to come."""
+        n = max(self.requests, 1e-9)
+        doubt = _CAUTION / n
+        shares = lowest_mean(np.minimum(self.shares / n, 1.0), doubt)
+        return SlotForecast(shares, float(lowest_mean(min(self.total / n, 1.0), doubt)), terms.caps, terms.k)
+
+    def expected(self, terms: Terms) -> NDArray[np.float64]:
+        """Return (G,) the mean number of slots that a request could give to each group."""
+        return np.minimum(self.shares / max(self.requests, 1e-9), 1.0) * terms.caps
+
+    def highest(self, terms: Terms) -> NDArray[np.float64]:
+        """Return (G,) the highest plausible mean of the slots that a request to come can give to each group."""
+        n = max(self.requests, 1e-9)
+        return highest_mean(np.minimum(self.shares / n, 1.0), _CAUTION / n) * terms.caps
+
+    def highest_sum(self, terms: Terms, left: int) -> NDArray[np.float64]:
+        """Return (G,) the highest plausible number of slots that the requests to come can give to each group."""
+        n = max(self.requests, 1e-9)
+        mean = highest_mean(np.minimum(self.shares / n, 1.0), _WARNING / n)
+        return left * highest_mean(mean, _WARNING / max(left, 1)) * terms.caps
+
+
+def lowest_mean(mean: Any, doubt: float) -> NDArray[np.float64]:
+    """Return the lowest mean that is plausible beside another one, for variables between 0 and 1.
+
+    Parameters
+    ----------
+    mean
+        A mean, or several.
+    doubt
+        The largest plausible divergence: minus the logarithm of a probability, divided by the number of requests.
+
+    Examples
+    --------
+    >>> lowest_mean(np.array([0.0, 0.03, 0.5, 1.0]), 0.001).round(4).tolist()
+    [0.0, 0.0223, 0.4684, 0.998]
+    """
+    rest = 1.0 - mean
+    by_mean = mean - np.sqrt(2.0 * doubt * mean)
+    by_rest = mean - doubt - np.sqrt(doubt * doubt + 2.0 * doubt * rest)
+    lowest: NDArray[np.float64] = np.maximum(np.maximum(by_mean, by_rest), 0.0)
+    return lowest
+
+
+def highest_mean(mean: Any, doubt: float) -> NDArray[np.float64]:
+    """Return the highest mean that is plausible beside another one; see :func:`lowest_mean`."""
+    highest: NDArray[np.float64] = 1.0 - lowest_mean(1.0 - mean, doubt)
+    return highest

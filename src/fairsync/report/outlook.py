@@ -1,0 +1,109 @@
+"""The outlook of each promise where requests have rules of their own: what is certain, expected, and will be missed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairsync.catalog.groups import Label
+    from fairsync.eligible_slots import EligibleSlots
+    from fairsync.ledger import Totals
+    from fairsync.policies import Terms
+
+Outlook: TypeAlias = Literal["certain", "expected", "at risk", "will miss"]
+
+
+@dataclass(frozen=True)
+class PromiseOutlook:
+    """What is to be expected of one promise, from the items that were eligible so far.
+
+    Attributes
+    ----------
+    outlook : str
+        ``certain``: the floor is reached. ``expected``: the requests to come can deliver what is missing, by a cautious
+        forecast. ``at risk``: they may. ``will miss``: not even an optimistic forecast covers it. Each promise is
+        judged by itself, as if no other needed the same slots.
+    share : float
+        The share of requests that could show the group at all.
+    shortfall : int
+        The exposures that will be missing if the requests to come can show as much as those so far.
+    """
+
+    outlook: Outlook
+    share: float
+    shortfall: int
+
+    @property
+    def reason(self) -> str:
+        """Why the promise is at risk or will be missed, in a sentence; empty if it is not.
+
+        Examples
+        --------
+        >>> PromiseOutlook("will miss", 0.0312, 40).reason
+        'only 3.1 % of requests could show it; about 40 exposures will be missing'
+        >>> PromiseOutlook("at risk", 0.5, 0).reason
+        'only 50 % of requests could show it'
+        """
+        if self.outlook not in ("at risk", "will miss"):
+            return ""
+        shown = f"only {_percent(self.share)} of requests could show it" if self.share else "no request could show it"
+        if not self.shortfall:
+            return shown
+        exposures = "1 exposure" if self.shortfall == 1 else f"{self.shortfall:,} exposures"
+        return f"{shown}; about {exposures} will be missing"
+
+
+def promise_outlooks(
+    labels: Sequence[Label], terms: Terms, totals: Totals, slots: EligibleSlots
+) -> dict[Label, PromiseOutlook]:
+    """Return the outlook of each group with a floor.
+
+    Parameters
+    ----------
+    labels, terms, totals
+        The groups, the promise, and the totals of the horizon.
+    slots
+        What requests could show.
+
+    Examples
+    --------
+    Of 1,000 requests, 30 could show group b.
+
+    >>> from fairsync.eligible_slots import EligibleSlots
+    >>> from fairsync.ledger import Totals
+    >>> from fairsync.policies import Terms
+    >>> terms = Terms(np.array([900, 900]), np.array([2, 2]), k=2, horizon=9000, batch_size=1)
+    >>> slots = EligibleSlots(1000, 970, np.array([1000.0, 30.0]), np.array([1000.0, 30.0]), 1000.0)
+    >>> found = promise_outlooks(["a", "b"], terms, Totals(np.array([200, 50]), 1000), slots)
+    >>> found["a"].outlook, found["b"].outlook, found["b"].shortfall
+    ('expected', 'will miss', 370)
+    """
+    left = max(terms.horizon - totals.requests, 0)
+    missing = np.maximum(terms.floors - totals.exposures, 0)
+    counted, most = slots.forecast(terms).counted(left).groups, slots.highest_sum(terms, left)
+    shortfall = np.ceil(np.maximum(missing - left * slots.expected(terms), 0.0) - 1e-9).astype(np.int64)
+    share = np.minimum(slots.able / max(slots.requests, 1e-9), 1.0)
+    found: dict[Label, PromiseOutlook] = {}
+    for code in np.flatnonzero(terms.floors > 0).tolist():
+        outlook: Outlook = "at risk"
+        if missing[code] == 0:
+            outlook = "certain"
+        elif missing[code] <= counted[code]:
+            outlook = "expected"
+        elif missing[code] > most[code]:
+            outlook = "will miss"
+        found[labels[code]] = PromiseOutlook(outlook, float(share[code]), int(shortfall[code]))
+    return found
+
+
+def _percent(share: float) -> str:
+    """Return a share as a percentage with two significant digits, never rounded up to 100 %."""
+    percent = share * 100
+    if percent >= 99:
+        return f"{min(percent, 99.9):.1f} %"
+    return f"{percent:.2g} %" if percent >= 0.1 else "less than 0.1 %"

@@ -1,0 +1,73 @@
+"""Outlooks: what is certain, expected and will be missed where few requests could show a group."""
+
+import pytest
+
+from fairsync.report import Report
+from fairsync.report.outlook import PromiseOutlook
+from report.made import bars, report
+
+
+def halfway() -> Report:
+    """Of 1,000 requests 1,000, 500, 30 and 30 could show the groups, four items each; another 1,000 are to come."""
+    return report(
+        [700, 400, 60, 50, 9], [600, 900, 900, 165, 0], requests=1000, horizon=2000,
+        able=[1000.0, 500.0, 30.0, 30.0, 1000.0], limited=970, subsidies=[0.0] * 5, given_up=[0.0] * 5,
+    )  # fmt: skip
+
+
+def test_outlooks_of_promises_are_judged_by_what_could_be_shown() -> None:
+    made = halfway()
+    assert made.outlooks == {
+        "g0": PromiseOutlook("certain", 1.0, 0),
+        "g1": PromiseOutlook("expected", 0.5, 0),
+        "g2": PromiseOutlook("will miss", 0.03, 720),  # 840 are missing, and 1,000 requests show about 120
+        "g3": PromiseOutlook("at risk", 0.03, 0),  # 115 are missing
+    }
+    assert made.limited_requests == 970
+
+
+def test_json_has_outlook_share_shortfall_and_reason() -> None:
+    made = halfway().to_dict()
+    assert made["limited_requests"] == 970
+    keys = ("outlook", "eligible_share", "expected_shortfall", "reason")
+    rows = {row["group"]: tuple(row[key] for key in keys) for row in made["groups"]}
+    assert rows["g1"] == ("expected", 0.5, 0, None)
+    assert rows["g2"] == (
+        "will miss", 0.03, 720, "only 3 % of requests could show it; about 720 exposures will be missing",
+    )  # fmt: skip
+    assert rows["g4"] == (None, None, None, None)
+
+
+def test_the_table_says_which_promise_will_miss_and_why() -> None:
+    text = str(halfway())
+    [row] = [line for line in text.splitlines() if line.lstrip().startswith("g2 ") and "900" in line]
+    assert "3.0%" in row
+    assert row.endswith("will miss")
+    assert "970 requests excluded more than was declared or had a condition" in text
+    assert "g2 will be missed: only 3 % of requests could show it; about 720 exposures will be missing." in text
+    assert "g3 is at risk: only 3 % of requests could show it." in text
+    assert "could show" not in str(report([20, 9], [20, 30]))
+
+
+def test_many_reasons_are_counted() -> None:
+    made = report([0] * 8, [900] * 8, requests=1000, horizon=2000, able=[30.0] * 8, limited=1000)
+    assert str(made).count("will be missed: only 3 %") == 5
+    assert "So are 3 more." in str(made)
+
+
+def test_the_plot_marks_promises_that_will_miss() -> None:
+    top = halfway().plot().axes[0]
+    assert [bar.get_hatch() is not None for bar in bars(top)] == [False, False, True, False, False]
+    legend = top.get_legend()
+    assert legend is not None
+    assert "will miss: 3.0% of requests could show it" in [text.get_text() for text in legend.get_texts()]
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.0, "no request could show it"), (0.0004, "only less than 0.1 %"), (0.9999, "only 99.9 %"), (0.25, "only 25 %")],
+)
+def test_shares_are_worded(share: float, words: str) -> None:
+    assert PromiseOutlook("will miss", share, 1).reason.startswith(words)
+    assert PromiseOutlook("will miss", share, 1).reason.endswith("; about 1 exposure will be missing")
+    assert PromiseOutlook("expected", share, 0).reason == ""
