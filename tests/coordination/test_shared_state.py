@@ -485,6 +485,7 @@ def test_coordinators_must_agree(start: Start) -> None:
         ({"catalog": Catalog(np.eye(2), ["a", "c"])}, "labels"),
         ({"k": 2}, r"k \(2 here, 1 there\)"),
         ({"policy": "none"}, "keeps_floors"),
+        ({"catalog": Catalog(np.eye(4), ["a", "a", "b", "b"]), "max_exclude": 1}, r"max_exclude \(1 here, 0 there\)"),
     ]
     for changed, what in differing:
         with pytest.raises(InvalidInputError, match=f"differs in.*{what}.*follow or take over"):
@@ -685,3 +686,24 @@ def test_bad_settings_are_refused(server: PostgresServer, url: str, start: Start
         start(k=1, ledger=server.schema("three"), timeout=0.1)
     with pytest.raises(InvalidInputError, match="another catalog"):
         start(k=1, ledger=server.schema("three"))
+
+
+def test_floors_at_the_very_edge_hold_in_all_coordinators_whatever_is_excluded(start: Start) -> None:
+    """Two coordinators with a front end each; every request excludes two items of the group that misses most."""
+    catalog, rng = (
+        Catalog(np.random.default_rng(2).normal(size=(12, 4)), ["a"] * 3 + ["b"] * 9),
+        np.random.default_rng(3),
+    )
+    terms: dict[str, Any] = {"k": 3, "floors": {"a": 40, "b": 80}, "horizon": 40, "batch_size": 4, "max_exclude": 2}
+    coordinators = [start(catalog, **terms) for _ in range(2)]
+    assert [one.terms.caps.tolist() for one in coordinators] == [[1, 3]] * 2
+    fronts, rows = [FrontEnd(catalog, one) for one in coordinators], np.arange(12)
+    for number in range(20):
+        for front in fronts:
+            label = max(("a", "b"), key=lambda one: terms["floors"][one] - coordinators[0].report().exposures[one])
+            excluded = rng.permutation(rows[catalog.group_of == catalog.code_of(label)])[:2].tolist()
+            found = front.retrieve(rng.normal(size=(1, 4)), exclude=[excluded])
+            assert not {*excluded} & {*found.ids[0].tolist()}, number
+    for one in coordinators:
+        one.lead()
+        assert one.report().exposures == {"a": 40, "b": 80}

@@ -162,3 +162,22 @@ def test_the_systemd_unit_bounds_memory_system_calls_and_the_time_to_stop() -> N
     limits = HttpSettings()
     assert int(unit["TimeoutStopSec"]) > limits.drain_seconds + limits.shutdown_seconds
     assert int(unit["LimitNOFILE"]) > limits.max_connections
+
+
+def test_what_a_request_may_exclude_limits_promises(tmp_path: Path) -> None:
+    """Each group has 20 items, of which two remain; with 20 nothing is certain, and 58 leave too few for a list."""
+    floor = '[[promises]]\ngroup = "toys"\nfloor = 150_000\nwindow = {every = "day"}\n'
+    config = configured(tmp_path, floor)
+    for most, words in [
+        (0, None),
+        (18, None),
+        (19, "largest feasible floor is 86,400"),
+        (20, "max_exclude"),
+        (58, "58"),
+    ]:
+        settings = load_settings(config, {"FAIRSYNC_PROMISE_MAX_EXCLUDE": str(most)})
+        problems = check_settings(settings).problems
+        assert (words is None and problems == []) or (words is not None and words in problems[0]), (most, problems)
+    service = make_promise_service(load_settings(config, {"FAIRSYNC_PROMISE_MAX_EXCLUDE": "18"}))
+    assert service.coordinator.terms.caps.tolist() == [2, 2, 2]
+    service.coordinator.ledger.close()

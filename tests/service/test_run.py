@@ -180,7 +180,9 @@ def test_histories_are_answered_by_the_model(tmp_path: Path) -> None:
     port = free_port()
     config = configured(tmp_path, '[model]\npath = "model"\n', port=port)
     with served(config, tmp_path / "log"), Client(f"http://127.0.0.1:{port}", timeout=60, attempts=40) as client:
-        found = client.retrieve_for([["tea"], ["unknown", "bolt"]], k=2)
+        new = client.retrieve_for([["tea"], ["unknown", "bolt"]], k=1)
+        assert new.ids.tolist() == [["milk"], ["nut"]]
+        found = client.retrieve_for([["tea"], ["unknown", "bolt"]], k=2, exclude_history=False)
         assert [set(ids) for ids in found.ids.tolist()] == [{"tea", "milk"}, {"nut", "bolt"}]
 
 

@@ -186,9 +186,9 @@ class FrontEnd(NoCopies, Closable):
         while start < len(waiting):
             lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
-            eligible = None if rules is None else rules.eligibility_of(here)
             names = [ids[position] for position in here]
-            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, eligible, explain))
+            evaluate = None if rules is None else partial(rules.eligibility_of, here)
+            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, evaluate, explain))
             start += lease.batch.requests
         if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
@@ -206,11 +206,12 @@ class FrontEnd(NoCopies, Closable):
         vectors: NDArray[np.floating[Any]],
         k: int,
         request_ids: Sequence[str | None],
-        eligible: Eligibility | None,
+        evaluate: Callable[[], Eligibility | None] | None,
         explain: bool | Mapping[Label, str],
     ) -> Candidates:
         """Answer the requests of a lease and settle it; release it on failure."""
         try:
+            eligible = None if evaluate is None else evaluate()
             served = serve(
                 _fit(lease.batch, catalog, k), catalog, index, vectors, eligible, explain=explain is not False
             )

@@ -43,6 +43,9 @@ class Feasibility:
     effective_from : datetime or None
         When the promise can take effect: now, or at the start of the next window if too little is left of the active
         one. None if the promise is refused.
+    cap : int
+        The items of the group that every request can show. 0 if the group has none, or if a request may exclude them
+        all.
     """
 
     promise: Promise
@@ -50,6 +53,7 @@ class Feasibility:
     largest_safe: int
     tightest: Span
     effective_from: datetime | None
+    cap: int = 1
 
     @property
     def accepted(self) -> bool:
@@ -70,6 +74,8 @@ class Feasibility:
     @property
     def reason(self) -> str:
         """Why no larger floor is feasible."""
+        if not self.cap:
+            return "it has no item that every request can show: none at all, or requests may exclude them (max_exclude)"
         start, end = (self.promise.window.local(edge) for edge in (self.tightest.start, self.tightest.end))
         room = f"room for {self.largest:,}" if self.largest else "no room"
         return f"the window from {start} to {end} is expected to have {room} beside all other promises"
@@ -77,6 +83,8 @@ class Feasibility:
     @property
     def remedy(self) -> str:
         """The floor or window to promise instead."""
+        if not self.cap:
+            return "Add items to the group, or declare a smaller max_exclude."
         if not self.largest:
             return "Lower another promise first, or choose a longer window."
         safe = f"; to be safe, {self.largest_safe:,}" if self.largest_safe else ""
@@ -176,7 +184,7 @@ def check_promise(
     if promise.floor <= largest:
         at_once = not promise.window.recurs or (current is not None and limits(current, now)[0] >= promise.floor)
         effective_from = now if at_once and current else spans[0].start
-    return Feasibility(promise, largest, largest_safe, tightest, effective_from)
+    return Feasibility(promise, largest, largest_safe, tightest, effective_from, caps.get(promise.group, 0))
 
 
 def _missing_at(

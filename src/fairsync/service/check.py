@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairsync.catalog.files import open_catalog
 from fairsync.errors import FairSyncError
-from fairsync.floors import group_caps
-from fairsync.inputs import check_k
+from fairsync.floors import group_caps, make_terms
 from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
@@ -83,7 +82,8 @@ def check(
         facts["catalog"] = f"{len(catalog):,} items, {catalog.n_groups:,} groups, dimension {catalog.dim}"
     if catalog is not None:
         with _collecting(problems):
-            check_k(settings.promise.k, catalog)
+            promise = settings.promise
+            make_terms(catalog, promise.k, 0, 1, promise.batch_size, max_exclude=promise.max_exclude)
             verdicts = _verdicts(settings, catalog, now or datetime.now(UTC), problems)
         with _collecting(problems):
             load_histories(settings, catalog.dim)
@@ -118,7 +118,8 @@ def _facts(settings: Settings) -> dict[str, str]:
         "address": f"http://{http.host}:{http.port}",
         "access": access,
         "search": f"Ray shards {search.ray!r}" if search.ray else f"{search.index}, {search.shards} shard(s)",
-        "promise": f"{promise.policy}, k = {promise.k}, exposures are {counted}",
+        "promise": f"{promise.policy}, k = {promise.k}, exposures are {counted}, a request excludes"
+        f" {promise.max_exclude:,} items at most",
         "traffic": f"{settings.traffic.per_second:g} requests per second expected before any was observed",
         "ledger": describe_url(settings.ledger.url),
         "model": str(settings.model.path or "none: requests must contain vectors"),

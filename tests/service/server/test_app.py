@@ -60,6 +60,7 @@ def test_msgpack_gets_the_same(http: httpx.Client, dtype: str) -> None:
     assert found.request_ids == [None] * 4
     told = http.post("/v1/retrieve", json={"vectors": users.tolist(), "k": 2}).json()["answers"]
     assert [one["ids"] for one in told] == found.ids.to_numpy().tolist()
+    assert isinstance(found.relevance, NumberArray)
     assert [one["relevance"] for one in told] == found.relevance.to_numpy().tolist()
 
 

@@ -166,6 +166,7 @@ def test_candidates_arrive_as_they_were(columns: Any) -> None:
     assert isinstance(again.relevance, NumberArray)
     assert again.ids.to_numpy().tolist() == ids.tolist() == [one["ids"] for one in told]
     assert [one["groups"] for one in told] == groups == again.groups
+    assert isinstance(again.relevance, NumberArray)
     assert again.relevance.to_numpy().tolist() == relevance.tolist() == [one["relevance"] for one in told]
     assert [one["degraded"] for one in told] == [False, True, False]
 

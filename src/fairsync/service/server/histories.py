@@ -119,8 +119,8 @@ class HistoryEncoder:
         ):
             raise busy("overloaded", "Too many histories are waiting already.")
         self._waiting[caller] += body_bytes
-        items: list[NDArray[Any]] = []
         loop, blocks = asyncio.get_running_loop(), []
+        items: list[NDArray[Any]] = []
         try:
             async with self._locks.setdefault(caller, asyncio.Lock()):
                 for start in range(0, len(histories), _BLOCK):
