@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
+from fairsync.eligible import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.floors import resolve_floors
 from fairsync.hindsight import Effort, Hindsight, hindsight, solve
@@ -248,3 +249,70 @@ def test_scores_that_cannot_be_priced_are_refused() -> None:
     users, items = np.ldexp(case.users.astype(np.float64), 400), np.ldexp(case.items.astype(np.float64), 400)
     with pytest.raises(InvalidInputError, match=r"too large to be priced: scale the embeddings or the users down"):
         Case(items, users, case.groups, case.k, case.floors).solve()
+
+
+def best_with_rules(case: Case, mask: NDArray[np.bool_]) -> float | None:
+    """Ask HiGHS for the best plan of eligible items in whole numbers; None if there is none."""
+    model: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    model.silent()
+    taken = [[model.addVariable(0, int(may), type=highspy.HighsVarType.kInteger) for may in row] for row in mask]
+    for row, may in zip(taken, mask, strict=True):
+        model.addConstr(model.qsum(row) == min(case.k, int(may.sum())))
+    for group, floor in enumerate(case.floors):
+        members = np.flatnonzero(case.groups == group)
+        model.addConstr(model.qsum(row[i] for row in taken for i in members) >= int(floor))
+    pairs = zip(taken, case.scores.tolist(), strict=True)
+    model.maximize(model.qsum(s * x for row, scores in pairs for x, s in zip(row, scores, strict=True)))
+    if model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    return float(model.getInfo().objective_function_value)
+
+
+@settings(max_examples=120, deadline=None)
+@given(case=cases(), share=st.sampled_from([0.1, 0.5, 0.9]), seed=st.integers(0, 99), effort=st.integers(0, 2))
+def test_with_rules_it_is_the_optimum_over_the_eligible_items(case: Case, share: float, seed: int, effort: int) -> None:
+    """Also where lists are short, and where hardly anything is eligible."""
+    rng, catalog = np.random.default_rng(seed), Catalog(case.items, case.groups)
+    mask = rng.random((len(case.users), len(case.items))) >= share
+    case.floors = np.minimum(
+        case.floors, [int((mask & (case.groups == g)).sum() // 2) for g in range(len(case.floors))]
+    )
+    exclude = [np.flatnonzero(~row).tolist() for row in mask]
+    optimum = best_with_rules(case, mask)
+    if optimum is None:
+        with pytest.raises((InfeasibleFloorsError, InvalidInputError)):
+            case.solve(exclude=exclude)
+        return
+    eligible, _ = make_eligibility(exclude, None, catalog, len(mask))
+    if effort == 0 or eligible is None:
+        best = case.solve(exclude=exclude)
+    else:
+        users, floors = check_users(case.users, catalog), resolve_floors(case.by_label, catalog)
+        how = [SHORT_LISTS, AS_LARGE][effort - 1]
+        search = ExactIndex(catalog).search
+        best = solve(catalog, search, users, case.k, floors, effort=how, eligible=eligible)
+    tolerance = 1e-6 * max(1.0, float(np.abs(case.scores).sum()))
+    assert best.feasible_relevance == pytest.approx(optimum, abs=tolerance)
+    assert best.relevance == pytest.approx(optimum, abs=tolerance)
+    for row, may in zip(best.rows, mask, strict=True):
+        there = row[row >= 0].tolist()
+        assert len(set(there)) == len(there) == min(case.k, int(may.sum()))
+        assert may[there].all()
+    counts = np.bincount(case.groups[best.rows[best.rows >= 0]], minlength=len(case.floors))
+    assert list(best.exposures.values()) == counts.tolist()
+    assert (counts >= case.floors).all()
+    plain = sum(float(np.sort(scores[may])[-case.k :].sum()) for scores, may in zip(case.scores, mask, strict=True))
+    assert best.unconstrained_relevance == pytest.approx(plain, abs=tolerance)
+
+
+def test_conditions_and_floors_beyond_what_is_eligible() -> None:
+    catalog = Catalog(
+        [[0.9, 0.8], [0.1, 0.6], [0.2, 0.3]], {"size": ["big", "small", "small"], "new": [True, True, False]}
+    )
+    users = [[1.0, 0.0], [0.0, 1.0]]
+    best = hindsight(catalog, users, k=1, floors={"small": 1}, where=[{"new": True}, {"size": "big"}])
+    assert best.rows.tolist() == [[1], [0]]
+    with pytest.raises(InfeasibleFloorsError, match="eligible items of it 1 times at most"):
+        hindsight(catalog, users, k=1, floors={"small": 2}, where=[{"new": True}, {"size": "big"}])
+    with pytest.raises(InfeasibleFloorsError, match="1 slots for eligible items"):
+        hindsight(catalog, users, k=1, floors={"small": 1, "big": 1}, exclude=[[0, 1, 2], []])

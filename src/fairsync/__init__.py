@@ -46,8 +46,10 @@ from fairsync.errors import (
     TooManyPreviewsError,
     UnknownGroupError,
     UnknownPromiseError,
+    UnknownRequestError,
     UnusableLedgerError,
 )
+from fairsync.explanation import ExplainedCandidate, Explanation, WhyNot
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.ledger import MemoryLedger, Retention, SqlLedger
 from fairsync.report import Report
@@ -76,6 +78,8 @@ __all__ = [
     "CostCurve",
     "ExactIndex",
     "ExpiredRequestError",
+    "ExplainedCandidate",
+    "Explanation",
     "FairRetriever",
     "FairSyncError",
     "FrontEnd",
@@ -97,7 +101,9 @@ __all__ = [
     "TooManyPreviewsError",
     "UnknownGroupError",
     "UnknownPromiseError",
+    "UnknownRequestError",
     "UnusableLedgerError",
+    "WhyNot",
     "__version__",
     "cost_curve",
     "hindsight",

@@ -16,6 +16,7 @@ from fairsync.promise_costs import PromiseCosts, given_up_by_group
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
 from fairsync.search.filtering import search_eligible
+from fairsync.trace import BatchTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fairsync.policies import Terms
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
+    from fairsync.trace import Replaced
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,8 @@ class ServedBatch:
         Subsidies and costs of each group; None if they were not measured.
     limited : int
         Requests that excluded more than was declared, or had a condition: the floors could not count on them.
+    trace : BatchTrace or None
+        What the requests can be explained from, if that was asked for.
     slots : EligibleSlots or None
         What the requests could show; None if that is what was declared.
     """
@@ -100,6 +104,7 @@ class ServedBatch:
     searched: float = 1.0
     costs: PromiseCosts | None = None
     limited: int = 0
+    trace: BatchTrace | None = None
     slots: EligibleSlots | None = None
 
 
@@ -109,6 +114,8 @@ def serve(
     index: Index,
     users: NDArray[np.floating[Any]],
     eligible: Eligibility | None = None,
+    *,
+    explain: bool = False,
 ) -> ServedBatch:
     """Find the candidates of a batch: search under its prices, then let the guard enforce the floors.
 
@@ -122,9 +129,27 @@ def serve(
         (requests, interests, d) user vectors that :func:`fairsync.inputs.check_users` has returned.
     eligible
         The items that each request may get; None for all items.
+    explain
+        Whether to record what the requests can be explained from. It takes about as long as the search.
     """
-    if eligible is not None:
-        return _serve_eligible(batch, catalog, index, users, eligible)
+    replaced: Replaced | None = {} if explain else None
+    if eligible is None:
+        served = _serve_all(batch, catalog, index, users, replaced)
+    else:
+        served = _serve_eligible(batch, catalog, index, users, eligible, replaced)
+    if replaced is None:
+        return served
+    trace = BatchTrace.of(
+        catalog, index, users, eligible, served.hits, replaced, batch.prices, batch.missing, batch.terms,
+        depth=min(batch.k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors,
+    )  # fmt: skip
+    return replace(served, trace=trace)
+
+
+def _serve_all(
+    batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]], replaced: Replaced | None
+) -> ServedBatch:
+    """Do what `serve` does where every item is eligible for every request."""
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
@@ -143,7 +168,7 @@ def serve(
     ):
         chosen, forced = guard.keep_floors(
             lambda i, p, n: index.search(users[i : i + 1], p, n),
-            catalog, terms, prices, hits, batch.missing, batch.left, k, forecast=batch.forecast,
+            catalog, terms, prices, hits, batch.missing, batch.left, k, forecast=batch.forecast, replaced=replaced,
         )  # fmt: skip
         counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
     relevance = float(chosen.relevance.sum())
@@ -157,7 +182,12 @@ def serve(
 
 
 def _serve_eligible(
-    batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]], eligible: Eligibility
+    batch: Batch,
+    catalog: Catalog,
+    index: Index,
+    users: NDArray[np.floating[Any]],
+    eligible: Eligibility,
+    replaced: Replaced | None,
 ) -> ServedBatch:
     """Do what `serve` does, with lists that are short where fewer than k items are eligible."""
     terms, prices = batch.terms, batch.prices
@@ -177,7 +207,7 @@ def _serve_eligible(
     ):
         chosen, forced = guard.keep_floors(
             lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
-            catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast,
+            catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
         )  # fmt: skip
         counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
     relevance = float(chosen.relevance[chosen.rows >= 0].sum())
@@ -196,7 +226,7 @@ def _serve_eligible(
     sample = make_sample(k, groups, full, prices) if batch.watched and width > k and whole.any() else None
     entry = Entry(counts, len(users), relevance, cost, forced)
     slots = _eligible_slots(batch, catalog, eligible)
-    return ServedBatch(chosen, entry, sample, searched, costs, 0 if slots is None else slots.limited, slots)
+    return ServedBatch(chosen, entry, sample, searched, costs, 0 if slots is None else slots.limited, slots=slots)
 
 
 def _eligible_slots(batch: Batch, catalog: Catalog, eligible: Eligibility) -> EligibleSlots | None:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairsync.errors import MissingPackageError
+from fairsync.errors import FairSyncError, MissingPackageError
+from fairsync.explanation import Explanation, StoredExplanation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import pandas as pd
     import polars as pl
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+
+
+class Explainable(Protocol):
+    """Something that the explanation of one request can be made from, now or after it was saved."""
+
+    def explanation(self) -> Explanation:
+        """Return the explanation."""
+        ...
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return it as values for JSON; see :class:`fairsync.explanation.StoredExplanation`."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,8 @@ class Candidates:
         loaded from a ledger or received from a service.
     unknown_excluded : numpy.ndarray
         (n,) number of ids that a request excluded and the catalog does not hold.
+    explained : tuple
+        What `explain` shows of each request, if that was asked for; otherwise empty.
 
     Examples
     --------
@@ -55,6 +70,7 @@ class Candidates:
     searched: NDArray[np.float64]
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
     unknown_excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
+    explained: tuple[Explainable | None, ...] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         if self.rows.shape != self.ids.shape:
@@ -87,12 +103,42 @@ class Candidates:
             words.append(f"{self.searched.mean():.0%} of the catalog searched")
         return f"Candidates({', '.join(words)})"
 
+    def explain(self, request: int = 0) -> Explanation:
+        """Return why the candidates of a request are there, and others are not; ``print`` shows it as a table.
+
+        Parameters
+        ----------
+        request
+            Position of the request. It must have been answered with ``explain=True``.
+
+        Examples
+        --------
+        >>> from fairsync import Catalog, FairRetriever
+        >>> catalog = Catalog(np.array([[1.0], [0.75], [0.5]]), ["book", "book", "toy"], ["b1", "b2", "t1"])
+        >>> retriever = FairRetriever(catalog, k=1, floors={"toy": 1}, horizon=1)
+        >>> explanation = retriever.retrieve([[1.0]], explain=True).explain()
+        >>> explanation.candidates[0].reason, explanation.candidates[0].plain_rank
+        ('forced: toy ≥ 1', 3)
+        >>> print(explanation.why_not("b1"))
+        'b1' is not there: a forced slot took its place; no slot was open to prices.
+        """
+        found = self.explained[request] if self.explained else None
+        if found is None:
+            raise FairSyncError("The request was answered without explanation: ask with explain=True.")
+        return found.explanation()
+
     def take(self, positions: NDArray[np.integer] | slice) -> Candidates:
         """Return the candidates of some of the requests."""
         columns = (self.ids, self.groups, self.relevance, self.searched)
         unknown = self.unknown_excluded[positions]
+        explained = self.explained
+        if explained:
+            explained = tuple(explained[i] for i in np.arange(len(self))[positions])
         return Candidates(
-            *(column[positions] for column in columns), rows=self.rows[positions], unknown_excluded=unknown
+            *(column[positions] for column in columns),
+            rows=self.rows[positions],
+            unknown_excluded=unknown,
+            explained=explained,
         )
 
     @classmethod
@@ -107,6 +153,7 @@ class Candidates:
             np.concatenate([part.searched for part in parts]),
             rows=np.concatenate([part.rows for part in parts]),
             unknown_excluded=np.concatenate([part.unknown_excluded for part in parts]),
+            explained=_joined(parts),
         )
 
     def to_polars(self) -> pl.DataFrame:
@@ -151,14 +198,17 @@ class Candidates:
         [[7, 8]]
         """
         columns = (self.ids, self.groups, self.relevance, self.searched)
-        return json.dumps([column[position].tolist() for column in columns]).encode()
+        document = [column[position].tolist() for column in columns]
+        if self.explained and (explained := self.explained[position]) is not None:
+            document.append(explained.to_dict())
+        return json.dumps(document).encode()
 
     @classmethod
     def load(cls, answer: bytes) -> Candidates:
         """Return the answer to one request that `dump` has serialized."""
-        ids, groups, relevance, searched = json.loads(answer)
+        ids, groups, relevance, searched, *more = json.loads(answer)
         columns = np.array([ids]), np.array([groups]), np.array([relevance]), np.array([searched], dtype=np.float64)
-        return Candidates(*columns)
+        return Candidates(*columns, explained=tuple(map(StoredExplanation, more)))
 
     @classmethod
     def of(
@@ -180,3 +230,9 @@ class Candidates:
                 names[rows < 0] = "" if names.dtype.kind == "U" else -1
         unknown = np.empty(0, dtype=np.int64) if unknown_excluded is None else unknown_excluded
         return Candidates(ids, groups, relevance, searched, rows=rows, unknown_excluded=unknown)
+
+
+def _joined(parts: Sequence[Candidates]) -> tuple[Explainable | None, ...]:
+    if not any(part.explained for part in parts):
+        return ()
+    return tuple(one for part in parts for one in part.explained or (None,) * len(part))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.priced_lists import Floats, Search
     from fairsync.search.base import Hits
+    from fairsync.search.eligibility import Eligibility
 
 ROUNDS = 5
 """Rounds of descent and search that an estimate needs at most."""
@@ -103,6 +104,7 @@ def dual_bound(
     prices: Floats,
     unconstrained: float,
     rounds: int = ROUNDS,
+    eligible: Eligibility | None = None,
 ) -> DualBound:
     """Bound the relevance of all plans that meet floors, by a few rounds of the search for the best plan.
 
@@ -122,6 +124,8 @@ def dual_bound(
         The relevance without floors.
     rounds
         Rounds of descent and search at most. Without any, the bound is that of the starting prices.
+    eligible
+        The items that each request may get, given to ``search`` as its fourth argument; None for all items.
 
     Examples
     --------
@@ -137,24 +141,28 @@ def dual_bound(
     """
     promised, sizes = np.flatnonzero(floors > 0), ListSizes()
     if sizes.width(k, len(catalog)) == k or not len(promised):
-        hits = search(users, None, k)
-        return DualBound(float(hits.relevance.sum()), hits.relevance.sum(axis=1), np.zeros(len(floors)))
+        hits = search(users, None, k) if eligible is None else search(users, None, k, eligible)
+        values = np.where(hits.rows >= 0, hits.relevance, 0.0).sum(axis=1)
+        return DualBound(float(values.sum()), values, np.zeros(len(floors)))
     # Groups without a floor have no subsidy: the solver, whose work grows with groups, sees all of them as one.
     code = np.zeros(len(floors), dtype=np.intp)
     code[promised] = 1 + np.arange(len(promised))
     subsidies = np.concatenate([[0.0], np.clip(-prices[promised], 0.0, 1e30)])
 
-    def search_by_code(users: NDArray[np.floating[Any]], prices: Floats | None, k: int) -> Hits:
-        return search(users, None if prices is None else prices[code], k)
+    def search_by_code(users: NDArray[np.floating[Any]], prices: Floats | None, k: int, *rules: Any) -> Hits:
+        return search(users, None if prices is None else prices[code], k, *rules)
 
     wanted = np.concatenate([[0.0], floors[promised]])
-    lists = PricedLists(code[catalog.group_of], search_by_code, users, k, wanted, sizes)
+    lists = PricedLists(code[catalog.group_of], search_by_code, users, k, wanted, sizes, eligible=eligible)
+    subsidies = np.pad(subsidies, (0, len(lists.floors) - len(subsidies)))  # empty places have none
     lists.fetch(subsidies)
     lists, subsidies = lists.in_unit(subsidies)
     exponent = lists.exponent
     subsidies = lower_dual(lists, subsidies, rounds, _TOLERANCE, float(np.ldexp(unconstrained, -exponent)))
     best = lists.pool.best(subsidies)
-    values = np.where(best.inside, best.priced, 0.0).sum(axis=1)
+    values = np.where(best.inside, best.priced, 0.0).sum(axis=1) - lists.filler
     return DualBound(
-        float(np.ldexp(best.value, exponent)), np.ldexp(values, exponent), np.ldexp(-subsidies[code], exponent)
+        float(np.ldexp(best.value - lists.filler.sum(), exponent)),
+        np.ldexp(values, exponent),
+        np.ldexp(-subsidies[code], exponent),
     )

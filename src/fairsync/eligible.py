@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from fairsync.catalog.conditions import parse_conditions
 from fairsync.catalog.names import check_names, check_same_kind, words_array
 from fairsync.errors import InvalidInputError
 from fairsync.search.eligibility import Eligibility
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Selection, Where
 
+T = TypeVar("T")
 # Words that take no more space than this in a numpy array need no other.
 _MOST_LETTERS = 1 << 24
 
@@ -38,6 +40,8 @@ class Rules:
         Conditions on attributes (see `Catalog.select`): one dict for all requests, or one for each, or None.
     catalog, n
         The items, and the number of requests.
+    allow_empty
+        Whether no item may meet a condition: nothing is eligible for such a request. Otherwise it is refused.
 
     Attributes
     ----------
@@ -54,41 +58,65 @@ class Rules:
     """
 
     def __init__(
-        self, exclude: Exclude | None, where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int
+        self,
+        exclude: Exclude | None,
+        where: Where | Sequence[Where | None] | None,
+        catalog: Catalog,
+        n: int,
+        *,
+        allow_empty: bool = False,
     ) -> None:
-        self._catalog, self._where = catalog, _checked_where(where, n)
+        self._catalog, self._where, self._allow_empty = catalog, _checked_where(where, n), allow_empty
         self._rows, self._offsets, self.unknown = _excluded_rows(exclude, catalog, n)
+
+    def check(self) -> None:
+        """Raise for a condition that would be refused, whichever request has it, before any is answered."""
+
+        def check_one(where: Where) -> None:  # selections of all requests at once may not fit the memory
+            if self._allow_empty:
+                parse_conditions(where, self._catalog.attributes)
+            else:
+                self._selection(where)
+
+        self._each(range(len(self.unknown)), check_one)
 
     def eligibility(self, start: int, stop: int) -> Eligibility | None:
         """Return the items that the requests from ``start`` to ``stop`` may get; None if all may get every item.
 
         A condition that no item meets is refused.
         """
-        selections = self._select(start, stop)
-        offsets = self._offsets[start : stop + 1]
-        if offsets[0] == offsets[-1] and not any(one is not None for one in selections):
-            return None
-        rows = self._rows[offsets[0] : offsets[-1]]
-        return Eligibility.joined(len(self._catalog), selections, rows, offsets - offsets[0])
+        return self.eligibility_of(range(start, stop))
 
-    def _select(self, start: int, stop: int) -> Sequence[Selection | None]:
+    def eligibility_of(self, requests: Sequence[int]) -> Eligibility | None:
+        """Return the items that these requests may get, in this order; see `eligibility`."""
+        selections = self._each(requests, self._selection)
+        at = np.asarray(requests, dtype=np.int64)
+        starts, lengths = self._offsets[at], np.diff(self._offsets)[at]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        if not offsets[-1] and all(one is None for one in selections):
+            return None
+        rows = self._rows[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
+        return Eligibility.joined(len(self._catalog), selections, rows, offsets)
+
+    def _each(self, requests: Sequence[int], evaluate: Callable[[Where], T]) -> list[T | None]:
+        """Evaluate the condition of each of these requests; None for those without one."""
         where = self._where
         if where is None:
-            return [None] * (stop - start)
+            return [None] * len(requests)
         if isinstance(where, Mapping):
-            return [self._selection(where)] * (stop - start)
-        selections: list[Selection | None] = []
-        for i in range(start, stop):
+            return [evaluate(where)] * len(requests)
+        found: list[T | None] = []
+        for i in requests:
             one = where[i]
             try:
-                selections.append(None if one is None else self._selection(one))
+                found.append(None if one is None else evaluate(one))
             except InvalidInputError as error:
                 raise InvalidInputError(f"request {i}: {error}") from None
-        return selections
+        return found
 
     def _selection(self, where: Where) -> Selection | None:
         chosen = self._catalog.select(where)
-        if chosen is not None and not len(chosen):
+        if chosen is not None and not len(chosen) and not self._allow_empty:
             raise InvalidInputError(f"no item meets the condition {dict(where)!r:.200}.")
         return chosen
 

@@ -60,6 +60,23 @@ class ExpiredRequestError(InvalidInputError):
         return type(self), (self.request_id,)
 
 
+class UnknownRequestError(InvalidInputError):
+    """A request id that has no answer, or one without an explanation.
+
+    Attributes
+    ----------
+    request_id : str
+        The id of the request.
+    """
+
+    def __init__(self, request_id: str, why: str = "was never answered, or its answer is no longer known") -> None:
+        self.request_id, self._why = request_id, why
+        super().__init__(f"the request {request_id!r} {why}.")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.request_id, self._why)
+
+
 class MissingPackageError(FairSyncError, ImportError):
     """An optional package is not installed; the message has the pip command that installs it."""
 

@@ -136,6 +136,7 @@ def keep_floors(
     k: int,
     eligible: Eligibility | None = None,
     forecast: SlotForecast | None = None,
+    replaced: dict[int, tuple[Rows, Floats]] | None = None,
 ) -> tuple[Hits, int]:
     """Choose the candidates of requests one after another, by the two rules of the guard.
 
@@ -157,6 +158,9 @@ def keep_floors(
         The items that each of the requests may get; None for all items.
     forecast
         What can be counted on in requests to come; None for what was declared.
+    replaced
+        Receives, for each request that the second rule changed, what it would have got without that rule: rows and
+        relevance, best score first.
 
     Returns
     -------
@@ -189,6 +193,8 @@ def keep_floors(
         is_safe = can_be_met(np.maximum(due - counts, 0), left, terms)
         if not is_safe or (asked is not None and not asked.has(counts, due)):
             before = set(rows[i].tolist())
+            if replaced is not None:
+                replaced[i] = rows[i].copy(), relevance[i].copy()
             composed = compose(
                 lambda p, n, i=i: search(i, p, n),  # type: ignore[misc]
                 catalog.group_of, rows[i], relevance[i], terms, prices, due, left,

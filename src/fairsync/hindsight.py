@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,21 +17,26 @@ from rich.progress import Progress as ProgressBar
 
 from fairsync.dual import polish
 from fairsync.dual_bound import lower_dual
+from fairsync.eligible import make_eligibility
+from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.floors import check_feasible, resolve_floors
 from fairsync.inputs import check_k, check_users
 from fairsync.priced_lists import ListSizes, PricedLists
 from fairsync.search import make_index
+from fairsync.search.filtering import search_eligible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.catalog import Catalog
+    from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
+    from fairsync.eligible import Exclude
     from fairsync.floors import Floors
     from fairsync.priced_lists import Floats, Progress, Search
     from fairsync.search.base import Index
+    from fairsync.search.eligibility import Eligibility
 
 __all__ = ["Hindsight", "hindsight"]
 
@@ -71,7 +77,8 @@ class Hindsight:
     exposures
         What each group gets from the plan.
     rows
-        (requests, k) the plan: rows of the catalog, best relevance first.
+        (requests, k) the plan: rows of the catalog, best relevance first; -1 at the end of the list of a request with
+        fewer than k eligible items.
     """
 
     relevance: float
@@ -111,6 +118,8 @@ def hindsight(
     floors: Floors,
     index: str | Index = "exact",
     progress: bool = False,
+    exclude: Exclude | None = None,
+    where: Where | Sequence[Where | None] | None = None,
 ) -> Hindsight:
     """Find the plan of greatest relevance that meets the floors, all requests known.
 
@@ -129,6 +138,9 @@ def hindsight(
         largest relevance.
     progress
         Show a progress bar.
+    exclude, where
+        The ids that each request must not get, and conditions on attributes; see
+        :meth:`fairsync.FairRetriever.retrieve`. All conditions are held in memory at the same time.
 
     Returns
     -------
@@ -150,8 +162,14 @@ def hindsight(
     vectors, k = check_users(users, catalog), check_k(k, catalog)
     wanted = resolve_floors(floors, catalog)
     check_feasible(wanted, catalog, k, len(vectors))
+    eligible, _ = make_eligibility(exclude, where, catalog, len(vectors))
+    search: Search = partial(search_eligible, made := make_index(index, catalog))
+    if eligible is None:
+        search = made.search
+    else:
+        _check_eligible(wanted, catalog, k, eligible)
     with _bar(progress) as callback:
-        return solve(catalog, make_index(index, catalog).search, vectors, k, wanted, callback)
+        return solve(catalog, search, vectors, k, wanted, callback, eligible=eligible)
 
 
 def solve(
@@ -162,6 +180,7 @@ def solve(
     floors: NDArray[np.int64],
     progress: Progress = lambda what, done, total: None,
     effort: Effort = _USUAL,
+    eligible: Eligibility | None = None,
 ) -> Hindsight:
     """Approach the optimum by descent, settle it by linear programs, and search again until both bounds meet.
 
@@ -173,8 +192,12 @@ def solve(
         Called as (what, done, total) while work goes on.
     effort
         How much work is put into it.
+    eligible
+        The items that each request may get, given to ``search`` as its fourth argument; None for all items.
     """
-    lists = PricedLists(catalog.group_of, search, users, k, floors.astype(np.float64), effort.sizes, progress)
+    lists = PricedLists(
+        catalog.group_of, search, users, k, floors.astype(np.float64), effort.sizes, progress, eligible=eligible
+    )
     requests, groups = len(lists.users), lists.floors.size
     subsidies = np.zeros(groups)
     lists.fetch(subsidies)
@@ -213,6 +236,11 @@ def solve(
         if not settled.final:
             free, bold = min(2 * free, 200_000), 4 * bold if better else 1.0
     if rows is None:
+        if eligible is not None:
+            raise InvalidInputError(
+                "no plan of eligible items was found that meets the floors: each of them can be met, but perhaps not"
+                " all together. Lower them, or exclude less."
+            )
         rows, lower = _deal(catalog, lists)
     return _result(catalog, lists, subsidies, (max(upper, lower), lower, plain), rows)
 
@@ -250,13 +278,14 @@ def _result(
     rows: NDArray[np.int64],
 ) -> Hindsight:
     """Name groups by their labels, and measure in the unit of the catalog."""
-    floors, exponent = lists.floors, lists.exponent
-    exposures = np.bincount(catalog.group_of[rows].ravel(), minlength=floors.size)
+    floors, subsidies, exponent = lists.floors[: lists.n_groups], subsidies[: lists.n_groups], lists.exponent
+    there, filler = rows[rows >= 0], float(lists.filler.sum())
+    exposures = np.bincount(catalog.group_of[there], minlength=floors.size)
     labels = catalog.labels
-    if floors.sum() == rows.size:  # the floors fill every place, so that only differences of subsidies matter
+    if floors.sum() == there.size:  # the floors fill every place, so that only differences of subsidies matter
         subsidies = subsidies - subsidies.min()
     subsidies = np.ldexp(subsidies, exponent)
-    relevance, feasible, unconstrained = (float(np.ldexp(bound, exponent)) for bound in bounds)
+    relevance, feasible, unconstrained = (float(np.ldexp(bound - filler, exponent)) for bound in bounds)
     return Hindsight(
         relevance,
         feasible,
@@ -266,6 +295,19 @@ def _result(
         exposures={label: int(count) for label, count in zip(labels, exposures, strict=True)},
         rows=rows,
     )
+
+
+def _check_eligible(floors: NDArray[np.int64], catalog: Catalog, k: int, eligible: Eligibility) -> None:
+    """Raise :class:`InfeasibleFloorsError` for a floor above what the eligible items of all requests can deliver."""
+    most = np.zeros(len(floors), dtype=np.int64)
+    for request in range(len(eligible)):
+        most += np.minimum(eligible.group_sizes(request, catalog.group_of, catalog.group_sizes), k)
+    for code in np.flatnonzero(floors > most)[:1]:
+        reason = f"requests can show eligible items of it {int(most[code])} times at most"
+        raise InfeasibleFloorsError(catalog.labels[code], int(floors[code]), reason, int(most[code]))
+    total, slots = int(floors.sum()), int(np.minimum(eligible.counts, k).sum())
+    if total > slots:
+        raise InfeasibleFloorsError(None, total, f"the requests have {slots} slots for eligible items", slots)
 
 
 @contextmanager

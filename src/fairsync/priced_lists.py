@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,12 @@ from fairsync.dual import Pool
 from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
 
+if TYPE_CHECKING:
+    from fairsync.search.eligibility import Eligibility
+
 Floats = npt.NDArray[np.float64]
-Search = Callable[[npt.NDArray[np.floating[Any]], Floats | None, int], Hits]
-"""(users, prices of all groups, k): as `Index.search`."""
+Search = Callable[..., Hits]
+"""(users, prices of all groups, k) -> Hits: as `Index.search`. With rules, the users' `Eligibility` is the fourth."""
 Progress = Callable[[str, int, int], None]
 """(what, done, total): called while work goes on."""
 
@@ -62,6 +65,9 @@ class PricedLists:
         Called after every chunk.
     exponent
         Scores and subsidies are measured in units of ``2**exponent``; see :meth:`in_unit`.
+    eligible
+        The items that each request may get; None for all items. Then there is one more group, without a floor, of empty
+        places: they fill lists that are longer than the number of eligible items, and are worse than any item.
     """
 
     def __init__(
@@ -74,11 +80,17 @@ class PricedLists:
         sizes: ListSizes,
         progress: Progress = lambda what, done, total: None,
         exponent: int = 0,
+        eligible: Eligibility | None = None,
     ) -> None:
-        self.exponent = exponent
+        self.exponent, self.eligible, self._given = exponent, eligible, (group_of, floors)
+        self.n_items, self.n_groups = len(group_of), len(floors)
+        if eligible is not None:  # row -1 is an empty place
+            group_of, floors = np.append(group_of, len(floors)), np.append(floors, 0.0)
         self.group_of, self.search, self.progress, self.sizes = group_of, search, progress, sizes
         self.users, self.k, self.floors = users, k, floors
-        self._reserve(sizes.width(k, len(group_of)))
+        self.filler: Floats = np.zeros(len(users))
+        """(T,) what empty places add to the relevance of the k best of each request."""
+        self._reserve(sizes.width(k, self.n_items))
 
     def _reserve(self, width: int) -> None:
         shape = (len(self.users), width)
@@ -114,8 +126,8 @@ class PricedLists:
         lists = self
         if exponent:
             lists = PricedLists(
-                self.group_of, _scaled(self.search, exponent), self.users, self.k, self.floors, self.sizes,
-                self.progress, exponent,
+                self._given[0], _scaled(self.search, exponent), self.users, self.k, self._given[1], self.sizes,
+                self.progress, exponent, self.eligible,
             )  # fmt: skip
             subsidies = np.ldexp(subsidies, -exponent)
             lists.fetch(subsidies)
@@ -127,9 +139,13 @@ class PricedLists:
     def sample(self, size: int) -> PricedLists:
         """Return a copy with `size` of the requests, evenly spread, and floors reduced in proportion."""
         which = np.linspace(0, len(self.users) - 1, size).astype(np.intp)
-        floors = self.floors * (size / len(self.users))
-        part = PricedLists(self.group_of, self.search, self.users[which], self.k, floors, self.sizes, self.progress)
-        part.exponent = self.exponent
+        floors = self._given[1] * (size / len(self.users))
+        eligible = None if self.eligible is None else self.eligible.take(which)
+        part = PricedLists(
+            self._given[0], self.search, self.users[which], self.k, floors, self.sizes, self.progress, self.exponent,
+            eligible,
+        )  # fmt: skip
+        part.filler = self.filler[which]
         part.rows, part.scores, part.groups = self.rows[which], self.scores[which], self.groups[which]
         part._worst, part._under, part._history = self._worst[which], self._under[which], [*self._history]
         return part
@@ -141,18 +157,34 @@ class PricedLists:
         width = self.rows.shape[1]
         for start in range(0, which.size, self.sizes.chunk):
             chunk = which[start : start + self.sizes.chunk]
-            hits = self.search(self.users[chunk], -subsidies, width)
-            if (hits.rows < 0).any():
-                raise InvalidInputError(f"the index finds fewer than {width} items: use index='exact'.")
+            hits, complete = self._search(chunk, subsidies, width)
             self.rows[chunk], self.scores[chunk] = hits.rows, hits.relevance
             self.groups[chunk] = groups = self.group_of[hits.rows]
-            self._worst[chunk] = (hits.relevance + subsidies[groups]).min(axis=1)
+            self._worst[chunk] = np.where(complete, -np.inf, (hits.relevance + subsidies[groups]).min(axis=1))
             self._under[chunk] = len(self._history) - 1
             self.progress("searching", start + chunk.size, which.size)
 
+    def _search(self, chunk: npt.NDArray[np.intp], subsidies: Floats, width: int) -> tuple[Hits, npt.NDArray[np.bool_]]:
+        """Return the best items of some requests, and whether each list holds all that are eligible."""
+        if self.eligible is None:
+            hits = self.search(self.users[chunk], -subsidies, width)
+            if (hits.rows < 0).any():
+                raise InvalidInputError(f"the index finds fewer than {width} items: use index='exact'.")
+            return hits, np.zeros(len(chunk), dtype=np.bool_)
+        eligible = self.eligible.take(chunk)
+        hits = self.search(self.users[chunk], -subsidies[: self.n_groups], width, eligible)
+        empty, counts = hits.rows < 0, eligible.counts
+        if (empty.sum(axis=1) != np.maximum(width - counts, 0)).any():
+            raise InvalidInputError("the index does not find all eligible items: use index='exact'.")
+        there = np.where(empty, 0.0, hits.relevance)
+        # Below every item, and of the size of the scores, by which the unit is chosen.
+        below = there.min(axis=1) - np.maximum(np.abs(there).max(axis=1), np.finfo(np.float64).tiny)
+        self.filler[chunk] = np.maximum(self.k - counts, 0) * below
+        return replace(hits, relevance=np.where(empty, below[:, None], there)), counts <= width
+
     def refresh(self, subsidies: Floats) -> int:
         """Search again where an item left out might now be among the best; return for how many requests."""
-        if self.rows.shape[1] == len(self.group_of):
+        if self.rows.shape[1] == self.n_items:
             return 0
         raised = np.array([float((subsidies - old).max()) for old in self._history])
         last = self.pool.best(subsidies).last
@@ -167,7 +199,7 @@ class PricedLists:
 
     def widen(self, subsidies: Floats) -> bool:
         """Fetch twice as much for every request; False if there is no more, or no room."""
-        width = min(2 * self.rows.shape[1], len(self.group_of))
+        width = min(2 * self.rows.shape[1], self.n_items)
         if width == self.rows.shape[1] or width * len(self.users) > self.sizes.most:
             return False
         self._reserve(width)
@@ -175,7 +207,7 @@ class PricedLists:
         return True
 
     def chosen(self, plan: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """Turn a plan over the lists into (T, k) rows of the catalog, best first."""
+        """Turn a plan over the lists into (T, k) rows of the catalog, best first; -1 for an empty place."""
         shape = (len(self.users), self.k)
         order = np.argsort(-self.scores[plan].reshape(shape), axis=1, kind="stable")
         return np.take_along_axis(self.rows[plan].reshape(shape), order, axis=1)
@@ -184,8 +216,8 @@ class PricedLists:
 def _scaled(search: Search, exponent: int) -> Search:
     """Return a search whose prices and relevance are in units of ``2**exponent``."""
 
-    def search_scaled(users: npt.NDArray[np.floating[Any]], prices: Floats | None, k: int) -> Hits:
-        hits = search(users, None if prices is None else np.ldexp(prices, exponent), k)
+    def search_scaled(users: npt.NDArray[np.floating[Any]], prices: Floats | None, k: int, *rules: Any) -> Hits:
+        hits = search(users, None if prices is None else np.ldexp(prices, exponent), k, *rules)
         return replace(hits, relevance=np.ldexp(hits.relevance, -exponent))
 
     return search_scaled

@@ -67,6 +67,9 @@ def test_an_item_is_selected_if_it_meets_all_conditions(where: dict[str, Any], s
     if chosen is not None:
         assert chosen.mask.tolist() == expected
         assert len(chosen) == sum(expected)
+        again = Catalog(np.ones((n, 1)), attributes).select(chosen.where or {})
+        assert again is not None
+        assert again.mask.tolist() == expected, "a selection knows its condition"
 
 
 CATALOG = Catalog(

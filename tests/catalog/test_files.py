@@ -242,3 +242,15 @@ def test_a_value_that_was_damaged_is_found_before_the_first_search(tmp_path: Pat
     for index in ("exact", "ivf", "hnsw", "one-hot"):
         with pytest.raises(InvalidInputError, match=f"{value} in row {row}, column 3"):
             FairRetriever(opened, k=2, index=index)
+
+
+def test_a_stored_catalog_with_other_attributes_is_no_longer_tied_to_its_files(tmp_path: Path) -> None:
+    """It shares the embeddings, and a process that receives it gets the attributes as they are now."""
+    save_catalog(Catalog(np.eye(2), {"category": ["a", "b"], "in_stock": [True, True]}), tmp_path / "items")
+    stored = open_catalog(tmp_path / "items")
+    changed = upsert_items(stored, None, {"in_stock": [False]}, [1]).catalog
+    assert changed.embeddings is stored.embeddings
+    assert changed.group_of is stored.group_of
+    received = pickle.loads(pickle.dumps(changed))
+    assert received.attributes["in_stock"].values() == [True, False]
+    assert Fingerprint.of(changed) == Fingerprint.of(received)

@@ -44,6 +44,8 @@ def test_it_prints_and_writes_and_its_numbers_agree(tmp_path: Path) -> None:
         assert document == json.loads((folder / "report.json").read_text(encoding="utf-8"))
     settings = document["settings"]
     assert (settings["data"], settings["groups"], settings["floors"]) == ("completejourney", 153, 4)
+    assert settings["excludes_history"] is True
+    assert "new purchases" in document["reading"][-1]
 
     runs, best = document["runs"], document["hindsight"]
     assert [one["name"] for one in runs] == NAMES
@@ -61,6 +63,16 @@ def test_it_prints_and_writes_and_its_numbers_agree(tmp_path: Path) -> None:
     for promised in (cold, calibrated):
         assert promised["esp"] == 1
         assert promised["cost_ratio"] >= 1 - 1e-9
+
+
+@needs_baskets
+def test_what_was_bought_lately_can_be_included(tmp_path: Path) -> None:
+    documents = [
+        json.loads(run(*FEW, *more, "--json", "--out", str(tmp_path)).stdout) for more in ([], ["--include-history"])
+    ]
+    new, every = ({one["name"]: one["recall"] for one in document["runs"]} for document in documents)
+    assert documents[1]["settings"]["excludes_history"] is False
+    assert new["none"] < every["none"], "households buy again what they bought"
 
 
 @needs_baskets

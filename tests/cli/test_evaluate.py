@@ -60,7 +60,7 @@ OWN = ["--items", "items.npy", "--users", "users.npy", "--groups", "groups.parqu
 
 def test_a_trained_model_on_its_test_users(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(home)  # where data/tastes is found by its name
-    result = evaluate("users", "--k", 5, "--k", 20, "--json", "--out", tmp_path)
+    result = evaluate("users", "--k", 5, "--k", 20, "--include-history", "--json", "--out", tmp_path)
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     document = json.loads(result.stdout)
@@ -87,11 +87,32 @@ def test_policies_side_by_side(home: Path) -> None:
 
 def test_a_replay_asks_every_visit(home: Path) -> None:
     data = home / "data" / "tastes"
-    result = evaluate(home / "time", "--data", data, "--requests", "replay", "--k", 5, "--json")
+    result = evaluate(home / "time", "--data", data, "--requests", "replay", "--k", 5, "--include-history", "--json")
     document = json.loads(result.stdout)
     visits = replay(Dataset.load(data))
     assert document["requests"] == len(visits)
     assert document["results"][0]["recall"] == pytest.approx(recall_of(load_model(home / "time"), visits, 5))
+
+
+def test_the_history_is_left_out_unless_it_is_asked_for(home: Path) -> None:
+    """Of candidates and of targets, compared with a plain sort."""
+    data = home / "data" / "tastes"
+    document = json.loads(evaluate(home / "time", "--data", data, "--requests", "replay", "--k", 5, "--json").stdout)
+    model, visits = load_model(home / "time"), replay(Dataset.load(data))
+    scores = model.user_vectors(visits.histories).astype(np.float64) @ model.item_vectors().astype(np.float64).T
+    left_out, recalls = 0, []
+    for one, history, wanted in zip(scores, visits.histories.tolist(), visits.targets, strict=True):
+        seen = {row for row in history if row >= 0}
+        targets = set(wanted.tolist()) - seen
+        left_out += len(wanted) - len(targets)
+        best = [row for row in np.argsort(-one, kind="stable").tolist() if row not in seen][:5]
+        if targets:
+            recalls.append(len(targets & set(best)) / len(targets))
+    assert left_out > 0
+    assert (document["excludes_history"], document["targets_in_history"]) == (True, left_out)
+    assert document["results"][0]["recall"] == pytest.approx(np.mean(recalls))
+    said = evaluate(home / "time", "--data", data, "--requests", "replay", "--k", 5).stdout
+    assert "--include-history" in said
 
 
 def test_vectors_of_ones_own(files: Path) -> None:

@@ -228,3 +228,77 @@ def test_a_call_that_fails_does_not_hinder_closing() -> None:
         front.retrieve(np.full((1, 5), np.nan))
     FrontEnd(world.catalog, coordinator).retrieve(world.users)
     assert coordinator.report().esp == 1, "the coordinator stays open"
+
+
+SHOP = Catalog(
+    np.random.default_rng(3).normal(size=(8, 4)),
+    {"category": ["a", "a", "a", "a", "a", "b", "b", "b"], "in_stock": [True] * 6 + [False] * 2},
+    ids=["a1", "a2", "a3", "a4", "a5", "b1", "b2", "b3"],
+)
+
+
+def test_requests_exclude_ids_and_have_conditions() -> None:
+    coordinator = Coordinator(SHOP, k=4, floors={"b": 1}, horizon=100, max_exclude=1)
+    front, user = FrontEnd(SHOP, coordinator), np.ones((1, 4))
+    found = front.retrieve(
+        np.repeat(user, 3, axis=0),
+        exclude=[["a1", "gone"], ["a1", "a2", "a3"], None],
+        where=[None, {"category": "a"}, {"in_stock": True}],
+    )
+    assert not {"a1", "gone"} & set(found.ids[0].tolist())
+    assert sorted(found.ids[1].tolist()) == ["", "", "a4", "a5"]
+    assert not {"b2", "b3"} & set(found.ids[2].tolist())
+    assert found.unknown_excluded.tolist() == [1, 0, 0]
+    assert found.short.tolist() == [False, True, False]
+    assert front.limited_requests == 2
+    report = coordinator.report()
+    assert report.requests == 3
+    assert sum(report.exposures.values()) == 4 + 2 + 4
+
+
+def test_a_condition_that_no_item_meets_is_refused_or_gives_an_empty_list() -> None:
+    coordinator = Coordinator(SHOP, k=2, horizon=100)
+    front, users = FrontEnd(SHOP, coordinator), np.ones((2, 4))
+    nothing = {"category": "b", "in_stock": {"not": [True, False]}}
+    with pytest.raises(InvalidInputError, match="request 1: no item meets"):
+        front.retrieve(users, where=[None, nothing])
+    assert coordinator.report().requests == 0
+    found = front.retrieve(users, where=[None, nothing], allow_empty=True)
+    assert found.short.tolist() == [False, True]
+    assert found.ids[1].tolist() == ["", ""]
+    alone = front.retrieve(users[:1], where=nothing, allow_empty=True)
+    assert (alone.ids.tolist(), alone.short.tolist()) == ([["", ""]], [True])
+
+
+def test_a_repeated_request_with_other_rules_gets_the_saved_answer() -> None:
+    """A short list is saved as it is, and the unknown ids are those of the call."""
+    coordinator = Coordinator(SHOP, k=4, horizon=100)
+    front, user = FrontEnd(SHOP, coordinator), np.ones((1, 4))
+    first = front.retrieve(user, request_ids=["r"], where={"category": "b"})
+    again = front.retrieve(user, request_ids=["r"], exclude=[["b1", "x", "y"]])
+    assert again.ids.tolist() == first.ids.tolist()
+    assert again.short.tolist() == [True]
+    assert again.relevance.tolist() == first.relevance.tolist()
+    assert again.unknown_excluded.tolist() == [2]
+    assert coordinator.report().requests == 1
+
+
+def test_short_lists_that_another_front_end_has_answered_meanwhile_count_once() -> None:
+    """Two front ends answer the same request at the same time; the later one takes its counts back."""
+    coordinator = Coordinator(SHOP, k=4, horizon=100, batch_size=1)
+    later = FrontEnd(SHOP, coordinator)
+
+    class Slow(ExactIndex):
+        def search(self, *arguments: Any) -> Hits:
+            hits = super().search(*arguments)
+            if not coordinator.report().requests:
+                later.retrieve(np.ones((1, 4)), request_ids=["r"], where={"category": "b"})
+            return hits
+
+    front = FrontEnd(SHOP, coordinator, index=Slow(SHOP))
+    found = front.retrieve(np.ones((1, 4)), request_ids=["r"], where={"category": "b"})
+    assert found.short.tolist() == [True]
+    report = coordinator.report()
+    assert report.requests == 1
+    assert report.exposures == {"a": 0, "b": 3}
+    assert report.relevance == pytest.approx(found.relevance[0, :3].sum())

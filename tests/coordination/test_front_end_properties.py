@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -133,3 +134,54 @@ def test_items_may_change_in_each_front_end(
     caps = np.minimum(world.catalog.group_sizes, 3)
     if (caps == 3).all():
         assert all(returned[label] >= floor for label, floor in world.floors.items())
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    fronts=st.integers(2, 4),
+    e=st.integers(0, 6),
+    batch_size=st.sampled_from([1, 3, 16]),
+    k=st.integers(1, 4),
+    neediest=st.booleans(),
+)
+@effort(examples=25, seconds_each=0.3)
+def test_floors_hold_at_the_very_edge_whatever_up_to_e_items_are_excluded(
+    seed: int, fronts: int, e: int, batch_size: int, k: int, neediest: bool
+) -> None:
+    """Front ends answer side by side, and each request excludes e items of the group that misses most, or any."""
+    horizon, rng = 48, np.random.default_rng(seed)
+    world = make_world(seed, groups=int(rng.integers(1, 5)), items=int(rng.integers(k + e + 1, 30)), horizon=horizon)
+    catalog = world.catalog
+    caps = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
+    floors, slots = np.zeros(catalog.n_groups, dtype=int), horizon * k
+    for code in rng.permutation(catalog.n_groups):
+        floors[code] = min(horizon * caps[code], slots)
+        slots -= floors[code]
+    coordinator = Coordinator(
+        catalog, k=k, floors=dict(enumerate(floors.tolist())), horizon=horizon, batch_size=batch_size, max_exclude=e
+    )
+    assert coordinator.terms.caps.tolist() == caps.tolist()
+    ends = [FrontEnd(catalog, coordinator) for _ in range(fronts)]
+    parts = np.array_split(rng.permutation(horizon), fronts)
+
+    def work(front: FrontEnd, mine: Any, rng: np.random.Generator) -> Counter[Any]:
+        returned: Counter[Any] = Counter()
+        while len(mine):
+            here, mine = np.split(mine, [int(rng.integers(1, 4))])
+            code = int(np.argmax(floors - coordinator.totals().exposures))
+            rows = np.flatnonzero(catalog.group_of == code) if neediest else np.arange(len(catalog))
+            excluded = [rng.permutation(rows)[:e].tolist() for _ in here]
+            found = front.retrieve(world.users[here], exclude=excluded)
+            assert not found.short.any()
+            for ids, left_out in zip(found.ids.tolist(), excluded, strict=True):
+                assert not set(ids) & set(left_out)
+            returned.update(found.groups.ravel().tolist())
+        return returned
+
+    with ThreadPoolExecutor(fronts) as pool:
+        seeds = [np.random.default_rng([seed, i]) for i in range(fronts)]
+        returned = sum(pool.map(work, ends, parts, seeds), Counter[Any]())
+    report = coordinator.report()
+    assert report.exposures == {label: returned[label] for label in catalog.labels}
+    assert all(returned[code] >= floor for code, floor in enumerate(floors.tolist()))
+    assert sum(front.limited_requests for front in ends) == 0

@@ -55,3 +55,13 @@ def test_the_refusal_names_the_difference_and_the_ledger() -> None:
         InvalidInputError, match=r"postgresql://db/shop differs in .*k \(1 here, 2 there\): .*take over"
     ):
         shared(k=1).check_agrees(shared(), "postgresql://db/shop")
+
+
+def test_coordinators_must_agree_in_what_a_request_may_exclude() -> None:
+    def excluding(e: int) -> SharedTerms:
+        return SharedTerms.of(1, THREE.groups, make_terms(THREE, 2, {"a": 3}, 10, 4, max_exclude=e), keeps_floors=True)
+
+    assert excluding(1).difference(excluding(0)) == "max_exclude (1 here, 0 there)"
+    loaded = SharedTerms.load(excluding(2).dump())
+    assert loaded.difference(excluding(2)) == ""
+    assert (loaded.terms(4).max_exclude, loaded.terms(4).caps.tolist()) == (2, [1, 0, 0])

@@ -133,3 +133,22 @@ def test_progress_and_picture() -> None:
     lines = {str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in figure.axes[1].lines}
     assert lines["none"] == sorted(found.results[2].exposures.values())
     assert lines["floor 20"] == [20, 20]
+
+
+def test_requests_with_rules_are_answered_under_them() -> None:
+    """In whatever calls they are made, and with lists that are short."""
+    catalog = Catalog(
+        CATALOG.embeddings, {"group": CATALOG.labels_of(CATALOG.group_of), "row": np.arange(len(CATALOG)) * 1.0}
+    )
+    exclude = [[number % len(CATALOG)] for number in range(len(USERS))]
+    where = [{"row": {"at_most": 2}} if number % 7 == 0 else None for number in range(len(USERS))]
+    found = evaluate(catalog, USERS, ks=[2, 4], exclude=exclude, where=where)
+    retriever = FairRetriever(catalog, k=4, horizon=len(USERS), policy="none")
+    same = retriever.retrieve(USERS, exclude, where)
+    assert same.short.any()
+    assert found.results[1].relevance == pytest.approx(same.relevance[same.rows >= 0].sum())
+    assert found.results[1].exposures == retriever.report().exposures
+    with pytest.raises(InvalidInputError, match="exclude has 1"):
+        evaluate(catalog, USERS, ks=[2], exclude=[[1]])
+    with pytest.raises(InvalidInputError, match="where has 1"):
+        evaluate(catalog, USERS, ks=[2], where=[None])

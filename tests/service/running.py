@@ -39,10 +39,25 @@ def small_catalog() -> Catalog:
     return Catalog(rng.normal(size=(60, 8)).astype(np.float32), np.repeat(["books", "toys", "wine"], 20))
 
 
-def small_service(per_second: float = 1.0) -> PromiseService:
+def shop_catalog() -> Catalog:
+    """Return 60 items with attributes: 20 of each category, every second one in stock."""
+    rng = np.random.default_rng(7)
+    attributes = {
+        "category": np.repeat(["books", "toys", "wine"], 20),
+        "region": ["DE", "AT", "CH"] * 20,
+        "in_stock": [True, False] * 30,
+        "price": np.arange(60.0),
+        "tags": [["new"] if row % 10 == 0 else [] for row in range(60)],
+    }
+    return Catalog(rng.normal(size=(60, 8)).astype(np.float32), attributes, [f"i{row}" for row in range(60)])
+
+
+def small_service(per_second: float = 1.0, catalog: Catalog | None = None, max_exclude: int = 0) -> PromiseService:
     """Return a promise service with a small catalog and no promises."""
-    catalog = small_catalog()
-    coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False)
+    catalog = catalog or small_catalog()
+    coordinator = Coordinator(
+        catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False, max_exclude=max_exclude
+    )
     return PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
 
 

@@ -220,7 +220,7 @@ def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pyte
 def test_a_promise_that_could_not_be_saved_is_not_made() -> None:
     catalog = make_catalog()
     with PostgresServer() as server:
-        coordinator = Coordinator(catalog, ledger=server.url, k=K, horizon=1, auto_restart=False, timeout=0.3)
+        coordinator = Coordinator(catalog, ledger=server.url, k=K, horizon=1, auto_restart=False, timeout=1.0)
         front = FrontEnd(catalog, coordinator)
         promise_service = PromiseService(front, coordinator, [], Forecast(rate=10.0))
         server.kill()

@@ -1,6 +1,5 @@
 """The items that can be retrieved: an embedding, attributes and an id for each."""
 
-import copy
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
@@ -164,9 +163,9 @@ class Catalog:
 
     def _copy(self, without: Sequence[str]) -> "Catalog":
         """Return a copy without what was computed from the items or attributes that are to change."""
-        made = copy.copy(self)
-        for name in without:
-            made.__dict__.pop(name, None)
+        # Not `copy.copy`: of a catalog in files it would open the files again, which have other attributes.
+        made = Catalog.__new__(Catalog)
+        made.__dict__.update({name: value for name, value in self.__dict__.items() if name not in without})
         return made
 
     @cached_property

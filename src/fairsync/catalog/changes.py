@@ -82,14 +82,14 @@ def upsert_items(
         raise InvalidInputError("there are no ids: name at least one item.")
     check_same_kind(names, catalog.ids, "ids")
     places = catalog.rows_of(names)
+    if embeddings is None and (places < 0).any():
+        lost = names[places < 0].tolist()
+        raise InvalidInputError(f"there is no item {lost[0]!r}, and no embedding to add it with: give embeddings.")
     columns = _columns(catalog, groups, names, places)
     labels = columns.pop(catalog.group_attribute, None)
     if labels is None:
         labels = catalog.labels_of(catalog.group_of[places])
     if embeddings is None:
-        if (places < 0).any():
-            lost = names[places < 0].tolist()
-            raise InvalidInputError(f"there is no item {lost[0]!r}, and no embedding to add it with: give embeddings.")
         vectors = catalog.embeddings[places]
     else:
         try:

@@ -30,6 +30,8 @@ CACHE_BYTES = 1 << 26
 """The most memory that the cached selections of one catalog take together, in bytes."""
 
 _RANGE = ("at_least", "at_most")
+# Approximate memory of an entry of the cache beside the selection's arrays, and of each value of a condition, in bytes.
+_ENTRY_BYTES, _VALUE_BYTES = 1_000, 100
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,19 @@ class Condition:
     negated: bool = False
     low: float = -math.inf
     high: float = math.inf
+
+    @property
+    def given(self) -> Any:
+        """The condition as a caller may give it for its attribute.
+
+        Examples
+        --------
+        >>> Condition("region", ("AT", "DE"), negated=True).given, Condition("price", high=50.0).given
+        ({'not': ['AT', 'DE']}, {'at_least': -inf, 'at_most': 50.0})
+        """
+        if self.values:
+            return {"not": list(self.values)} if self.negated else list(self.values)
+        return {"at_least": self.low, "at_most": self.high}
 
 
 def parse_conditions(where: Where, columns: Mapping[str, Column]) -> tuple[Condition, ...]:
@@ -89,9 +104,11 @@ def _parse(name: str, given: Any, column: Column) -> Condition:
     if keys == {"not"}:
         return Condition(name, _values(name, given["not"], column), negated=True)
     if not keys or not keys <= set(_RANGE):
+        unknown = [str(key) for key in given if key not in (*_RANGE, "not")]
+        close = get_close_matches(unknown[0], (*_RANGE, "not"), n=1) if unknown else []
         raise InvalidInputError(
             f"the condition on {name!r} must be a value, a list, {{'not': ...}}, or a range with 'at_least' and"
-            f" 'at_most', got {dict(given)!r:.80}."
+            f" 'at_most', got {dict(given)!r:.80}." + (f" Did you mean {close[0]!r}?" if close else "")
         )
     if isinstance(column, ListColumn) or column.kind not in ("int", "float"):
         raise InvalidInputError(f"{name!r} has no numbers, so that it has no range: give a value or a list.")
@@ -100,9 +117,16 @@ def _parse(name: str, given: Any, column: Column) -> Condition:
 
 
 def _number(name: str, key: str, value: Any) -> float:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or math.isnan(value):
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or value != value:
         raise InvalidInputError(f"{key!r} of {name!r} must be a number, got {value!r:.80}.")
-    return float(value)
+    return _as_float(name, value)
+
+
+def _as_float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise InvalidInputError(f"the condition on {name!r} has a number that is too large.") from None
 
 
 def _values(name: str, given: Any, column: Column) -> tuple[AttributeLabel | float, ...]:
@@ -117,6 +141,8 @@ def _values(name: str, given: Any, column: Column) -> tuple[AttributeLabel | flo
             raise InvalidInputError(
                 f"{name!r} has {column.kind} values, and the condition has {value!r:.80}: convert it."
             )
+    if column.kind == "float":
+        values = [_as_float(name, value) for value in values]
     return tuple(sorted(set(values)))
 
 
@@ -154,6 +180,13 @@ def meets(condition: Condition, column: Column) -> NDArray[np.bool_]:
     return ~mask if condition.negated else mask
 
 
+def _size(conditions: tuple[Condition, ...], selection: Selection) -> int:
+    """Return the memory of an entry of the cache: in a small catalog the conditions take more than the selection."""
+    values = [value for one in conditions for value in one.values]
+    letters = sum(4 * len(value) for value in values if isinstance(value, str))
+    return _ENTRY_BYTES * len(conditions) + _VALUE_BYTES * len(values) + letters + selection.nbytes
+
+
 class ConditionCache:
     """The selections of the conditions that were used last, up to a number of bytes.
 
@@ -165,7 +198,7 @@ class ConditionCache:
     columns
         The attributes of the catalog.
     most_bytes
-        The most memory that the selections take. The last one is kept in any case.
+        The most memory that the selections and their conditions take. The last one is kept in any case.
 
     Examples
     --------
@@ -194,14 +227,14 @@ class ConditionCache:
                 self._kept.move_to_end(conditions)
                 return found
         masks = [meets(one, self._columns[one.attribute]) for one in conditions]
-        made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0])
+        made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0], conditions)
         with self._lock:
             if conditions in self._kept:
                 return self._kept[conditions]
             self._kept[conditions] = made
-            self._bytes += made.nbytes
+            self._bytes += _size(conditions, made)
             while self._bytes > self._most_bytes and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1].nbytes
+                self._bytes -= _size(*self._kept.popitem(last=False))
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:

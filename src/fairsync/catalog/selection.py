@@ -1,9 +1,14 @@
 """Selections: the items of a catalog that meet a condition."""
 
+from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from fairsync.catalog.conditions import Condition
 
 
 class Selection:
@@ -13,6 +18,8 @@ class Selection:
     ----------
     mask
         (items,) whether each item is selected. The array is used in place: do not write to it later.
+    conditions
+        The conditions that the selected items meet, if they are known.
 
     Examples
     --------
@@ -21,7 +28,8 @@ class Selection:
     (2, [0, 2], [0, 2])
     """
 
-    def __init__(self, mask: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, mask: npt.NDArray[np.bool_], conditions: Sequence["Condition"] = ()) -> None:
+        self._conditions = conditions
         self.mask = mask.view()
         self.mask.flags.writeable = False
         self._count = int(np.count_nonzero(mask))
@@ -32,6 +40,11 @@ class Selection:
 
     def __repr__(self) -> str:
         return f"Selection({self._count:,} of {len(self.mask):,} items)"
+
+    @property
+    def where(self) -> dict[str, Any] | None:
+        """The condition that the selected items meet, as `Catalog.select` takes it; None if it is not known."""
+        return {one.attribute: one.given for one in self._conditions} or None
 
     @property
     def nbytes(self) -> int:

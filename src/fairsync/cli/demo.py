@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,12 +20,15 @@ from fairsync.data.completejourney import completejourney_files
 from fairsync.evaluation.exposure_history import record_exposures
 from fairsync.evaluation.median_floor import median_floor
 from fairsync.evaluation.replayed_traffic import replay_traffic
+from fairsync.evaluation.seen_items import new_targets, seen_ids
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.metrics import recall
 from fairsync.report.table import count, percent
 from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fairsync.catalog.groups import Label
     from fairsync.evaluation.exposure_history import ExposureHistory
     from fairsync.evaluation.replayed_traffic import ReplayedTraffic
@@ -57,6 +60,10 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    include_history: Annotated[
+        bool,
+        typer.Option("--include-history", help="Also recommend what a household has bought lately, and count it."),
+    ] = False,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder for plots and report.json.")] = Path("out/demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the contents of report.json only.")] = False,
 ) -> None:
@@ -66,7 +73,8 @@ def demo(
     first months. The later baskets are replayed in order of time. Groups are product categories. The same requests are
     answered without floors (none), by the method of the paper (fairsync), and by the default policy (guaranteed), the
     latter with and without calibration on past requests. All are compared with the best plan given all requests in
-    advance (hindsight), and with what the households bought.
+    advance (hindsight), and with what the households bought. Products that a household has bought lately are left out
+    of its candidates and of what counts as found, unless --include-history is given.
     """
     completejourney_files()  # raises now if the package is missing
     screen = Console(quiet=as_json, highlight=False)
@@ -77,6 +85,11 @@ def demo(
         traffic = replay_traffic(data, requests)
         progress.update(task, total=1, completed=1)
     catalog, horizon = traffic.catalog, len(traffic.users)
+    exclude, targets = None, traffic.targets
+    if not include_history:
+        exclude = seen_ids(catalog, traffic.histories)
+        targets = new_targets(targets, traffic.histories)
+        traffic = replace(traffic, targets=targets)
     promise = median_floor(catalog, traffic.past, k, horizon) if floor is None else floor
     terms: dict[str, Any] = {"k": k, "floors": promise, "horizon": horizon, "batch_size": batch_size}
     retrievers = {
@@ -87,17 +100,18 @@ def demo(
     screen.print(_introduction(traffic, k, promise))
     with _progress(as_json) as progress:
         retrievers["guaranteed, calibrated"].calibrate(traffic.past)
-        histories = {name: _replay(name, one, traffic, progress) for name, one in retrievers.items()}
+        histories = {name: _replay(name, one, traffic, progress, exclude) for name, one in retrievers.items()}
         task = progress.add_task("hindsight", total=None, reached="")
-        best = hindsight(catalog, traffic.users, k=k, floors=promise)
+        best = hindsight(catalog, traffic.users, k=k, floors=promise, exclude=exclude)
         progress.update(task, total=1, completed=1)
     runs = [Run(name, retrievers[name].report(best), history) for name, history in histories.items()]
-    recalls = {run.name: run.history.recall for run in runs} | {"hindsight": recall(best.rows, traffic.targets)}
+    recalls = {run.name: run.history.recall for run in runs} | {"hindsight": recall(best.rows, targets)}
     reports = {run.name: run.report for run in runs}
-    sentences = summarize(reports, best, recalls, promise)
+    sentences = summarize(reports, best, recalls, promise, excludes_history=not include_history)
 
     files = _draw(runs, traffic, out)
     settings = {"data": data.facts.name, "items": len(catalog), "groups": catalog.n_groups, "dim": catalog.dim, **terms}
+    settings["excludes_history"] = not include_history
     document = _document(settings, runs, best, recalls, sentences)
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     path = out / "report.json"
@@ -124,14 +138,20 @@ def _introduction(traffic: ReplayedTraffic, k: int, promise: int) -> str:
     )
 
 
-def _replay(name: str, retriever: FairRetriever, traffic: ReplayedTraffic, progress: Progress) -> ExposureHistory:
+def _replay(
+    name: str,
+    retriever: FairRetriever,
+    traffic: ReplayedTraffic,
+    progress: Progress,
+    exclude: Sequence[Any] | None,
+) -> ExposureHistory:
     task = progress.add_task(name, total=len(traffic.users), reached="")
 
     def show(seen: int, report: Report) -> None:
         reached = f"{report.n_kept:>3} of {len(report.promised)} floors reached"
         progress.update(task, completed=seen, reached=reached)
 
-    return record_exposures(retriever, traffic, show)
+    return record_exposures(retriever, traffic, show, exclude)
 
 
 def _progress(hidden: bool) -> Progress:

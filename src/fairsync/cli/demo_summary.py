@@ -11,7 +11,14 @@ if TYPE_CHECKING:
     from fairsync.report import Report
 
 
-def summarize(reports: dict[str, Report], best: Hindsight, recalls: dict[str, float], floor: int) -> list[str]:
+def summarize(
+    reports: dict[str, Report],
+    best: Hindsight,
+    recalls: dict[str, float],
+    floor: int,
+    *,
+    excludes_history: bool = False,
+) -> list[str]:
     """Return the results of a demo as sentences.
 
     Parameters
@@ -24,6 +31,8 @@ def summarize(reports: dict[str, Report], best: Hindsight, recalls: dict[str, fl
         {name of the run: recall of its candidates}.
     floor
         The floor of every group.
+    excludes_history
+        Whether what a household has bought lately was neither recommended nor counted.
     """
     plain, calibrated, cold = reports["none"], reports["guaranteed, calibrated"], reports["guaranteed"]
     groups = len(plain.floors)
@@ -59,16 +68,16 @@ def summarize(reports: dict[str, Report], best: Hindsight, recalls: dict[str, fl
             else f"Calibration did not pay here: it cost {percent(-saved)} more than no calibration."
         )
     if below:
-        sentences.append(_accuracy(recalls, plain.k))
+        sentences.append(_accuracy(recalls, plain.k, "new purchases" if excludes_history else "purchases"))
     return sentences
 
 
-def _accuracy(recalls: dict[str, float], k: int) -> str:
+def _accuracy(recalls: dict[str, float], k: int, purchases: str) -> str:
     """Return the effect of floors on recall."""
     before, after = recalls["none"], recalls["guaranteed, calibrated"]
     change = f"{(after - before) * 100:+.2f} points".replace("-", "−")
     return (
-        f"Recall@{k}, the share of a household's purchases among its candidates, is {before:.2%} without floors,"
+        f"Recall@{k}, the share of a household's {purchases} among its candidates, is {before:.2%} without floors,"
         f" {after:.2%} with floors ({change}), and {recalls['fairsync']:.2%} by the method of the paper."
     )
 

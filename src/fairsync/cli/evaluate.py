@@ -93,6 +93,13 @@ def evaluate(
         typer.Option(help="JSON: {label: exposures}. Groups that are not named have no floor.", show_default=False),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
+    include_history: Annotated[
+        bool,
+        typer.Option(
+            "--include-history",
+            help="Also recommend what is in the history of a user, and count it as a target, as papers do.",
+        ),
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(file_okay=False, help="Write evaluation.json and exposures.png here.", show_default=False),
@@ -109,6 +116,8 @@ def evaluate(
 
         fairsync evaluate models/completejourney-svd --policy none --policy guaranteed --floor 20
 
+    Items in the history of a user are neither recommended nor targets, unless --include-history is given.
+
     Evaluate the vectors of any other library:
 
         fairsync evaluate --items items.npy --users users.npy --groups groups.parquet --targets targets.parquet
@@ -116,6 +125,9 @@ def evaluate(
     screen = Console(quiet=as_json, highlight=False)
     promise = _promise(floor, floors)
     source = _source(model, data, requests, {"items": items, "users": users, "groups": groups, "targets": targets})
+    exclude, left_out = None, 0
+    if not include_history:
+        source, exclude, left_out = source.without_history()
     with _progress(as_json) as bar:
         found = evaluate_source(
             source.catalog,
@@ -126,13 +138,20 @@ def evaluate(
             policies=policy or ["none"],
             batch_size=batch_size,
             watch=_watcher(bar, len(source.users)),
+            exclude=exclude,
         )
-    document = {"source": source.origin, **found.to_dict()}
+    facts = {"excludes_history": exclude is not None, "targets_in_history": left_out}
+    document = {"source": source.origin, **facts, **found.to_dict()}
     written = [] if out is None else _write(out, document, found)
     if as_json:
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     screen.print(_title(source), markup=False)
     screen.print(render(found))
+    if exclude is not None:
+        screen.print(
+            f"What a user's history holds is left out, and {count(left_out, 'target')} with it: --include-history keeps"
+            " both."
+        )
     if found.unknown_targets:
         screen.print(
             f"{count(found.unknown_targets, 'target')} not in the catalog: counted as not found.", style="yellow"

@@ -66,6 +66,9 @@ class Coordinator(NoCopies, Closable):
         The catalog, or its `groups`: the coordinator needs no items.
     k, floors, horizon, policy, batch_size
         As for :class:`fairsync.FairRetriever`. Coordinators that share a ledger must agree in all but the last.
+    max_exclude
+        The most items that a request excludes. Floors are certain as long as none excludes more, or has a condition;
+        coordinators that share a ledger must agree in it.
     ledger
         The URL of a ledger, or a ledger, which belongs to the caller. ``"postgresql://..."`` is shared, and so is an
         object that was opened with ``shared=True``.
@@ -112,6 +115,7 @@ class Coordinator(NoCopies, Closable):
         horizon: int = 10_000,
         policy: str | Policy = "guaranteed",
         batch_size: int = 16,
+        max_exclude: int = 0,
         ledger: str | Ledger | None = None,
         lease_seconds: float = 30.0,
         save_seconds: float = 5.0,
@@ -125,7 +129,7 @@ class Coordinator(NoCopies, Closable):
             raise InvalidInputError(
                 f"lease_seconds must be above 0, and save_seconds at least 0, got {lease_seconds} and {save_seconds}."
             )
-        terms = make_terms(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart)
+        terms = make_terms(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart, max_exclude=max_exclude)
         groups, self.policy = Groups(list(catalog.labels), catalog.group_sizes), make_policy(policy)
         self.replica, self.lease_seconds, self.save_seconds = replica, lease_seconds, save_seconds
         self._changed, self._closed, self._asked_at = threading.Condition(), False, -_ELECTION_SECONDS

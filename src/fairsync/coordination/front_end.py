@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +15,19 @@ from fairsync.batch import ServedBatch, serve
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
-from fairsync.errors import ExpiredRequestError, FairSyncError, InvalidInputError, RepeatedRequestError
+from fairsync.eligible import Rules
+from fairsync.errors import (
+    ExpiredRequestError,
+    FairSyncError,
+    InvalidInputError,
+    RepeatedRequestError,
+    UnknownRequestError,
+)
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k, check_request_ids, check_users
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
+from fairsync.trace import PendingExplanation, RequestTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,10 +35,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.batch import Batch
-    from fairsync.catalog import Catalog
+    from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
+    from fairsync.eligible import Exclude
+    from fairsync.explanation import Explanation
+    from fairsync.search.eligibility import Eligibility
 
 
 class FrontEnd(NoCopies, Closable):
@@ -45,6 +58,12 @@ class FrontEnd(NoCopies, Closable):
         The coordinator, in this process or another.
     index
         The name of an index, or an index object, as for :class:`fairsync.FairRetriever`.
+
+    Attributes
+    ----------
+    limited_requests : int
+        Requests of this front end that the floors could not count on: they excluded more than the coordinator's
+        ``max_exclude``, or had a condition.
     """
 
     use_instead = "it holds leases and an index; make one in each process with FrontEnd(catalog, coordinator)"
@@ -56,6 +75,7 @@ class FrontEnd(NoCopies, Closable):
         self._items = (catalog, make_index(index, catalog))
         self._changing = threading.Lock()
         self._calls, self._closed, self._idle = 0, False, threading.Condition()
+        self.limited_requests = 0
 
     @property
     def catalog(self) -> Catalog:
@@ -73,7 +93,11 @@ class FrontEnd(NoCopies, Closable):
         k: int | None = None,
         request_ids: Sequence[str | None] | None = None,
         *,
+        exclude: Exclude | None = None,
+        where: Where | Sequence[Where | None] | None = None,
+        explain: bool | Mapping[Label, str] = False,
         checked: bool = False,
+        allow_empty: bool = False,
     ) -> Candidates:
         """Return the candidates of requests in order of arrival.
 
@@ -91,12 +115,27 @@ class FrontEnd(NoCopies, Closable):
             (n,) idempotency key of each request, or None. A request whose id was answered before, by any front end,
             gets the same answer and is not counted again, for as long as the ledger saves it
             (:class:`fairsync.Retention`: 24 hours by default); after that it is refused with
-            :class:`ExpiredRequestError`.
+            :class:`ExpiredRequestError`. It gets that answer also if ``exclude`` or ``where`` are others than before:
+            give a request with other rules another id.
+        exclude, where
+            The ids that each request must not get, and conditions on attributes; see
+            :meth:`fairsync.FairRetriever.retrieve`.
+        explain
+            Whether `Candidates.explain` can say why the candidates are there. The call takes up to twice as long, and
+            with a request id, `explain` can say it later. Texts of promises by label take the place of "label ≥ floor".
         checked
             Whether :func:`fairsync.inputs.check_users` has returned these users, so that they are not checked again.
+        allow_empty
+            Whether a request gets an empty list if no item meets its condition. Otherwise the call is refused.
         """
         with self._under_way():
-            return self._retrieve(users, k, request_ids, checked=checked)
+            catalog, index = self._items
+            vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
+            rules = None
+            if exclude is not None or where is not None:
+                rules = Rules(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
+                rules.check()  # the batches before a request that is refused would be counted
+            return self._retrieve(catalog, index, vectors, k, request_ids, rules, explain)
 
     def close(self) -> None:
         """Refuse further requests, and wait for those under way, so that no lease is left to expire.
@@ -122,10 +161,15 @@ class FrontEnd(NoCopies, Closable):
                 self._idle.notify_all()
 
     def _retrieve(
-        self, users: ArrayLike, k: int | None, request_ids: Sequence[str | None] | None, *, checked: bool
+        self,
+        catalog: Catalog,
+        index: Index,
+        vectors: NDArray[np.floating[Any]],
+        k: int | None,
+        request_ids: Sequence[str | None] | None,
+        rules: Rules | None,
+        explain: bool | Mapping[Label, str],
     ) -> Candidates:
-        catalog, index = self._items
-        vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
         k = self.coordinator.k if k is None else check_k(k, catalog)
         ids = check_request_ids(request_ids, len(vectors))
         first: dict[str, int] = {}  # the first position of each request id
@@ -142,15 +186,17 @@ class FrontEnd(NoCopies, Closable):
         while start < len(waiting):
             lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
-            parts.append(self._serve(catalog, index, lease, vectors[here], k, [ids[position] for position in here]))
+            eligible = None if rules is None else rules.eligibility_of(here)
+            names = [ids[position] for position in here]
+            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, eligible, explain))
             start += lease.batch.requests
         if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
         found = Candidates.join([*parts, *saved.values()])
-        if len(waiting) == len(ids):
-            return found
-        place = {position: i for i, position in enumerate([*waiting, *saved])}
-        return found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
+        if len(waiting) < len(ids):
+            place = {position: i for i, position in enumerate([*waiting, *saved])}
+            found = found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
+        return found if rules is None else replace(found, unknown_excluded=rules.unknown)
 
     def _serve(
         self,
@@ -160,15 +206,25 @@ class FrontEnd(NoCopies, Closable):
         vectors: NDArray[np.floating[Any]],
         k: int,
         request_ids: Sequence[str | None],
+        eligible: Eligibility | None,
+        explain: bool | Mapping[Label, str],
     ) -> Candidates:
         """Answer the requests of a lease and settle it; release it on failure."""
         try:
-            served = serve(_fit(lease.batch, catalog, k), catalog, index, vectors)
-            return self._settle(catalog, served, lease, k, request_ids)
+            served = serve(
+                _fit(lease.batch, catalog, k), catalog, index, vectors, eligible, explain=explain is not False
+            )
+            if served.trace is not None and isinstance(explain, Mapping):
+                served = replace(served, trace=replace(served.trace, names=explain))
+            found = self._settle(catalog, served, lease, k, request_ids)
         except BaseException:
             # If the lease was settled before the failure, releasing it changes nothing.
             self.coordinator.release(lease.number)
             raise
+        if served.limited:
+            with self._idle:
+                self.limited_requests += served.limited
+        return found
 
     def _settle(
         self, catalog: Catalog, served: ServedBatch, lease: Lease, k: int, request_ids: Sequence[str | None]
@@ -176,6 +232,8 @@ class FrontEnd(NoCopies, Closable):
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance = served.hits.rows, served.hits.relevance
         found = Candidates.of(catalog, rows, relevance, np.full(len(rows), served.searched))
+        if served.trace is not None:
+            found = replace(found, explained=tuple(PendingExplanation(served.trace, i) for i in range(len(rows))))
         entry = served.entry
         answers = {request_id: found.dump(i) for i, request_id in enumerate(request_ids) if request_id is not None}
         while True:
@@ -183,9 +241,10 @@ class FrontEnd(NoCopies, Closable):
                 self.coordinator.settle(lease.number, entry, served.sample, answers, served.slots)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
+                there = rows[again] >= 0  # a short list has empty places
                 entry = entry.without(
-                    np.bincount(catalog.group_of[rows[again]].ravel(), minlength=catalog.n_groups),
-                    float(relevance[again].sum()),
+                    np.bincount(catalog.group_of[rows[again][there]], minlength=catalog.n_groups),
+                    float(relevance[again][there].sum()),
                     len(again),
                 )
                 saved = self._saved_answers(error.request_ids, k)
@@ -195,6 +254,30 @@ class FrontEnd(NoCopies, Closable):
                 )
             else:
                 return found
+
+    def explain(self, request_id: str) -> Explanation:
+        """Return the explanation of a request that any front end has answered with ``explain`` under this id.
+
+        It can be had as long as the answer is saved (:class:`fairsync.Retention`). Its `why_not` speaks of the items as
+        they are now.
+
+        Parameters
+        ----------
+        request_id
+            The id of the request. One that is not known, or has no explanation, raises
+            :class:`fairsync.UnknownRequestError`, and one whose answer is no longer saved `ExpiredRequestError`.
+        """
+        check_request_ids([request_id], 1)
+        answer = self.coordinator.answers([request_id]).get(request_id)
+        if answer is None:
+            raise UnknownRequestError(request_id)
+        if not answer:
+            raise ExpiredRequestError(request_id)
+        saved = next(iter(Candidates.load(answer).explained), None)
+        if saved is None:
+            raise UnknownRequestError(request_id, "was answered without explain")
+        trace = RequestTrace.from_dict(saved.to_dict()["trace"], self.catalog)
+        return replace(saved.explanation(), answer_why_not=partial(trace.why_not, self.catalog))
 
     def _saved_answers(self, request_ids: Sequence[str], k: int) -> dict[str, Candidates]:
         """Return the saved answers to requests that were answered before, by request id."""
@@ -214,11 +297,11 @@ class FrontEnd(NoCopies, Closable):
 
     def upsert(
         self,
-        embeddings: ArrayLike,
-        groups: Sequence[Label] | NDArray[Any],
+        embeddings: ArrayLike | None,
+        groups: Sequence[Label] | NDArray[Any] | Mapping[str, Any],
         ids: Sequence[Label] | NDArray[Any],
     ) -> None:
-        """Add items, or replace those whose ids are known; see :meth:`fairsync.FairRetriever.upsert`.
+        """Add items, or change those whose ids are known; see :meth:`fairsync.FairRetriever.upsert`.
 
         A new group must be known to the coordinator first: `Coordinator.promise(catalog=...)`.
         """
@@ -270,7 +353,7 @@ class FrontEnd(NoCopies, Closable):
 def _fit(batch: Batch, catalog: Catalog, k: int) -> Batch:
     """Return the batch for k candidates of this catalog, whose items or groups may differ from the coordinator's."""
     g, terms = catalog.n_groups, batch.terms
-    caps = np.minimum(terms.caps[:g], group_caps(catalog, terms.k))
+    caps = np.minimum(terms.caps[:g], group_caps(catalog, terms.k, terms.max_exclude))
     if k == terms.k and g == len(terms.floors) and (caps == terms.caps).all():
         return batch
     return replace(

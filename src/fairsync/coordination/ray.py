@@ -184,7 +184,7 @@ class RayCoordinator:
         timeout
             Seconds that a call may take, including a restart.
         settings
-            As for :class:`fairsync.Coordinator`: k, floors, horizon, policy, batch_size, lease_seconds.
+            As for :class:`fairsync.Coordinator`: k, floors, horizon, policy, batch_size, max_exclude, lease_seconds.
         """
         check_connected()
         groups = Groups(list(groups.labels), groups.group_sizes)

@@ -485,7 +485,8 @@ class SharedState:
         self._number, self.groups = shared.number, shared.groups
         known = self.extended_groups(groups)
         floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
-        return self.promise(known, replace(terms, floors=floors, caps=group_caps(known, terms.k)), may_wait=may_wait)
+        caps = group_caps(known, terms.k, terms.max_exclude)
+        return self.promise(known, replace(terms, floors=floors, caps=caps), may_wait=may_wait)
 
     def _join_by_the_clock(self, groups: Groups, shared: SharedTerms) -> bool:
         """Continue with the leader's targets, and with the groups of this coordinator's catalog, which may be newer.
@@ -495,7 +496,7 @@ class SharedState:
         known = self.extended_groups(groups)
         there = np.pad(shared.groups.group_sizes, (0, len(known.labels) - len(shared.groups.labels)))
         known = replace(known, group_sizes=np.where(known.group_sizes, known.group_sizes, there))
-        caps = group_caps(known, shared.k)
+        caps = group_caps(known, shared.k, shared.max_exclude)
         if caps.tolist() == self.terms.caps.tolist():
             return True
         now, new = self.ledger.totals(), len(caps) - len(self.terms.floors)

@@ -34,6 +34,8 @@ class SharedTerms:
         The promise; see :class:`fairsync.policies.Terms`.
     keeps_floors : bool
         Whether the guard keeps the floors. One coordinator without it would break the promise of all.
+    max_exclude : int
+        The most items that a request excludes.
     """
 
     number: int
@@ -43,12 +45,13 @@ class SharedTerms:
     horizon: int
     auto_restart: bool
     keeps_floors: bool
+    max_exclude: int = 0
 
     @classmethod
     def of(cls, number: int, groups: Groups, terms: Terms, *, keeps_floors: bool) -> SharedTerms:
         """Return the promise of these terms."""
         floors = tuple(terms.floors.tolist())
-        return cls(number, groups, floors, terms.k, terms.horizon, terms.auto_restart, keeps_floors)
+        return cls(number, groups, floors, terms.k, terms.horizon, terms.auto_restart, keeps_floors, terms.max_exclude)
 
     @classmethod
     def load(cls, data: bytes) -> SharedTerms:
@@ -80,7 +83,9 @@ class SharedTerms:
         """
         mine, theirs = self._settings(), other._settings()
         # Items may come and go as long as a request can hold as many of each group as before.
-        mine["sizes"], theirs["sizes"] = (group_caps(one.groups, self.k).tolist() for one in (self, other))
+        mine["sizes"], theirs["sizes"] = (
+            group_caps(one.groups, self.k, self.max_exclude).tolist() for one in (self, other)
+        )
         if not (self.auto_restart or other.auto_restart):
             for name in ("sizes", "floors", "horizon"):  # the leader sets them with every plan
                 del mine[name]
@@ -103,8 +108,8 @@ class SharedTerms:
 
     def terms(self, batch_size: int) -> Terms:
         """Return the terms of a coordinator with this batch size."""
-        floors, caps = np.array(self.floors, dtype=np.int64), group_caps(self.groups, self.k)
-        return Terms(floors, caps, self.k, self.horizon, batch_size, self.auto_restart)
+        floors, caps = np.array(self.floors, dtype=np.int64), group_caps(self.groups, self.k, self.max_exclude)
+        return Terms(floors, caps, self.k, self.horizon, batch_size, self.auto_restart, self.max_exclude)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -115,4 +120,5 @@ class SharedTerms:
             "horizon": self.horizon,
             "auto_restart": self.auto_restart,
             "keeps_floors": self.keeps_floors,
+            "max_exclude": self.max_exclude,
         }

@@ -44,7 +44,7 @@ def target_terms(
     >>> aim.floors.tolist(), aim.horizon
     ([27, 7], 30)
     """
-    caps = group_caps(groups, terms.k)
+    caps = group_caps(groups, terms.k, terms.max_exclude)
     floors = totals.exposures + np.minimum(more, requests * caps)
     horizon = totals.requests + leased + requests
     return replace(terms, floors=floors, caps=caps, horizon=horizon, auto_restart=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.catalog import Catalog
+    from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
+    from fairsync.eligible import Exclude
     from fairsync.floors import Floors
     from fairsync.policies import Policy
     from fairsync.ragged import Ragged
@@ -118,6 +120,8 @@ def evaluate(
     batch_size: int = 16,
     index: str | Index = "exact",
     watch: Callable[[str, int, int], object] | None = None,
+    exclude: Exclude | None = None,
+    where: Where | Sequence[Where | None] | None = None,
 ) -> Evaluation:
     """Answer requests under each policy at each k, and measure the candidate lists.
 
@@ -145,6 +149,9 @@ def evaluate(
         Name or object of an index.
     watch
         A callback that regularly gets the policy, k and the number of requests answered.
+    exclude, where
+        The ids that each request must not get, such as those of its history, and conditions on attributes; see
+        :meth:`fairsync.FairRetriever.retrieve`. Targets are as they are given, also those that cannot be found.
 
     Examples
     --------
@@ -160,6 +167,7 @@ def evaluate(
     if len(vectors) == 0:
         raise InvalidInputError("there are no requests: give at least one user.")
     wanted, unknown = (None, 0) if targets is None else target_rows(catalog, targets, len(vectors))
+    exclude = _check_rules(exclude, where, len(vectors))
     promised = resolve_floors(floors, catalog)
     chosen, lengths = [make_policy(policy) for policy in policies], sorted(ks)
     _check([policy.name for policy in chosen], lengths, bool(promised.any()))
@@ -174,10 +182,10 @@ def evaluate(
     results: dict[tuple[str, int], PolicyResult] = {}
     for one in retrievers:
         name = one.policy.name
-        rows, relevance = _retrieve_all(one, vectors, watch)
+        rows, relevance = _retrieve_all(one, vectors, exclude, where, watch)
         for k in lengths if name == _PLAIN else [one.terms.k]:
             metrics, exposures = measure_lists(catalog, rows[:, :k], wanted, by_label)
-            total = float(relevance[:, :k].sum())
+            total = float(relevance[:, :k].sum(where=rows[:, :k] >= 0))
             plain = total if name == _PLAIN else results[_PLAIN, k].relevance if (_PLAIN, k) in results else 0.0
             results[name, k] = PolicyResult(name, k, metrics, total, total / plain if plain > 0 else None, exposures)
     in_order = tuple(results[policy.name, k] for k in lengths for policy in chosen)
@@ -199,15 +207,33 @@ def _check(policies: Sequence[str], ks: Sequence[int], has_floors: bool) -> None
         )
 
 
+def _check_rules(exclude: Exclude | None, where: Where | Sequence[Where | None] | None, n: int) -> Exclude | None:
+    """Refuse rules of another number of requests; return ``exclude`` in a form that can be sliced."""
+    rows: Any = exclude if exclude is None or not hasattr(exclude, "tocsr") else exclude.tocsr()
+    lengths = {
+        "exclude": n if rows is None else rows.shape[0] if hasattr(rows, "tocsr") else len(rows),
+        "where": n if where is None or isinstance(where, Mapping) else len(where),
+    }
+    for what, length in lengths.items():
+        if length != n:
+            raise InvalidInputError(f"there are {n} requests, and {what} has {length}: give one for each.")
+    return rows
+
+
 def _retrieve_all(
-    retriever: FairRetriever, users: NDArray[np.floating[Any]], watch: Callable[[str, int, int], object] | None
+    retriever: FairRetriever,
+    users: NDArray[np.floating[Any]],
+    exclude: Exclude | None,
+    where: Where | Sequence[Where | None] | None,
+    watch: Callable[[str, int, int], object] | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the candidates of all requests as catalog rows, and their relevance."""
     name, k = retriever.policy.name, retriever.terms.k
     rows, relevance = np.empty((len(users), k), dtype=np.int64), np.empty((len(users), k))
     for start in range(0, len(users), _CALL):
         here = slice(start, start + _CALL)
-        found = retriever.retrieve(users[here])
+        condition = where if where is None or isinstance(where, Mapping) else where[here]
+        found = retriever.retrieve(users[here], None if exclude is None else exclude[here], condition)
         rows[here], relevance[here] = found.rows, found.relevance
         if watch:
             watch(name, k, min(start + _CALL, len(users)))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairsync.metrics import recall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -41,7 +41,10 @@ class ExposureHistory:
 
 
 def record_exposures(
-    retriever: FairRetriever, traffic: ReplayedTraffic, watch: Callable[[int, Report], object] | None = None
+    retriever: FairRetriever,
+    traffic: ReplayedTraffic,
+    watch: Callable[[int, Report], object] | None = None,
+    exclude: Sequence[Any] | None = None,
 ) -> ExposureHistory:
     """Answer the requests in small calls, and record the exposures in between.
 
@@ -53,6 +56,8 @@ def record_exposures(
         The requests.
     watch
         A callback that gets the number of requests answered and the report after each call.
+    exclude
+        The ids that each request must not get; None for none.
     """
     catalog, n = retriever.catalog, len(traffic.users)
     batch = retriever.terms.batch_size
@@ -61,7 +66,7 @@ def record_exposures(
     rows = np.empty((n, retriever.terms.k), dtype=np.int64)
     for start in range(0, n, call):
         here = slice(start, start + call)
-        rows[here] = retriever.retrieve(traffic.users[here]).rows
+        rows[here] = retriever.retrieve(traffic.users[here], None if exclude is None else exclude[here]).rows
         report = retriever.report()
         seen.append(min(start + call, n))
         exposures.append(np.array(list(report.exposures.values())))

@@ -40,6 +40,8 @@ class ReplayedTraffic:
         Items that the user took on each visit of the test period.
     times : numpy.ndarray
         (n,) Unix seconds of the visits.
+    histories : numpy.ndarray
+        (n, length) Items that the user took before each visit, as catalog rows padded with -1.
     """
 
     catalog: Catalog
@@ -47,6 +49,7 @@ class ReplayedTraffic:
     past: NDArray[np.float32]
     targets: Ragged
     times: NDArray[np.int64]
+    histories: NDArray[np.int32]
 
 
 def replay_traffic(dataset: Dataset, requests: int) -> ReplayedTraffic:
@@ -88,6 +91,7 @@ def replay_traffic(dataset: Dataset, requests: int) -> ReplayedTraffic:
         model.user_vectors(earlier.histories[-_PAST:]),
         replayed.targets,
         replayed.times,
+        replayed.histories,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +15,10 @@ from fairsync.data.replay import replay
 from fairsync.data.splits import split_by_time, split_by_users
 from fairsync.data.vectors import read_vectors
 from fairsync.errors import InvalidInputError
+from fairsync.evaluation.seen_items import new_targets, seen_ids
 from fairsync.models import load_model
 from fairsync.models.folder import read_model_folder
+from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.data.requests import Requests
-    from fairsync.ragged import Ragged
 
 # Test requests that a model may be evaluated on, by the split that it was trained with: none with targets it has seen.
 _UNSEEN = {"users": ("users",), "time": ("time", "replay")}
@@ -44,12 +45,26 @@ class EvaluationSource:
         Targets in the form that :func:`fairsync.evaluation.evaluate` takes, or None if they are unknown.
     origin : dict
         Where the data come from, as texts for JSON.
+    histories : numpy.ndarray or None
+        (n, length) the items before each request, as catalog rows padded with -1; None if they are unknown.
     """
 
     catalog: Catalog
     users: NDArray[np.floating[Any]]
     targets: Ragged | Sequence[Iterable[Any]] | None
     origin: dict[str, Any]
+    histories: NDArray[np.int32] | None = None
+
+    def without_history(self) -> tuple[EvaluationSource, list[NDArray[Any]] | None, int]:
+        """Return the source without targets of the histories, the ids to exclude, and how many targets were left out.
+
+        The source itself and None, if histories are unknown.
+        """
+        if self.histories is None or not isinstance(self.targets, Ragged):
+            return self, None, 0
+        kept = new_targets(self.targets, self.histories)
+        left_out = len(self.targets.items) - len(kept.items)
+        return replace(self, targets=kept), seen_ids(self.catalog, self.histories), left_out
 
 
 def from_model(model: Path, data: Path | None = None, requests: str | None = None) -> EvaluationSource:
@@ -102,7 +117,7 @@ def from_model(model: Path, data: Path | None = None, requests: str | None = Non
     trained = load_model(model)
     catalog = Catalog(trained.item_vectors(), dataset.item_groups, dataset.item_ids)
     origin = {"model": trained.name, "folder": str(model), "data": dataset.facts.name, "requests": kind}
-    return EvaluationSource(catalog, trained.user_vectors(test.histories), test.targets, origin)
+    return EvaluationSource(catalog, trained.user_vectors(test.histories), test.targets, origin, test.histories)
 
 
 def from_files(items: Path, users: Path, groups: Path, targets: Path | None = None) -> EvaluationSource:

@@ -287,7 +287,7 @@ class PostgresDatabase:
             "statement_timeout": milliseconds,
             "lock_timeout": milliseconds,
             # A process that is suspended in the middle of a transaction must not block the others.
-            "idle_in_transaction_session_timeout": max(milliseconds // 2, 1),
+            "idle_in_transaction_session_timeout": max(milliseconds // 2, 2000),
             # A host that has vanished must not hold the lock of the leader.
             "tcp_keepalives_idle": 5,
             "tcp_keepalives_interval": 2,

@@ -62,7 +62,8 @@ CREATE TABLE grants (
 CREATE TABLE saved (name TEXT PRIMARY KEY, value {bytes} NOT NULL);
 
 -- Items that were changed through the API since the catalog's files were written. Ids are JSON, and attributes are a JSON
--- object. An item without an embedding was removed. "catalog" is the fingerprint of the files at the time.
+-- object, with the group under the name of its attribute. An item without attributes was removed. One without an embedding
+-- has other attributes than the files, and their embedding. "catalog" is the fingerprint of the files at the time.
 CREATE TABLE items (
     number {serial},
     id TEXT NOT NULL UNIQUE,

@@ -107,6 +107,7 @@ class SqlLedger(NoCopies, Closable):
         self.fence: Callable[[Transaction], None] | None = None  # a coordinator's check that it has not lost the lead
         self._past, self._written = list[Totals](), 0
         self._n_groups = 0  # the ledger has at least as many
+        self._stored: tuple[Latest, int] | None = None  # the stored totals, and the session in which they were stored
         self._reading = threading.Lock()
         self._own = SharedEntry(self.database) if shared else None
         try:
@@ -138,7 +139,7 @@ class SqlLedger(NoCopies, Closable):
         """Add entries in one transaction, unless entries were recorded under this idempotency key before."""
         if key is None and is_postgres(self.database.address):
             key = secrets.token_hex(16)  # a commit whose outcome is unknown is repeated
-        if self._own is not None and not any(entry.opens_horizon for entry in entries):
+        if self._own is not None and entries and not any(entry.opens_horizon for entry in entries):
             return self.settle(0, sum_entries(entries), key, answers or {}) is not None
         written = False
 
@@ -148,7 +149,11 @@ class SqlLedger(NoCopies, Closable):
             written = self._write(transaction, entries, key, answers or {}) or written
             return written
 
-        return self.database.run(write, "exclusive")
+        try:
+            return self.database.run(write, "exclusive")
+        except BaseException:
+            self._stored = None
+            raise
 
     def settle(self, lease: int, entry: Entry, key: str | None, answers: Mapping[str, bytes]) -> Entry | None:
         """Close a lease and record its entry in one statement, side by side with other processes.
@@ -237,6 +242,7 @@ class SqlLedger(NoCopies, Closable):
 
     def write_grown(self, transaction: Transaction, n_groups: int) -> None:
         """Add groups with zero exposures. Needs an exclusive transaction."""
+        self._stored = None
         stored = self.make_latest(transaction.execute(HORIZON))
         if len(stored.totals.exposures) < n_groups:
             self._store(transaction, Latest(stored.number, stored.totals.grown(n_groups)))
@@ -271,7 +277,7 @@ class SqlLedger(NoCopies, Closable):
             columns: dict[str, Sequence[object]] = {"request_id": list(answers), "answer": list(answers.values())}
             transaction.insert("answers", columns, at="answered_at")
         if entries:
-            stored = self.make_latest(transaction.execute(HORIZON))
+            stored = self._read_stored(transaction)
             self._check_groups(max(len(entry.counts) for entry in entries), lambda: self._n_groups)
             for entry in entries:
                 if entry.opens_horizon:
@@ -279,9 +285,16 @@ class SqlLedger(NoCopies, Closable):
                     stored = self.open_horizon(transaction, entry.began)
                 stored = Latest(stored.number, stored.totals.plus(Totals.of(entry)))
             self._store(transaction, stored)
+            self._stored = (stored, self.database.session)
         if self._is_deleting_due(len(answers)):
             delete_old(transaction, self.retention)
         return True
+
+    def _read_stored(self, transaction: Transaction) -> Latest:
+        """Return the stored totals. A single writer knows them, as long as its connection is the same."""
+        if self._own is None and self._stored is not None and self._stored[1] == self.database.session:
+            return self._stored[0]
+        return self.make_latest(transaction.execute(HORIZON))
 
     def _store(self, transaction: Transaction, latest: Latest) -> None:
         transaction.execute(_UPDATE, number=latest.number, **totals_values(latest.totals))

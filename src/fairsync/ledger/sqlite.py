@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
@@ -90,10 +91,7 @@ class SqliteDatabase:
 
     def execute(self, query: str, /, **values: object) -> list[tuple[Any, ...]]:
         """Run a query of the transaction under way, and return its rows."""
-        if "{" in query:
-            for name, text in _PLACEHOLDERS.items():
-                query = query.replace(name, text)
-        return self._db.execute(query, values).fetchall()
+        return self._db.execute(_translate(query), values).fetchall()
 
     def execute_last(self, query: str, /, **values: object) -> None:
         """Run the last query of a transaction."""
@@ -182,6 +180,13 @@ class SqliteDatabase:
                 if "readonly" in reason or "unable to open" in reason:
                     reason += f"; {self.path.parent} must be writable, too"
                 raise FairSyncError(f"{self.path} could not be used: {reason}. Nothing was changed.") from error
+
+
+@lru_cache(maxsize=256)
+def _translate(query: str) -> str:
+    for name, text in _PLACEHOLDERS.items():
+        query = query.replace(name, text)
+    return query
 
 
 def sync_folder(folder: Path) -> None:

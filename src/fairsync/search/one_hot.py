@@ -52,7 +52,7 @@ class OneHotFetch(OverFetch):
         wide = np.vstack([queries.columns, np.repeat(bonus[:, None], queries.columns.shape[1], axis=1)])
         # The bonus is part of the sum of products and shares in its rounding, on both sides of the comparison.
         margin = queries.margin + 4 * (self.catalog.dim + 8) * _U * float(np.abs(bonus).max())
-        return super()._try(Float32Queries(wide, masked, margin), n, k, count, eligible)
+        return super()._try(Float32Queries(wide, masked, margin, queries.exponent), n, k, count, eligible)
 
 
 class OneHotIndex:

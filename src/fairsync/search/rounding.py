@@ -86,12 +86,16 @@ class Float32Queries:
     bonus : numpy.ndarray or None
         (G,) what to add to the score of an item of each group; -inf where masked.
     margin : numpy.ndarray
-        (n,) how far below the k-th best float32 score an item can be and still belong to the best k.
+        (n,) how far below the k-th best float32 score an item can be and still belong to the best k. Without prices,
+        twice the difference that a float32 score can have to the true one.
+    exponent : int
+        The unit: a score in it, times ``2**exponent``, is a relevance.
     """
 
     columns: npt.NDArray[np.float32]
     bonus: npt.NDArray[np.float32] | None
     margin: npt.NDArray[np.float64]
+    exponent: int
 
     @classmethod
     def of(
@@ -122,7 +126,7 @@ class Float32Queries:
         bonus, slack = None, 0.0
         if prices is not None:
             bonus, slack = _bonus(prices.tobytes(), reference, unit + items.exponent)
-        return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error)
+        return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error, unit + items.exponent)
 
 
 def prepare_query(

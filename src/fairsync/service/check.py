@@ -129,7 +129,7 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
     """Return the feasibility of each promise of the file. A promise that is invalid is a problem."""
     promises = promises_from_records(settings.promises, catalog)
     k = settings.promise.k
-    caps = dict(zip(catalog.labels, group_caps(catalog, k).tolist(), strict=True))
+    caps = dict(zip(catalog.labels, group_caps(catalog, k, settings.promise.max_exclude).tolist(), strict=True))
     forecast = make_forecast(settings)
     verdicts = []
     for promise in promises:

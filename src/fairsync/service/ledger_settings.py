@@ -105,7 +105,9 @@ def _check_agrees(settings: Settings, catalog: Catalog, ledger: Saved, address: 
     """Refuse settings with which the service could not join those that share the ledger."""
     shared, wanted = SharedTerms.saved_in(ledger), settings.promise
     if shared is not None:
-        terms = make_terms(catalog, wanted.k, 0, 1, wanted.batch_size, auto_restart=False)
+        terms = make_terms(
+            catalog, wanted.k, 0, 1, wanted.batch_size, auto_restart=False, max_exclude=wanted.max_exclude
+        )
         mine = SharedTerms.of(0, catalog.groups, terms, keeps_floors=make_policy(wanted.policy).keeps_floors)
         mine.check_agrees(shared, address)
 

@@ -66,6 +66,7 @@ def make_promise_service(settings: Settings) -> PromiseService:
         horizon=1,
         policy=promise.policy,
         batch_size=promise.batch_size,
+        max_exclude=promise.max_exclude,
         ledger=ledger,
         lease_seconds=http.request_seconds / 2,  # a call may have to wait for a replica that died
         auto_restart=False,

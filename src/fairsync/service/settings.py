@@ -69,6 +69,9 @@ class PromiseSettings(Struct, frozen=True, kw_only=True):
     """An exposure is a retrieved candidate, or an impression that was reported."""
     policy: str = "guaranteed"
     """Name of the policy that sets the prices."""
+    max_exclude: Annotated[int, Meta(ge=0)] = 0
+    """Items that a request excludes at most, history included, as promises assume. Requests that exclude more, or have
+    a condition, are answered, and promises cannot count on them."""
 
 
 class TrafficSettings(Struct, frozen=True, kw_only=True):
@@ -121,6 +124,10 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """Most vectors of one user."""
     max_candidates: Positive = 100_000
     """Most candidates in one answer: requests of the call times k."""
+    max_exclude: Positive = 10_000
+    """Most ids that one request may exclude, its history not counted."""
+    max_exclude_per_call: Positive = 100_000
+    """Most ids that all requests of one call may exclude together."""
     max_items: Positive = 10_000
     """Most items in one change of the catalog, and most reports in one call."""
     max_batch: Positive = 256

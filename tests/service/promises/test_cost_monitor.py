@@ -9,8 +9,10 @@ import pytest
 
 from fairsync.schedule import Promise, Window
 from fairsync.service.promises.cost_monitor import FEWEST
+from fairsync.service.promises.reservoir import AnswerReservoir
 from fairsync.service.server.prometheus import Metrics
 from service.dashboard.simulated_shop import FailingShards, SimulatedShop, utc
+from service.running import shop_catalog, small_service
 
 DAY = Window.day("UTC")
 LABELS = ["Toys", "Books", "Garden", "Kitchen"]
@@ -98,3 +100,22 @@ def test_other_items_begin_another_sample() -> None:
     assert len(promise_service.cost_monitor.reservoir) == 80
     shop.estimate_cost()
     assert promise_service.cost_monitor.last is not None
+
+
+def test_rules_of_requests_are_no_cost_of_promises() -> None:
+    """Without floors nothing is given up, whatever is excluded; short lists are not in the sample."""
+    service = small_service(catalog=shop_catalog())
+    users = np.random.default_rng(1).normal(size=(FEWEST, 8))
+    best = service.retrieve(users).ids[:, :2].tolist()
+    service.cost_monitor.reservoir = AnswerReservoir()
+    where = [{"in_stock": True} if number % 2 else None for number in range(FEWEST)]
+    service.retrieve(users, exclude=best, where=where)
+    service.upsert_items(None, {"price": [99.0]}, ["i3"])  # keeps the sample
+    service.retrieve(users[:3], where={"price": {"at_most": 1}})
+    assert len(service.cost_monitor.reservoir) == FEWEST
+    service.cost_monitor.measure()
+    assert service.cost_monitor.last is not None, service.cost_monitor.reason
+    assert service.cost_monitor.last.costs.share == pytest.approx(0, abs=1e-9)
+    service.upsert_items(None, {"in_stock": [False] * 60}, [f"i{row}" for row in range(60)])
+    service.cost_monitor.measure()
+    assert "fewer items are eligible now" in service.cost_monitor.reason

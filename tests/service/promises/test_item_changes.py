@@ -175,3 +175,123 @@ def test_invalid_changes_are_refused_and_not_saved(config: Path) -> None:
         assert contents(service.catalog) == before
     with started(config) as service:
         assert contents(service.catalog) == before
+
+
+@pytest.fixture
+def shop(config: Path) -> Path:
+    """Return the configuration of a service whose items have attributes."""
+    write_shop(config.parent)
+    return config
+
+
+def write_shop(folder: Path, scale: float = 1.0, *, without: str = "") -> None:
+    rng = np.random.default_rng(0)
+    attributes = {
+        "category": ["a", "b"] * 10,
+        "in_stock": [True] * 20,
+        "price": np.arange(20.0),
+        "tags": [["new"]] * 20,
+    }
+    attributes.pop(without, None)
+    names = [f"item-{number}" for number in range(20)]
+    save_catalog(Catalog((scale * rng.normal(size=(20, DIM))).astype(np.float32), attributes, names), folder / "items")
+
+
+def everything(catalog: Catalog) -> dict[str, tuple[object, ...]]:
+    """Return embedding and attributes of each item."""
+    columns = [column.values() for column in catalog.attributes.values()]
+    return dict(zip(catalog.ids.tolist(), zip(catalog.embeddings.tolist(), *columns, strict=True), strict=True))
+
+
+def change_attributes(service: PromiseService) -> dict[str, tuple[object, ...]]:
+    """Change attributes of items: of the files, of an item that was added, and of one that was changed before."""
+    before = service.front.index
+    service.upsert_items(None, {"in_stock": [False, False]}, ["item-1", "item-2"])
+    service.upsert_items(None, {"price": [99]}, ["item-1"])
+    assert service.front.index is before, "no vector was touched"
+    new = {"category": ["c"], "in_stock": [True], "price": [5.0], "tags": [["sale", "new"]]}
+    service.upsert_items(NEW, new, ["fresh"])
+    service.upsert_items(None, {"in_stock": [False], "tags": [[]]}, ["fresh"])
+    service.upsert_items(2 * NEW, {}, ["item-4"])
+    service.upsert_items(None, {"category": ["b"]}, ["item-6"])
+    service.remove_items(["item-7"])
+    return everything(service.catalog)
+
+
+def test_attributes_survive_a_restart(shop: Path) -> None:
+    with started(shop) as service:
+        files = everything(service.catalog)
+        after = change_attributes(service)
+        assert after["item-1"][1:] == ("b", False, 99.0, ["new"])
+        assert after["item-1"][0] == files["item-1"][0]
+        assert after["fresh"] == (NEW[0].tolist(), "c", False, 5.0, [])
+        assert after["item-4"] == ((2 * NEW[0]).tolist(), *files["item-4"][1:])
+        assert after["item-6"] == (files["item-6"][0], "b", *files["item-6"][2:])
+        assert "item-7" not in after
+        assert "item-2" in after
+        found = service.retrieve(NEW, where={"in_stock": False}, k=4)
+        assert {*found.ids[0].tolist()} == {"item-1", "item-2", "fresh", ""}
+    for _ in range(2):
+        with started(shop) as service:
+            assert everything(service.catalog) == after
+
+
+def test_attributes_reach_other_services(shop: Path) -> None:
+    if "sqlite" in shop.read_text():
+        pytest.skip("a file has one service")
+    with started(shop) as one, started(shop) as other:
+        after = change_attributes(one)
+        other.refresh()
+        assert everything(other.catalog) == after
+        other.upsert_items(None, {"price": [1.5]}, ["fresh"])
+        one.refresh()
+        assert everything(one.catalog) == everything(other.catalog)
+
+
+def test_changed_attributes_do_not_bring_old_embeddings_back(shop: Path) -> None:
+    """The files get new embeddings, and include the changes so far. Attributes that change later keep the new ones."""
+    with started(shop) as service:
+        service.upsert_items(2 * NEW, {"price": [7.0]}, ["item-1"])
+        service.upsert_items(None, {"in_stock": [False]}, ["item-2"])
+    time.sleep(0.01)
+    write_shop(shop.parent, scale=3.0)
+    with started(shop) as service:
+        files = everything(service.catalog)
+        assert files["item-1"][2:4] == (True, 1.0), "the files are newer than the changes"
+        service.upsert_items(None, {"in_stock": [False]}, ["item-1"])
+        after = everything(service.catalog)
+        assert after["item-1"] == (files["item-1"][0], "b", False, 1.0, ["new"])
+    with started(shop) as service:
+        assert everything(service.catalog) == after
+
+
+def test_changes_that_no_longer_fit_the_files_are_left_out(shop: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The files were written before the changes, by another process that was late, and have one attribute less."""
+    with started(shop) as service:
+        service.upsert_items(None, {"in_stock": [False], "price": [3.5]}, ["item-1"])
+        service.upsert_items(None, {"in_stock": [False]}, ["item-2"])
+    write_shop(shop.parent, without="price")
+    for file in (shop.parent / "items").iterdir():
+        os.utime(file, (0, 0))
+    with caplog.at_level("WARNING"), started(shop) as service:
+        sold_out = [name for name, row in everything(service.catalog).items() if row[2] is False]
+    assert sold_out == ["item-2"]
+    assert "1 changed items are left out" in caplog.text
+
+
+def test_unknown_attributes_and_wrong_values_are_refused_before_anything_is_saved(shop: Path) -> None:
+    with started(shop) as service:
+        before = everything(service.catalog)
+        wrong: list[tuple[dict[str, list[object]], str]] = [
+            ({"in_stok": [False]}, "did you mean 'in_stock'"),
+            ({"in_stock": ["no"]}, "bool"),
+            ({"in_stock": [False, True]}, "must have 1 values"),
+        ]
+        for attributes, message in wrong:
+            with pytest.raises(InvalidInputError, match=message):
+                service.upsert_items(None, attributes, ["item-1"])
+        with pytest.raises(InvalidInputError, match="give embeddings"):
+            service.upsert_items(None, {"in_stock": [False]}, ["nobody"])
+        assert everything(service.catalog) == before
+    with started(shop) as service:
+        assert everything(service.catalog) == before

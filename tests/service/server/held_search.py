@@ -13,6 +13,7 @@ from service.running import Running, small_service
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fairsync.catalog import Catalog
     from fairsync.service.promises.promise_service import PromiseService
 
 BODY = {"vectors": [[1.0] * 8]}
@@ -21,8 +22,8 @@ BODY = {"vectors": [[1.0] * 8]}
 class Held:
     """Holds every search until `go` is set, and records the sizes of the batches."""
 
-    def __init__(self) -> None:
-        self.promise_service: PromiseService = small_service()
+    def __init__(self, catalog: Catalog | None = None) -> None:
+        self.promise_service: PromiseService = small_service(catalog=catalog)
         self.go, self.entered = threading.Event(), threading.Event()
         self.sizes: list[int] = []
         plain = self.promise_service.retrieve
@@ -36,10 +37,10 @@ class Held:
         vars(self.promise_service)["retrieve"] = retrieve
 
 
-def post(service: Running, answers: list[httpx.Response]) -> threading.Thread:
+def post(service: Running, answers: list[httpx.Response], **rules: Any) -> threading.Thread:
     """Send a request in a thread."""
     thread = threading.Thread(
-        target=lambda: answers.append(httpx.post(f"{service.url}/v1/retrieve", json=BODY, timeout=20))
+        target=lambda: answers.append(httpx.post(f"{service.url}/v1/retrieve", json={**BODY, **rules}, timeout=20))
     )
     thread.start()
     return thread

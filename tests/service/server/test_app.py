@@ -55,6 +55,7 @@ def test_msgpack_gets_the_same(http: httpx.Client, dtype: str) -> None:
     found = msgspec.msgpack.decode(answer.content, type=RetrieveColumns)
     assert answer.headers["content-type"] == "application/msgpack"
     assert isinstance(found.ids, NumberArray)
+    assert isinstance(found.relevance, NumberArray)
     assert found.ids.to_numpy().tolist() == best(users.astype(np.float64), 2)[0].tolist()
     assert found.request_ids == [None] * 4
     told = http.post("/v1/retrieve", json={"vectors": users.tolist(), "k": 2}).json()["answers"]

@@ -163,6 +163,7 @@ def test_candidates_arrive_as_they_were(columns: Any) -> None:
     told = msgspec.json.decode(encode_candidates(found, ["a", None, "c"], JSON))["answers"]
     assert again.request_ids == ["a", None, "c"]
     assert isinstance(again.ids, NumberArray)
+    assert isinstance(again.relevance, NumberArray)
     assert again.ids.to_numpy().tolist() == ids.tolist() == [one["ids"] for one in told]
     assert [one["groups"] for one in told] == groups == again.groups
     assert again.relevance.to_numpy().tolist() == relevance.tolist() == [one["relevance"] for one in told]

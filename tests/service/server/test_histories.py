@@ -13,7 +13,9 @@ import httpx
 import numpy as np
 import pytest
 
+from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
+from fairsync.service.client import Client
 from fairsync.service.schema import JSON, LONGEST_HISTORY, MSGPACK, RetrieveRequest
 from fairsync.service.server import app as app_module
 from fairsync.service.server.codec import compact
@@ -210,3 +212,45 @@ def test_hostile_histories_are_answered(model: Held) -> None:
         answer = client.post("/v1/retrieve", content=packed, headers={"content-type": MSGPACK}, timeout=60)
         assert answer.status_code == 400
         assert client.get("/ready").status_code == 200
+
+
+class Constant(Last):
+    """A model that gives every user the same vector."""
+
+    dim = 8
+
+    def user_vectors(self, histories: NDArray[np.integer]) -> NDArray[np.float32]:
+        return np.full((len(histories), 8), 0.5, dtype=np.float32)
+
+
+@pytest.mark.parametrize("kind", ["words", "numbers"])
+def test_what_is_in_a_history_is_left_out(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over HTTP and by the client, unless the request says otherwise. Ids of histories may be numbers or words."""
+    encoder = HistoryEncoder(Histories(Constant(), 8), 16_000_000)
+    monkeypatch.setattr(app_module, "load_histories", lambda settings, dim: encoder)
+    plain = small_service().catalog
+    ids = plain.ids if kind == "numbers" else plain.ids.astype(str)
+    catalog = Catalog(plain.embeddings, plain.labels_of(plain.group_of), ids)
+    with running(small_service(catalog=catalog)) as one, Client(one.url) as client:
+        best = client.retrieve([[0.5] * 8], k=10).ids[0].tolist()
+
+        def ask(**body: Any) -> list[dict[str, Any]]:
+            answer = httpx.post(f"{one.url}/v1/retrieve", json={"k": 4, **body})
+            assert answer.status_code == 200, answer.text
+            answers: list[dict[str, Any]] = answer.json()["answers"]
+            return answers
+
+        first, second, third = best[:3]
+        found = ask(histories=[[str(first), "gone", int(second)], [], [third] * 3])
+        assert [answer["ids"] for answer in found] == [
+            best[2:6], best[:4], [name for name in best if name != third][:4],
+        ]  # fmt: skip
+        assert [answer["unknown_excluded"] for answer in found] == [0, 0, 0], "the caller did not exclude it"
+        both = ask(histories=[[first], [first]], exclude=[[second], []])
+        assert [answer["ids"] for answer in both] == [best[2:6], best[1:5]]
+        assert ask(histories=[[first]], exclude_history=False)[0]["ids"] == best[:4]
+        assert client.retrieve_for([[first]], k=4).ids[0].tolist() == best[1:5]
+        assert client.retrieve_for([[first]], k=4, exclude_history=False).ids[0].tolist() == best[:4]
+        assert client.retrieve_for([[first]], k=4, exclude=[[second]]).ids[0].tolist() == best[2:6]
+        whole = ask(vectors=[[0.5] * 8], exclude_history=True)
+        assert whole[0]["ids"] == best[:4]

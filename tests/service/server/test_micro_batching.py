@@ -108,6 +108,27 @@ def test_batches_have_a_limit_and_one_kind() -> None:
     assert sorted(search.batches[1:], key=str) == sorted([(4, None), (1, 2), (2, None), (1, None), (10, None)], key=str)
 
 
+def test_calls_with_and_without_explanations_are_searched_apart() -> None:
+    """Calls that need no explanation must not wait for those of others."""
+    seen: list[tuple[int, dict[str, Any]]] = []
+
+    def search(
+        users: Any, _: Sequence[str | None], k: int | None, deliver: Callable[[Candidates], None], **more: Any
+    ) -> None:
+        seen.append((len(users), more))
+        ids = np.repeat(users[:, 0, :1], k or 3, axis=1).astype(np.int64)
+        deliver(Candidates(ids, ids, ids.astype(float), np.ones(len(users))))
+
+    async def work() -> None:
+        batcher = MicroBatcher(search, max_batch=10, max_waiting=100)
+        calls = [batcher.submit(users_of(i), [None], None, explain=i in (1, 2)) for i in range(4)]
+        assert [(await call).ids[0, 0] for call in calls] == [0, 1, 2, 3]
+        await batcher.close()
+
+    run(work())
+    assert sorted(seen, key=str) == [(2, {"explain": True}), (2, {})]
+
+
 def test_who_has_gone_is_not_searched_for() -> None:
     search = Search()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
@@ -13,10 +14,13 @@ import numpy as np
 
 from fairsync.candidates import Candidates
 from fairsync.errors import InvalidInputError
+from fairsync.explanation import Explanation, StoredExplanation, WhyNot
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,
     CatalogSize,
+    ExplainAnswer,
+    ExplanationView,
     GroupView,
     HealthStatus,
     ImpressionReport,
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from fairsync.catalog import Where
     from fairsync.catalog.groups import Label
     from fairsync.service.client.client import AsyncClient, Client
 
@@ -86,7 +91,14 @@ class Endpoints:
 
     @endpoint
     def retrieve(
-        self, users: ArrayLike, k: int | None = None, request_ids: Sequence[str] | None = None
+        self,
+        users: ArrayLike,
+        k: int | None = None,
+        request_ids: Sequence[str] | None = None,
+        *,
+        exclude: Sequence[Sequence[Label]] | None = None,
+        where: Where | Sequence[Where | None] | None = None,
+        explain: bool = False,
     ) -> Request[Retrieved]:
         """Return the candidates of users.
 
@@ -100,16 +112,33 @@ class Endpoints:
             One idempotency key per user. A repeated one gets the same answer and is counted once, as long as the
             service saves answers (24 hours, or what fits a size, by default). After that it is refused: `RefusedError`
             with the status 410 and the error ``"expired"``. Random unless given, so that the client can retry.
+        exclude
+            For each user the ids of items to leave out.
+        where
+            Conditions on attributes, one dict for all users or one for each; see :meth:`fairsync.Catalog.select`. If no
+            item meets the condition of a user, its list is empty.
+        explain
+            Whether ``found.explain(i)`` says why the candidates are there. Counts twice for the rate limit.
         """
         vectors = _as_floats("users", users)
         if vectors.ndim not in (2, 3):
             raise InvalidInputError(f"users must be (n, d) or (n, interests, d) numbers, got shape {vectors.shape}.")
         named = _request_ids(len(vectors), request_ids)
-        return _retrieve(RetrieveRequest(vectors=NumberArray.of(vectors), k=k, request_ids=named))
+        rules = _rules(exclude, where)
+        array = NumberArray.of(vectors)
+        return _retrieve(RetrieveRequest(vectors=array, k=k, request_ids=named, explain=explain, **rules))
 
     @endpoint
     def retrieve_for(
-        self, histories: Sequence[Sequence[Label]], k: int | None = None, request_ids: Sequence[str] | None = None
+        self,
+        histories: Sequence[Sequence[Label]],
+        k: int | None = None,
+        request_ids: Sequence[str] | None = None,
+        *,
+        exclude: Sequence[Sequence[Label]] | None = None,
+        where: Where | Sequence[Where | None] | None = None,
+        exclude_history: bool = True,
+        explain: bool = False,
     ) -> Request[Retrieved]:
         """Return the candidates of users who are given by their histories. The service needs a model for it.
 
@@ -117,11 +146,31 @@ class Endpoints:
         ----------
         histories
             Item ids of each user, oldest first.
-        k, request_ids
+        k, request_ids, exclude, where, explain
             As in `retrieve`.
+        exclude_history
+            Whether to leave out the items of the histories.
         """
-        items = [list(history) for history in histories]
-        return _retrieve(RetrieveRequest(histories=items, k=k, request_ids=_request_ids(len(items), request_ids)))
+        items, rules = [np.asarray(history).tolist() for history in histories], _rules(exclude, where)
+        named = _request_ids(len(items), request_ids)
+        request = RetrieveRequest(
+            histories=items, k=k, request_ids=named, exclude_history=exclude_history, explain=explain, **rules
+        )
+        return _retrieve(request)
+
+    @endpoint
+    def explain(self, request_id: str) -> Request[Explanation]:
+        """Return why the candidates of an earlier request are there, which was answered with ``explain``.
+
+        Raises `RefusedError` with the status 404 if the service knows no explanation, and 410 if it is no longer saved.
+        """
+        return Request("GET", _explain_path(request_id), lambda body: _explanation(_decoder(ExplainAnswer)(body)))
+
+    @endpoint
+    def why_not(self, request_id: str, item_id: Label) -> Request[WhyNot]:
+        """Return why an item was not among the candidates of an earlier request; see `explain`."""
+        path = f"{_explain_path(request_id)}?item={quote(str(item_id), safe='')}"
+        return Request("GET", path, lambda body: _why_not(_decoder(ExplainAnswer)(body)))
 
     @endpoint
     def impressions(self, reports: Sequence[ImpressionReport]) -> Request[ImpressionResult]:
@@ -189,10 +238,31 @@ class Endpoints:
         return Request("GET", "/v1/report", _decoder(ReportView))
 
     @endpoint
-    def upsert_items(self, embeddings: ArrayLike, groups: Sequence[Label], ids: Sequence[Label]) -> Request[int]:
-        """Add items, or replace those whose ids are known. Returns the size of the catalog."""
-        vectors = NumberArray.of(_as_floats("embeddings", embeddings))
-        items = UpsertItems(embeddings=vectors, groups=np.asarray(groups).tolist(), ids=np.asarray(ids).tolist())
+    def upsert_items(
+        self,
+        embeddings: ArrayLike | None,
+        groups: Sequence[Label] | Mapping[str, Any],
+        ids: Sequence[Label],
+    ) -> Request[int]:
+        """Add items, or change those whose ids are known. Returns the size of the catalog.
+
+        Parameters
+        ----------
+        embeddings
+            One vector per item; None if all ids are known and keep theirs.
+        groups
+            One label per item, or a dict of attributes: ``upsert_items(None, {"in_stock": [False]}, ["tea-1"])``. Known
+            items keep the attributes that are left out.
+        ids
+            The ids of the items.
+        """
+        attributes = groups if isinstance(groups, Mapping) else None
+        items = UpsertItems(
+            embeddings=None if embeddings is None else NumberArray.of(_as_floats("embeddings", embeddings)),
+            groups=np.asarray(groups).tolist() if attributes is None else None,
+            attributes=None if attributes is None else {name: _plain_values(one) for name, one in attributes.items()},
+            ids=np.asarray(ids).tolist(),
+        )
         return Request("PUT", "/v1/items", _decode_size, msgspec.msgpack.encode(items), MSGPACK)
 
     @endpoint
@@ -211,6 +281,16 @@ def _retrieve(request: RetrieveRequest) -> Request[Retrieved]:
     return Request("POST", "/v1/retrieve", _decode_retrieved, msgspec.msgpack.encode(request), MSGPACK)
 
 
+def _rules(exclude: Sequence[Sequence[Label]] | None, where: Where | Sequence[Where | None] | None) -> dict[str, Any]:
+    """Return the rules of a request as plain values."""
+    lists = None if exclude is None else [np.asarray(ids).tolist() for ids in exclude]
+    return {"exclude": lists, "where": where if where is None or isinstance(where, Mapping) else list(where)}
+
+
+def _plain_values(values: Sequence[Any]) -> list[Any]:
+    return [one.tolist() if isinstance(one, np.ndarray | np.generic) else one for one in values]
+
+
 def _as_floats(name: str, values: ArrayLike) -> np.ndarray[Any, Any]:
     array = np.asarray(values)
     if array.dtype.kind not in "iuf":
@@ -220,6 +300,18 @@ def _as_floats(name: str, values: ArrayLike) -> np.ndarray[Any, Any]:
 
 def _request_ids(n: int, given: Sequence[str] | None) -> list[str | None]:
     return [uuid.uuid4().hex for _ in range(n)] if given is None else list(given)
+
+
+def _explain_path(request_id: str) -> str:
+    return f"/v1/explain/{quote(request_id, safe='')}"
+
+
+def _explanation(answer: ExplainAnswer) -> Explanation:
+    return Explanation.from_dict(msgspec.to_builtins(answer.explanation))
+
+
+def _why_not(answer: ExplainAnswer) -> WhyNot:
+    return WhyNot.from_dict(msgspec.to_builtins(answer.why_not))
 
 
 def _path(promise_id: str) -> str:
@@ -232,12 +324,31 @@ def _decoder(kind: type[T]) -> Callable[[bytes], T]:
 
 def _decode_retrieved(body: bytes) -> Retrieved:
     answer = msgspec.msgpack.decode(body, type=RetrieveColumns)
+    relevance = answer.relevance
     ids, groups = (
-        column.to_numpy() if isinstance(column, NumberArray) else np.asarray(column)
+        column.to_numpy() if isinstance(column, NumberArray) else _padded(column, answer.k)
         for column in (answer.ids, answer.groups)
     )
-    request_ids = [str(request_id) for request_id in answer.request_ids]
-    return Retrieved(ids, groups, answer.relevance.to_numpy(), answer.searched.to_numpy(), request_ids=request_ids)
+    return Retrieved(
+        ids,
+        groups,
+        relevance.to_numpy() if isinstance(relevance, NumberArray) else _padded(relevance, answer.k, -np.inf),
+        answer.searched.to_numpy(),
+        unknown_excluded=np.array(answer.unknown_excluded, dtype=np.int64),
+        explained=() if answer.explanations is msgspec.UNSET else tuple(map(_stored, answer.explanations)),
+        request_ids=[str(request_id) for request_id in answer.request_ids],
+    )
+
+
+def _stored(view: ExplanationView | None) -> StoredExplanation | None:
+    return None if view is None else StoredExplanation({"explanation": msgspec.to_builtins(view)})
+
+
+def _padded(lists: Sequence[Sequence[Any]], k: int, empty: float | str | None = None) -> np.ndarray[Any, Any]:
+    """Return lists as an array, with the empty places of `Candidates` at the end of those that are short."""
+    if empty is None:
+        empty = -1 if any(isinstance(value, int) for one in lists for value in one) else ""
+    return np.array([[*one, *[empty] * (k - len(one))] for one in lists])
 
 
 def _decode_size(body: bytes) -> int:

@@ -14,11 +14,12 @@ import numpy as np
 from fairsync.dual_bound import ROUNDS
 from fairsync.errors import FairSyncError
 from fairsync.search import Hits
+from fairsync.search.filtering import search_eligible
 from fairsync.service.promises.costs import estimate_costs
 from fairsync.service.promises.reservoir import SAMPLE, AnswerReservoir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -28,7 +29,9 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.priced_lists import Search
     from fairsync.search import Index
+    from fairsync.search.eligibility import Eligibility
     from fairsync.service.promises.costs import Costs
+    from fairsync.service.promises.reservoir import RequestRules
 
 _log = logging.getLogger(__name__)
 # The least number of requests that an estimate needs.
@@ -110,12 +113,24 @@ class CostMonitor:
         self._due, self._seen, self._closed = 0.0, 0, threading.Event()
 
     def observe(
-        self, catalog: Catalog, k: int, period: float, users: NDArray[np.floating[Any]], found: Candidates
+        self,
+        catalog: Catalog,
+        k: int,
+        period: float,
+        users: NDArray[np.floating[Any]],
+        found: Candidates,
+        rules: Sequence[RequestRules] | None = None,
     ) -> None:
         """Offer answered requests to the sample; see :meth:`AnswerReservoir.add`."""
         # Degraded answers, and lists of another length than k, cannot be compared.
-        if found.ids.shape[1] == k and not found.degraded:
-            self.reservoir.add(catalog, period, users, found)
+        if found.ids.shape[1] != k or found.degraded:
+            return
+        whole = np.flatnonzero(~found.short)
+        if len(whole) < len(found):
+            users, found = users[whole], found.take(whole)
+            rules = None if rules is None else [rules[at] for at in whole.tolist()]
+        if len(found):
+            self.reservoir.add(catalog, period, users, found, rules)
 
     def refresh(self) -> None:
         """Start an estimate if one is due."""
@@ -175,14 +190,20 @@ def _throttled(index: Index, items: int, rest: float, closed: threading.Event) -
     """Return a search that takes a few requests at a time and sleeps in between, to leave processors to requests."""
     step = max(_SCORES_AT_ONCE // items, 1)
 
-    def search(users: NDArray[np.floating[Any]], prices: NDArray[np.float64] | None, k: int) -> Hits:
+    def search(
+        users: NDArray[np.floating[Any]],
+        prices: NDArray[np.float64] | None,
+        k: int,
+        eligible: Eligibility | None = None,
+    ) -> Hits:
         parts = []
         for start in range(0, len(users), step):
             began = time.perf_counter()
-            hits = index.search(users[start : start + step], prices, k)
+            here = np.arange(start, min(start + step, len(users)))
+            hits = search_eligible(index, users[here], prices, k, None if eligible is None else eligible.take(here))
             if hits.reached is not None:
                 raise FairSyncError("a part of the catalog is out of reach.")
-            if (hits.rows < 0).any():
+            if eligible is None and (hits.rows < 0).any():
                 raise FairSyncError(f"the index finds fewer than {k} items.")
             parts.append(hits)
             if rest and closed.wait(rest * (time.perf_counter() - began)):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.priced_lists import Floats, Search
     from fairsync.search import Hits
+    from fairsync.search.eligibility import Eligibility
 
 # With more promised groups than this the solver, which holds a square matrix of them, takes too long.
 MOST_GROUPS = 2_000
@@ -38,11 +39,14 @@ class Answered:
         (n, interests, d) user vectors.
     rows, relevance : numpy.ndarray
         (n, k) the candidates: rows of the catalog, and their relevance.
+    eligible : Eligibility or None
+        The items that each request may get; None for all items.
     """
 
     users: NDArray[np.floating[Any]]
     rows: NDArray[np.int64]
     relevance: Floats
+    eligible: Eligibility | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,10 @@ def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: 
     (0.8, 0.2, [0.0, 0.471])
     """
     n, k = answered.rows.shape
-    best = search(answered.users, None, k)
+    rules = () if answered.eligible is None else (answered.eligible,)
+    best = search(answered.users, None, k, *rules)
+    if (best.rows < 0).any():  # items have been sold out since, for example
+        raise FairSyncError("fewer items are eligible now than when the requests were answered.")
     without = float(np.abs(best.relevance.sum()))
     # Where the search is approximate, an answer can be better than what it finds without prices.
     given_up = np.maximum(best.relevance.sum(axis=1) - answered.relevance.sum(axis=1), 0.0)
@@ -157,7 +164,9 @@ def _needed(
     groups = catalog.group_of[answered.rows]
     floors = asked * np.bincount(groups.ravel(), minlength=catalog.n_groups)
     plain, k = best.relevance.sum(axis=1), answered.rows.shape[1]
-    bound = dual_bound(catalog, search, answered.users, k, floors, prices, float(plain.sum()))
+    bound = dual_bound(
+        catalog, search, answered.users, k, floors, prices, float(plain.sum()), eligible=answered.eligible
+    )
     needed = plain - bound.lists - (asked * bound.prices)[groups].sum(axis=1)
     # Never below zero: without subsidies, no relevance is given up.
     return (needed if needed.sum() > 0 else np.zeros(len(plain))), bound.prices

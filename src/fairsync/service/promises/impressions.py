@@ -40,7 +40,8 @@ def groups_shown(items: Sequence[Label], answer: bytes | None, catalog: Catalog)
     items = list(dict.fromkeys(items))
     if answer:
         found = Candidates.load(answer)
-        group_of = dict(zip(found.ids[0].tolist(), found.groups[0].tolist(), strict=True))
+        there = np.isfinite(found.relevance[0])  # a short list has empty places, whose ids are no items
+        group_of = dict(zip(found.ids[0][there].tolist(), found.groups[0][there].tolist(), strict=True))
         labels = [group_of[item] for item in items if item in group_of]
         return labels, len(items) - len(labels)
     kind = str if are_words(catalog.ids) else int

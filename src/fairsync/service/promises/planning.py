@@ -39,7 +39,7 @@ class Planner:
 
     def caps(self) -> dict[Label, int]:
         """Return the largest number of each group's items in one answer."""
-        caps = group_caps(self._coordinator.groups, self._coordinator.k)
+        caps = group_caps(self._coordinator.groups, self._coordinator.k, self._coordinator.terms.max_exclude)
         return dict(zip(self._coordinator.labels, caps.tolist(), strict=True))
 
     def traffic(self, forecast: Forecast) -> TrafficForecast:

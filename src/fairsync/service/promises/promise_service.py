@@ -7,6 +7,7 @@ import json
 import logging
 import time
 import uuid
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +25,7 @@ from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.periods import missing_at_start
 from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
 from fairsync.service.promises.promise_changes import all_but, check_known, check_unique, split_at, with_start_of
+from fairsync.service.promises.promise_texts import promise_texts
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.promises.scheduler import Scheduler
@@ -31,19 +33,21 @@ from fairsync.service.promises.shards import shard_views
 from fairsync.service.schema import ImpressionResult, Preview
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.candidates import Candidates
-    from fairsync.catalog import Catalog
+    from fairsync.catalog import Catalog, Where
     from fairsync.catalog.changes import CatalogChange
     from fairsync.catalog.groups import Groups, Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
+    from fairsync.explanation import Explanation
     from fairsync.schedule import Feasibility, Forecast, Promise
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.planning import FeasibilityCheck
+    from fairsync.service.promises.reservoir import RequestRules
     from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
 
 _log = logging.getLogger(__name__)
@@ -141,15 +145,25 @@ class PromiseService:
         k: int | None = None,
         callback: Callable[[Candidates], None] | None = None,
         *,
+        exclude: Sequence[Any] | None = None,
+        where: Where | Sequence[Where | None] | None = None,
+        explain: bool = False,
         checked: bool = False,
     ) -> Candidates:
         """Return the candidates of requests; see :meth:`fairsync.FrontEnd.retrieve`.
 
-        The candidates are passed to `callback` first, so that clients need not wait for sampling and planning.
+        A request whose condition no item meets gets an empty list. The candidates are passed to `callback` first, so
+        that clients need not wait for sampling and planning.
         """
         catalog = self.catalog
         with self.readiness.serving():
-            found = self.front.retrieve(users, k, request_ids, checked=checked)
+            found = self.front.retrieve(
+                users, k, request_ids, exclude=exclude, where=where, checked=checked, allow_empty=True,
+                explain=explain and promise_texts(self.scheduler.state.promises.values(), self.scheduler.now()),
+            )  # fmt: skip
+        for one in found.explained:  # here, and not by the thread that encodes the answers of all callers
+            if one is not None:
+                one.explanation()
         if callback is not None:
             callback(found)
         if not len(found):
@@ -158,12 +172,18 @@ class PromiseService:
         vectors = vectors if vectors.ndim == 3 else vectors[:, None]
         self._recent.add(vectors)
         if self.catalog is catalog:  # otherwise the items that were searched are not known
-            self.cost_monitor.observe(catalog, self.k, totals.began, vectors, found)
+            rules = None if exclude is None and where is None else _by_request(exclude, where, len(found))
+            self.cost_monitor.observe(catalog, self.k, totals.began, vectors, found, rules)
         weight, lacking = min(_DEGRADED_WEIGHT * len(found), 1.0), np.count_nonzero(found.searched < 1)
         self.degraded += weight * (lacking / len(found) - self.degraded)
         if totals.requests >= self.coordinator.terms.horizon:
             self._replan()
         return found
+
+    def explain(self, request_id: str) -> Explanation:
+        """Return why the candidates of an earlier request are there; see :meth:`fairsync.FrontEnd.explain`."""
+        with self.readiness.serving():
+            return self.front.explain(request_id)
 
     def record_impressions(
         self, request_id: str, items: Sequence[Label], report_id: str | None = None
@@ -296,17 +316,22 @@ class PromiseService:
             self.scheduler.change(lambda promises: all_but(name, promises))
 
     def upsert_items(
-        self, embeddings: ArrayLike, groups: Sequence[Label] | NDArray[Any], ids: Sequence[Label] | NDArray[Any]
+        self,
+        embeddings: ArrayLike | None,
+        groups: Sequence[Label] | NDArray[Any] | Mapping[str, Any],
+        ids: Sequence[Label] | NDArray[Any],
     ) -> None:
-        """Add items, or replace those with known ids, from the next request on.
+        """Add items, or change those with known ids, from the next request on; see :meth:`FairRetriever.upsert`.
 
         With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.item_changes`).
         """
 
         def save(changes: ItemChanges, after: Catalog) -> None:
             rows = after.rows_of(np.asarray(ids))
-            labels = after.labels_of(after.group_of[rows]).tolist()
-            changes.upsert(after.ids[rows].tolist(), labels, after.embeddings[rows])
+            given = groups if isinstance(groups, Mapping) else [after.group_attribute]
+            changed = [*after.attributes] if embeddings is not None else [*given]
+            attributes = {name: after.attributes[name].take(rows).values() for name in changed}
+            changes.upsert(after.ids[rows].tolist(), attributes, None if embeddings is None else after.embeddings[rows])
 
         self._change_items(lambda catalog: upsert_items(catalog, embeddings, groups, ids), save)
 
@@ -414,6 +439,14 @@ class PromiseService:
             self.scheduler.save_labels(changed.catalog.labels)
             self.coordinator.set_targets(more, max(terms.horizon - totals.requests, 1), groups=groups)
         self.front.follow(changed)
+
+
+def _by_request(
+    exclude: Sequence[Any] | None, where: Where | Sequence[Where | None] | None, n: int
+) -> list[RequestRules]:
+    """Return the rules of each request."""
+    conditions = [where] * n if where is None or isinstance(where, Mapping) else where
+    return list(zip([None] * n if exclude is None else exclude, conditions, strict=True))
 
 
 def _new_id() -> str:

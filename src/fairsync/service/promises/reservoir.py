@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 import random
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from fairsync.candidates import Candidates
+from fairsync.eligible import Rules
 from fairsync.service.promises.costs import Answered
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-    from fairsync.catalog import Catalog
+    from fairsync.catalog import Catalog, Where
 
+RequestRules: TypeAlias = "tuple[Any, Where | None]"
+"""The ids that one request excludes, and its condition; None for none."""
 # Requests in a sample.
 SAMPLE = 512
 # Keeps the threshold of algorithm L below one, for which log1p would be infinite.
@@ -26,7 +31,8 @@ _TINY = 1e-12
 class AnswerReservoir:
     """A uniform sample of the requests of the present period that were answered from the present items.
 
-    Each of these requests is in the sample with the same probability. A new period or a change of items empties it.
+    Each of these requests is in the sample with the same probability. A new period or a change of items empties it,
+    unless only attributes change.
     Algorithm L (Li, 1994) draws how many requests to skip before the next one enters, so that most requests cost
     nothing.
 
@@ -53,14 +59,21 @@ class AnswerReservoir:
     def __init__(self, size: int = SAMPLE) -> None:
         self._size, self._rng, self._lock = size, random.Random(0), threading.Lock()
         self._source: tuple[Catalog, float] | None = None
-        self._kept: list[tuple[NDArray[np.floating[Any]], Candidates]] = []
+        self._kept: list[tuple[NDArray[np.floating[Any]], Candidates, RequestRules]] = []
         # Requests so far, the position of the next one that enters, and the threshold of algorithm L.
         self.seen, self._next, self._threshold = 0, 0, 1.0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def add(self, catalog: Catalog, period: float, users: NDArray[np.floating[Any]], found: Candidates) -> None:
+    def add(
+        self,
+        catalog: Catalog,
+        period: float,
+        users: NDArray[np.floating[Any]],
+        found: Candidates,
+        rules: Sequence[RequestRules] | None = None,
+    ) -> None:
         """Offer requests to the sample.
 
         Parameters
@@ -73,16 +86,19 @@ class AnswerReservoir:
             (n, interests, d) user vectors.
         found
             Their candidates.
+        rules
+            What each of them excluded, and its condition; None if there were no rules.
         """
         with self._lock:
-            if self._source is None or self._source[0] is not catalog or self._source[1] != period:
+            if self._source is None or not _same_items(self._source[0], catalog) or self._source[1] != period:
                 self._source, self._kept = (catalog, period), []
                 self.seen, self._next, self._threshold = 0, 0, 1.0
             first, self.seen = self.seen, self.seen + len(found)
             while self._next < self.seen:
                 position = self._next - first
                 # Copies: a view would keep the whole batch in memory.
-                one = users[position].copy(), found.take(np.array([position]))
+                its_rules = (None, None) if rules is None else rules[position]
+                one = users[position].copy(), found.take(np.array([position])), its_rules
                 if len(self._kept) < self._size:
                     self._kept.append(one)
                 else:
@@ -92,15 +108,19 @@ class AnswerReservoir:
     def answered(self, catalog: Catalog, most: int = SAMPLE) -> Answered | None:
         """Return at most `most` requests of the sample; None if they were answered from other items than these."""
         with self._lock:
-            if self._source is None or self._source[0] is not catalog:
+            if self._source is None or not _same_items(self._source[0], catalog):
                 return None
             kept = self._rng.sample(self._kept, min(most, len(self._kept)))
-        users, found = zip(*kept, strict=True)
+        users, found, rules = zip(*kept, strict=True)
         # An item's relevance is its best over the interests: repeating one changes nothing.
         interests = max(map(len, users))
         padded = [np.pad(user, ((0, interests - len(user)), (0, 0)), mode="edge") for user in users]
         answers = Candidates.join(found)
-        return Answered(np.stack(padded), _rows(catalog, answers), answers.relevance)
+        eligible = None
+        if any(one is not None for rule in rules for one in rule):
+            exclude, where = zip(*rules, strict=True)
+            eligible = Rules(exclude, where, catalog, len(rules), allow_empty=True).eligibility(0, len(rules))
+        return Answered(np.stack(padded), _rows(catalog, answers), answers.relevance, eligible)
 
     def _step(self) -> int:
         """Return the distance to the next request that enters.
@@ -112,6 +132,11 @@ class AnswerReservoir:
             return 1
         self._threshold *= math.exp(-self._rng.expovariate(self._size) - _TINY)
         return 1 + math.floor(self._rng.expovariate(-math.log1p(-self._threshold)))
+
+
+def _same_items(one: Catalog, other: Catalog) -> bool:
+    """Return whether two catalogs differ in attributes at most, none of which is the group."""
+    return one.embeddings is other.embeddings and one.group_of is other.group_of
 
 
 def _rows(catalog: Catalog, found: Candidates) -> NDArray[np.int64]:

@@ -6,13 +6,17 @@ import math
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from fairsync.errors import InvalidInputError
+from fairsync.service.schema.explanation import ExplanationView  # noqa: TC001 (msgspec reads it)
 from fairsync.service.schema.record import Label, NewLabel, Record, RequestId
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+AttributeValue = bool | int | float | str | list[bool | int | str]
+"""The value of an attribute of an item. The catalog checks that all values of an attribute are of one kind."""
 
 LONGEST_HISTORY = 10_000
 """Items of a history that are looked at, the latest ones."""
@@ -65,8 +69,28 @@ class RetrieveRequest(Record, frozen=True, kw_only=True):
         Meta(
             description="One idempotency key per user. A repeated one gets the same answer and is counted once, while"
             " the service saves answers (24 hours, or what fits a size, by default). After that it is refused with 410."
+            " A repeated id gets the saved answer whatever else the request says."
         ),
     ] = None
+    exclude: Annotated[
+        list[list[Label]] | None,
+        Meta(description="For each user the ids of items to leave out. Ids that are no items are counted and ignored."),
+    ] = None
+    where: Annotated[
+        dict[str, Any] | list[dict[str, Any] | None] | None,
+        Meta(
+            description="Conditions by attribute, all of which an item must meet: a value, a list of values (one of"
+            ' them), {"not": value or list}, or for numbers {"at_least": number, "at_most": number}. One object for all'
+            " users, or one per user. If no item meets them, the list is empty.",
+            examples=[{"region": ["DE", "AT"], "in_stock": True, "price": {"at_most": 50}}],
+        ),
+    ] = None
+    exclude_history: Annotated[
+        bool, Meta(description="Whether to leave out the items of the histories. Without histories it has no effect.")
+    ] = True
+    explain: Annotated[
+        bool, Meta(description="Whether to say why each candidate is there. Counts twice for the rate limit.")
+    ] = False
 
 
 class RetrieveAnswer(Record, frozen=True, kw_only=True):
@@ -78,6 +102,14 @@ class RetrieveAnswer(Record, frozen=True, kw_only=True):
     relevance: list[float]
     searched: Annotated[float, Meta(description="Share of the catalog that was searched.")]
     degraded: bool
+    short: Annotated[
+        bool, Meta(description="Whether there are fewer than k candidates, because fewer items are eligible.")
+    ] = False
+    unknown_excluded: Annotated[int, Meta(description="Excluded ids that are not in the catalog.")] = 0
+    explanation: Annotated[
+        ExplanationView | UnsetType | None,
+        Meta(description="If it was asked for. null: the answer was saved without it."),
+    ] = UNSET
 
 
 class RetrieveAnswers(Record, frozen=True, kw_only=True):
@@ -87,21 +119,42 @@ class RetrieveAnswers(Record, frozen=True, kw_only=True):
 
 
 class RetrieveColumns(Record, frozen=True, kw_only=True):
-    """The answer to a call in MessagePack: one row per user, strings as plain lists."""
+    """The answer to a call in MessagePack: one row per user, strings as plain lists.
+
+    If a list is short, all are plain lists, and that one has fewer than ``k`` entries.
+    """
 
     request_ids: list[str | None]
     ids: NumberArray | list[list[Label]]
     groups: NumberArray | list[list[Label]]
-    relevance: NumberArray
+    relevance: NumberArray | list[list[float]]
     searched: NumberArray
+    k: int
+    short: list[bool]
+    unknown_excluded: list[int]
+    explanations: list[ExplanationView | None] | UnsetType = UNSET
 
 
 class UpsertItems(Record, frozen=True, kw_only=True):
-    """Items to add, or to replace where their ids are known."""
+    """Items to add, or to change where their ids are known. What is left out stays; a new item needs all of it."""
 
     ids: Annotated[list[NewLabel], Meta(min_length=1, description="All strings or all integers, as in the catalog.")]
-    groups: Annotated[list[NewLabel], Meta(min_length=1, description="One label per item.")]
-    embeddings: Annotated[list[list[float]] | NumberArray, Meta(description="One vector per item.")]
+    groups: Annotated[
+        Annotated[list[NewLabel], Meta(min_length=1)] | None,
+        Meta(description="One label per item. Left out if the items keep their groups, or if they are an attribute."),
+    ] = None
+    embeddings: Annotated[
+        list[list[float]] | NumberArray | None,
+        Meta(description="One vector per item. Left out if the items keep theirs: then only attributes change."),
+    ] = None
+    attributes: Annotated[
+        dict[str, list[AttributeValue]] | None,
+        Meta(
+            description="Values of other attributes of the catalog: for each attribute one value per item, a label, a"
+            " number, or a list of labels.",
+            examples=[{"in_stock": [False, True], "price": [9.5, 12.0]}],
+        ),
+    ] = None
 
 
 class ItemIds(Record, frozen=True, kw_only=True):

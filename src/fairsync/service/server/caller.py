@@ -43,11 +43,12 @@ class Caller:
         self.rate_limiter = None if per_second is None else RateLimiter(per_second)
         self.threads = asyncio.Semaphore(_MOST_THREADS)
 
-    def require(self, role: Role) -> None:
-        """Refuse a call that needs a role that the caller lacks (403)."""
-        if role not in self.roles:
+    def require(self, *roles: Role) -> None:
+        """Refuse a call that needs one of these roles, if the caller has none of them (403)."""
+        if self.roles.isdisjoint(roles):
+            needed = " or ".join(map(repr, roles))
             raise Problem(
-                403, "forbidden", f"The token {self.name!r} has not the role {role!r}.", "Ask for a token that has it."
+                403, "forbidden", f"The token {self.name!r} has not the role {needed}.", "Ask for a token that has it."
             )
 
 

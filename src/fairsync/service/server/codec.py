@@ -12,6 +12,7 @@ from fairsync.service.schema import (
     JSON,
     LONGEST_HISTORY,
     MSGPACK,
+    ExplanationView,
     NumberArray,
     RetrieveAnswer,
     RetrieveAnswers,
@@ -80,7 +81,7 @@ def compact(value: T, max_users: int) -> T:
     [1, 2]
     """
     if isinstance(value, RetrieveRequest):
-        for many in (value.vectors, value.histories, value.request_ids):
+        for many in (value.vectors, value.histories, value.request_ids, value.exclude):
             if isinstance(many, list):
                 _check_users(len(many), max_users)
         for history in value.histories or ():
@@ -136,17 +137,37 @@ def users_of(request: RetrieveRequest, limits: HttpSettings) -> NDArray[Any] | N
     return vectors
 
 
-def embeddings_of(items: UpsertItems, max_items: int) -> NDArray[Any]:
-    """Return the embeddings of items, of which there must be as many as ids and groups."""
+def attributes_of(items: UpsertItems, group_attribute: str) -> dict[str, list[Any]]:
+    """Return the attributes of items, with their groups under the name of the group's attribute.
+
+    Examples
+    --------
+    >>> attributes_of(UpsertItems(ids=[1], groups=["tea"], attributes={"in_stock": [False]}), "category")
+    {'in_stock': [False], 'category': ['tea']}
+    """
+    given: dict[str, list[Any]] = dict(items.attributes or {})
+    if items.groups is not None:
+        if group_attribute in given:
+            raise invalid(f"'groups' and the attribute '{group_attribute}' are the same: give one of them.")
+        given[group_attribute] = list(items.groups)
+    if not given and items.embeddings is None:
+        raise invalid("There is nothing to change: give 'embeddings', 'groups' or 'attributes'.")
+    return given
+
+
+def embeddings_of(items: UpsertItems, max_items: int) -> NDArray[Any] | None:
+    """Return the embeddings of items, of which there must be as many as ids; None if the items keep theirs."""
     if len(items.ids) > max_items:
         raise invalid(f"A call holds {max_items} items at most.", "Send them in several calls.")
+    if items.groups is not None and len(items.groups) != len(items.ids):
+        raise invalid(f"There are {len(items.ids)} ids and {len(items.groups)} groups: give one of each.")
+    if items.embeddings is None:
+        return None
     array = _to_numpy(items.embeddings, "embeddings")
     if array.ndim != 2:
         raise invalid(f"'embeddings' must be one vector per item, got shape {list(array.shape)}.")
-    if not len(array) == len(items.groups) == len(items.ids):
-        raise invalid(
-            f"There are {len(items.ids)} ids, {len(items.groups)} groups and {len(array)} embeddings: give one of each."
-        )
+    if len(array) != len(items.ids):
+        raise invalid(f"There are {len(items.ids)} ids and {len(array)} embeddings: give one of each.")
     return array if array.dtype.kind == "f" else array.astype(np.float64)
 
 
@@ -160,26 +181,45 @@ def encode_candidates(found: Candidates, request_ids: Sequence[str | None], medi
     >>> encode_candidates(found, ["r1"], JSON)[:48]
     b'{"answers":[{"request_id":"r1","ids":[7,3],"grou'
     """
+    short, unknown = found.short.tolist(), found.unknown_excluded.tolist()
+    columns = (found.ids, found.groups, found.relevance)
+    lists = [_without_empty_places(column, found.relevance) for column in columns] if any(short) else None
     if media_type == MSGPACK:
-        columns = RetrieveColumns(
-            request_ids=list(request_ids),
-            ids=_column(found.ids),
-            groups=_column(found.groups),
-            relevance=NumberArray.of(found.relevance),
-            searched=NumberArray.of(found.searched),
-        )
-        return msgspec.msgpack.encode(columns)
-    rows = zip(
-        request_ids, found.ids.tolist(), found.groups.tolist(), found.relevance.tolist(), found.searched.tolist(),
-        strict=True,
-    )  # fmt: skip
+        ids, groups, relevance = map(_column, columns) if lists is None else lists
+        answer = RetrieveColumns(
+            request_ids=list(request_ids), ids=ids, groups=groups, relevance=relevance,
+            searched=NumberArray.of(found.searched), k=found.ids.shape[1], short=short, unknown_excluded=unknown,
+            explanations=_explanations(found) or msgspec.UNSET,
+        )  # fmt: skip
+        return msgspec.msgpack.encode(answer)
+    lists = [column.tolist() for column in columns] if lists is None else lists
+    rows = zip(request_ids, *lists, found.searched.tolist(), short, unknown, strict=True)
     answers = [
         RetrieveAnswer(
-            request_id=one, ids=ids, groups=groups, relevance=relevance, searched=searched, degraded=searched < 1
+            request_id=one, ids=ids, groups=groups, relevance=relevance, searched=searched, degraded=searched < 1,
+            short=is_short, unknown_excluded=n_unknown,
         )
-        for one, ids, groups, relevance, searched in rows
-    ]
+        for one, ids, groups, relevance, searched, is_short, n_unknown in rows
+    ]  # fmt: skip
+    if found.explained:
+        explanations = _explanations(found)
+        answers = [
+            msgspec.structs.replace(answer, explanation=one) for answer, one in zip(answers, explanations, strict=True)
+        ]
     return msgspec.json.encode(RetrieveAnswers(answers=answers))
+
+
+def _explanations(found: Candidates) -> list[ExplanationView | None]:
+    return [
+        None if one is None else msgspec.convert(one.explanation().to_dict(), ExplanationView)
+        for one in found.explained
+    ]
+
+
+def _without_empty_places(column: NDArray[Any], relevance: NDArray[np.float64]) -> list[Any]:
+    """Return the entries of each list. The empty places of a short one are at its end."""
+    lengths = (~np.isneginf(relevance)).sum(axis=1).tolist()
+    return [one[:length] for one, length in zip(column.tolist(), lengths, strict=True)]
 
 
 def _column(column: NDArray[Any]) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.catalog.names import are_words, words_array
 from fairsync.errors import InvalidInputError
 from fairsync.ragged import PADDING
 from fairsync.service.schema import LONGEST_HISTORY
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.models import Model
     from fairsync.service.settings import Settings
@@ -31,6 +34,8 @@ _BLOCK = 256
 # Bodies of the largest size whose histories may wait, of one caller and of all: as lists they take several times as
 # much memory.
 _BODIES_OF_ONE, _BODIES_OF_ALL = 1, 4
+# A word that is an id in a catalog whose ids are integers of 64 bits.
+_WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 
 
 class Histories:
@@ -99,26 +104,61 @@ class HistoryEncoder:
         body_bytes
             Size of the body that had the histories.
         """
+        return (await self.vectors_and_items(histories, caller, body_bytes, None))[0]
+
+    async def vectors_and_items(
+        self, histories: list[list[Label]], caller: str, body_bytes: int, catalog: Catalog | None
+    ) -> tuple[NDArray[np.float32], list[NDArray[Any]]]:
+        """Return the vectors of users, and the items of their histories that a catalog holds; none without a catalog.
+
+        The parameters are those of `vectors`.
+        """
         own, all_of_them = self._waiting[caller], self._waiting.total()
         if (own and own + body_bytes > _BODIES_OF_ONE * self._max_body_bytes) or (
             all_of_them and all_of_them + body_bytes > _BODIES_OF_ALL * self._max_body_bytes
         ):
             raise busy("overloaded", "Too many histories are waiting already.")
         self._waiting[caller] += body_bytes
+        items: list[NDArray[Any]] = []
         loop, blocks = asyncio.get_running_loop(), []
         try:
             async with self._locks.setdefault(caller, asyncio.Lock()):
                 for start in range(0, len(histories), _BLOCK):
                     block = histories[start : start + _BLOCK]
                     blocks.append(await loop.run_in_executor(self._thread, self._histories.vectors, block))
+                    if catalog is not None:
+                        items += await loop.run_in_executor(self._thread, known_items, block, catalog)
         finally:
             self._waiting[caller] -= body_bytes
             histories.clear()
-        return np.concatenate(blocks)
+        return np.concatenate(blocks), items
 
     def close(self) -> None:
         """End the thread; calls that wait fail."""
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def known_items(histories: Sequence[Sequence[Label]], catalog: Catalog) -> list[NDArray[Any]]:
+    """Return the distinct ids of a catalog that each history names. As for a model, "7" and 7 are the same.
+
+    Examples
+    --------
+    >>> from fairsync.catalog import Catalog
+    >>> catalog = Catalog(np.eye(2), ["a", "b"], ids=[7, 8])
+    >>> [ids.tolist() for ids in known_items([["7", 9, "x"], [8, 8], []], catalog)]
+    [[7], [8], []]
+    """
+    words = are_words(catalog.ids[:1])
+    found = []
+    for history in histories:
+        names = [str(item) for item in history[-LONGEST_HISTORY:]]
+        if words:
+            ids = words_array(names) if names else np.empty(0, dtype="U1")
+        else:
+            ids = np.array([int(name) for name in names if _WHOLE_NUMBER.fullmatch(name)], dtype=np.int64)
+        rows = catalog.rows_of(ids)
+        found.append(catalog.ids_of(np.unique(rows[rows >= 0])))
+    return found
 
 
 def load_histories(settings: Settings, dim: int) -> HistoryEncoder | None:

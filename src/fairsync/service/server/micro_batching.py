@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.candidates import Candidates
+    from fairsync.catalog import Where
 
 # Requests that may wait however slow the search was. Batches of at least this size measure its pace.
 _ALWAYS_ADMITTED = 8
@@ -62,6 +63,10 @@ class PendingCall:
         One per request; None for those without.
     k : int or None
         Candidates wanted.
+    exclude, where : sequence or None
+        What each request excludes, and its condition; None if there are none.
+    explain : bool
+        Whether its candidates are to be explained.
     answer : asyncio.Future
         Done when the candidates are found; cancelled when the client has gone.
     turn : int
@@ -73,10 +78,15 @@ class PendingCall:
     k: int | None
     answer: asyncio.Future[Candidates]
     turn: int = 0
+    exclude: Sequence[Any] | None = None
+    where: Sequence[Where | None] | None = None
+    explain: bool = False
 
     def is_compatible(self, other: PendingCall) -> bool:
         """Whether both can be searched together."""
-        return self.k == other.k and self.users.shape[1] == other.users.shape[1]
+        # Calls that need no explanation must not wait for those of others.
+        same = self.k == other.k and self.explain == other.explain
+        return same and self.users.shape[1] == other.users.shape[1]
 
 
 class MicroBatcher:
@@ -86,7 +96,8 @@ class MicroBatcher:
     ----------
     search
         Takes users, request ids, k, and a function that it calls with the candidates. The callers do not wait for what
-        it does after that. Called in one thread only.
+        it does after that. Called in one thread only. If a call has rules, ``exclude`` and ``where`` as well;
+        ``explain=True`` if it wants to know why.
     max_batch
         Requests per micro-batch, unless a single call has more.
     max_waiting
@@ -115,7 +126,7 @@ class MicroBatcher:
 
     def __init__(
         self,
-        search: Callable[[NDArray[Any], Sequence[str | None], int | None, Callable[[Candidates], None]], object],
+        search: Callable[..., object],
         max_batch: int,
         max_waiting: int,
         max_seconds: float = math.inf,
@@ -155,14 +166,22 @@ class MicroBatcher:
         return list(self._next_turn)
 
     def submit(
-        self, users: NDArray[Any], request_ids: Sequence[str | None], k: int | None, caller: str = ""
+        self,
+        users: NDArray[Any],
+        request_ids: Sequence[str | None],
+        k: int | None,
+        caller: str = "",
+        exclude: Sequence[Any] | None = None,
+        where: Sequence[Where | None] | None = None,
+        *,
+        explain: bool = False,
     ) -> asyncio.Future[Candidates]:
         """Enqueue requests and return the future of their candidates; cancelling it takes them out of the queue."""
         n = len(users)
         self.admit(n, caller)
         # Callers with much in the queue come after those with less.
         turn = max(self._next_turn.get(caller, 0), self._turn)
-        call = PendingCall(users, request_ids, k, self._loop.create_future(), turn)
+        call = PendingCall(users, request_ids, k, self._loop.create_future(), turn, exclude, where, explain)
         self._next_turn[caller] = turn + n
         self.waiting += n
         self._waiting_of[caller] += n
@@ -273,7 +292,14 @@ class MicroBatcher:
 
     def _search_calls(self, batch: Sequence[PendingCall], deliver: Callable[[Candidates], None]) -> None:
         users = batch[0].users if len(batch) == 1 else np.concatenate([call.users for call in batch])
-        self._search(users, [one for call in batch for one in call.request_ids], batch[0].k, deliver)
+        rules: dict[str, Any] = {
+            name: [one for call in batch for one in (getattr(call, name) or [None] * len(call.users))]
+            for name in ("exclude", "where")
+            if any(getattr(call, name) is not None for call in batch)
+        }
+        if batch[0].explain:
+            rules["explain"] = True
+        self._search(users, [one for call in batch for one in call.request_ids], batch[0].k, deliver, **rules)
 
     def _search_alone(self, call: PendingCall) -> Candidates | Exception:
         answers: list[Candidates] = []

@@ -79,7 +79,7 @@ def make_document(operations: Sequence[Operation], *, with_tokens: bool) -> Sche
         if with_tokens and one.role is not None:
             call["security"] = [{"token": []}]
         call["responses"] = _responses(one, schema_of)
-        paths.setdefault(one.path, {})[one.method.lower()] = call
+        paths.setdefault(one.path.replace(":path}", "}"), {})[one.method.lower()] = call
     for query in {one.query.__name__ for one in operations if one.query is not None}:
         del components[query]
     document: Schema = {
@@ -132,11 +132,15 @@ def add_limits(document: Schema, dim: int, limits: HttpSettings, *, with_histori
         fields["histories"] = {**histories["anyOf"][0], **users, "description": histories["description"]}
         retrieve["oneOf"].append({"required": ["histories"]})
 
-    for name, field in schemas["UpsertItems"]["properties"].items():
-        if name == "embeddings":
-            field["anyOf"] = [{"type": "array", "items": embedding, "minItems": 1, "maxItems": limits.max_items}, array]
-        else:
-            field["maxItems"] = limits.max_items
+    items = schemas["UpsertItems"]["properties"]
+    most, nothing = {"maxItems": limits.max_items}, {"type": "null"}
+    items["ids"] |= most
+    items["embeddings"]["anyOf"] = [{"type": "array", "items": embedding, "minItems": 1, **most}, array, nothing]
+    items["groups"]["anyOf"][0] |= most
+    items["attributes"]["anyOf"][0]["additionalProperties"] |= most
+    excluded = fields["exclude"]["anyOf"][0]
+    excluded["items"]["maxItems"] = limits.max_exclude
+    excluded["maxItems"] = limits.max_users
 
 
 def _responses(operation: Operation, schema_of: dict[str, Schema]) -> Schema:

@@ -49,8 +49,8 @@ class Operation:
         A plain function runs in a thread, because the promise service may wait for its ledger.
     summary : str
         One line for the OpenAPI document. The handler's name is the operation id.
-    role : str or None
-        The role that a caller needs; None for public operations.
+    role : str, tuple or None
+        The role that a caller needs, or several, of which one is enough; None for public operations.
     body, query : type or None
         Structs of the request body and of the query parameters.
     media_types : tuple of str
@@ -73,7 +73,7 @@ class Operation:
     path: str
     handler: Callable[..., Any]
     summary: str
-    role: Role | None = None
+    role: Role | tuple[Role, ...] | None = None
     body: Any = None
     query: Any = None
     media_types: tuple[str, ...] = (JSON,)
@@ -98,7 +98,7 @@ class Operation:
         context.route, context.query_string = self.path, scope["query_string"]
         context.path_params = scope.get("path_params", {})
         if self.role is not None:
-            context.caller.require(self.role)
+            context.caller.require(*((self.role,) if isinstance(self.role, str) else self.role))
         if self.admit is not None:
             self.admit(context)
         arguments: list[Any] = [context]

@@ -14,6 +14,7 @@ from fairsync.errors import (
     InfeasibleFloorsError,
     InvalidInputError,
     UnknownPromiseError,
+    UnknownRequestError,
     UnusableLedgerError,
 )
 from fairsync.service.schema import ProblemRecord
@@ -86,6 +87,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem(409, "infeasible", str(error), "Preview a floor with POST /v1/promises/preview first.")
     if isinstance(error, UnknownPromiseError):
         return Problem(404, "not_found", str(error), "List all promises with GET /v1/promises.")
+    if isinstance(error, UnknownRequestError):
+        return Problem(404, "not_found", str(error), "Send the request with 'explain' and a request id first.")
     if isinstance(error, ExpiredRequestError):
         return Problem(410, "expired", str(error), "Its exposures are counted. Repeat calls sooner.")
     if isinstance(error, InvalidInputError) and not isinstance(error, UnusableLedgerError):

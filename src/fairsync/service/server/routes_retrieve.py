@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairsync.inputs import check_users
 from fairsync.service.schema import JSON, MSGPACK, CatalogSize, RetrieveAnswers, RetrieveRequest, UpsertItems
-from fairsync.service.server.codec import embeddings_of, encode_candidates, media_type_of, users_of
+from fairsync.service.server.codec import attributes_of, embeddings_of, encode_candidates, media_type_of, users_of
 from fairsync.service.server.disconnect import unless_disconnected
 from fairsync.service.server.gcra import requests_of
 from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.problems import invalid
+from fairsync.service.server.rules import check_rules, conditions_of, join_lists
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from starlette.types import Receive
 
     from fairsync.service.promises.promise_service import PromiseService
@@ -41,25 +44,35 @@ def retrieve_operations(
                 f"A call may ask for {limits.max_candidates:,} candidates, got {wanted:,}.",
                 "Send the users in several calls.",
             )
+        check_rules(asked, n, limits, service.catalog)
+        exclude: Sequence[Any] | None = asked.exclude
         caller = context.caller
         if caller.rate_limiter is not None:  # its size was charged when it was read
-            caller.rate_limiter.charge(max(n - requests_of(context.body_bytes), 0))
+            requests = 2 * n if asked.explain else n  # an explanation takes as long as the answer
+            caller.rate_limiter.charge(max(requests - requests_of(context.body_bytes), 0))
         if vectors is None:
             if histories is None:
                 raise invalid("'histories' need a model, and this service has none.", "Send 'vectors'.")
-            computed = await histories.vectors(asked.histories or [], caller.name, context.body_bytes)
+            computed, seen = await histories.vectors_and_items(
+                asked.histories or [], caller.name, context.body_bytes,
+                service.catalog if asked.exclude_history else None,
+            )  # fmt: skip
+            if asked.exclude_history:
+                exclude = join_lists(asked.exclude, seen)
             users = check_users(computed, service.catalog)
         else:
             users = check_users(vectors, service.catalog)
         request_ids = asked.request_ids or [None] * n
-        answer = batcher.submit(users, request_ids, asked.k, caller.name)
+        where = conditions_of(asked, n)
+        answer = batcher.submit(users, request_ids, asked.k, caller.name, exclude, where, explain=asked.explain)
         found = await unless_disconnected(answer, receive)
         media_type = media_type_of(context.headers[b"content-type"])
         return Encoded(encode_candidates(found, request_ids, media_type), media_type)
 
     def upsert_items(_: RequestContext, items: UpsertItems) -> CatalogSize:
         with np.errstate(over="ignore"):  # too large for the catalog's type is infinite, which the catalog refuses
-            service.upsert_items(embeddings_of(items, limits.max_items), items.groups, items.ids)
+            embeddings = embeddings_of(items, limits.max_items)
+            service.upsert_items(embeddings, attributes_of(items, service.catalog.group_attribute), items.ids)
         return CatalogSize(items=len(service.catalog))
 
     return [
@@ -70,7 +83,7 @@ def retrieve_operations(
             watches=True,
         ),
         Operation(
-            "PUT", "/v1/items", upsert_items, "Add items, or replace those whose ids are known", role="admin",
+            "PUT", "/v1/items", upsert_items, "Add items, or change those whose ids are known", role="admin",
             body=UpsertItems, media_types=(JSON, MSGPACK), answer=CatalogSize, problems=(409, 422),
         ),
     ]  # fmt: skip
