@@ -189,6 +189,10 @@ class EligibleSlots:
         shares, able = np.concatenate([self.shares, every]), np.concatenate([self.able, every])
         return EligibleSlots(self.requests, self.limited, shares, able, self.total)
 
+    def only(self, code: int) -> EligibleSlots:
+        """Return the slots of one group."""
+        return EligibleSlots(self.requests, self.limited, self.shares[[code]], self.able[[code]], self.total)
+
     def forecast(self, terms: Terms) -> SlotForecast:
         """Return the cautious forecast for requests to come."""
         n = max(self.requests, 1e-9)

@@ -181,15 +181,14 @@ def keep_floors(
             rows[i], relevance[i] = _padded(*chosen, k)
             counts = _count(catalog, rows[i], n_groups)
         own = None
-        if eligible is not None:
-            sizes = eligible.group_sizes(i, catalog.group_of, catalog.group_sizes)
+        if eligible is not None or forecast is not None or terms.max_exclude:
+            sizes = catalog.group_sizes
+            if eligible is not None:
+                sizes = eligible.group_sizes(i, catalog.group_of, sizes)
             own = np.minimum(sizes if hits.reached is None else np.minimum(sizes, hits.reached), k)
         due = _due(missing, left + 1, terms, own)
         asked = None
-        if forecast is not None:
-            if own is None:
-                sizes = catalog.group_sizes if hits.reached is None else hits.reached
-                own = np.minimum(sizes, k)
+        if forecast is not None and own is not None:
             asked = AskedSlots.of(due, own, forecast.counted(left), k)
         is_safe = can_be_met(np.maximum(due - counts, 0), left, terms)
         if not is_safe or (asked is not None and not asked.has(counts, due)):

@@ -19,6 +19,7 @@ from fairsync.inputs import check_counts, check_positive
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger, open_ledger
 from fairsync.policies import Policy, make_policy
 from fairsync.report import Report, make_report
+from fairsync.report.outlook import PromiseOutlook, promise_outlook
 from fairsync.saved_prices import PriceSaver
 
 if TYPE_CHECKING:
@@ -349,6 +350,27 @@ class Coordinator(NoCopies, Closable):
             loop, past, labels, terms = self._state.loop, self._state.past(), self.labels, self.terms
         prices, slots = loop.prices_in_force(terms, self.policy), loop.price_state.all_slots
         return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight, slots=slots)
+
+    @property
+    def has_outlooks(self) -> bool:
+        """Whether requests were limited, so that what later ones can show is forecast; see `outlook`."""
+        return self._state.loop.price_state.all_slots is not None
+
+    def outlook(self, group: Label, missing: int, requests: int) -> PromiseOutlook | None:
+        """Return what is to be expected of a promise, from what requests could show; None if none was limited so far.
+
+        Parameters
+        ----------
+        group
+            Label of the group.
+        missing
+            Exposures that the promise still misses.
+        requests
+            Requests to come until it ends.
+        """
+        with self._changed:
+            slots, terms, code = self._state.loop.price_state.all_slots, self.terms, self.groups.code_of(group)
+        return None if slots is None else promise_outlook(code, missing, requests, terms, slots)
 
     def save(self) -> None:
         """Save the policy's state and the price batch under way in the ledger now.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Label
     from fairsync.eligible_slots import EligibleSlots
@@ -84,21 +86,26 @@ def promise_outlooks(
     ('expected', 'will miss', 370)
     """
     left = max(terms.horizon - totals.requests, 0)
-    missing = np.maximum(terms.floors - totals.exposures, 0)
+    judged = _judge(np.maximum(terms.floors - totals.exposures, 0), left, terms, slots)
+    return {labels[code]: judged[code] for code in np.flatnonzero(terms.floors > 0).tolist()}
+
+
+def promise_outlook(code: int, missing: int, left: int, terms: Terms, slots: EligibleSlots) -> PromiseOutlook:
+    """Return the outlook of a promise to one group that still misses some exposures, with some requests to come."""
+    one = replace(terms, floors=terms.floors[[code]], caps=terms.caps[[code]])
+    return _judge(np.array([missing]), left, one, slots.only(code))[0]
+
+
+def _judge(missing: NDArray[np.int64], left: int, terms: Terms, slots: EligibleSlots) -> list[PromiseOutlook]:
     counted, most = slots.forecast(terms).counted(left).groups, slots.highest_sum(terms, left)
     shortfall = np.ceil(np.maximum(missing - left * slots.expected(terms), 0.0) - 1e-9).astype(np.int64)
     share = np.minimum(slots.able / max(slots.requests, 1e-9), 1.0)
-    found: dict[Label, PromiseOutlook] = {}
-    for code in np.flatnonzero(terms.floors > 0).tolist():
-        outlook: Outlook = "at risk"
-        if missing[code] == 0:
-            outlook = "certain"
-        elif missing[code] <= counted[code]:
-            outlook = "expected"
-        elif missing[code] > most[code]:
-            outlook = "will miss"
-        found[labels[code]] = PromiseOutlook(outlook, float(share[code]), int(shortfall[code]))
-    return found
+    outlooks: list[Outlook] = ["certain", "expected", "will miss", "at risk"]
+    which = np.select([missing == 0, missing <= counted, missing > most], [0, 1, 2], 3)
+    return [
+        PromiseOutlook(outlooks[at], *rest)
+        for at, *rest in zip(which.tolist(), share.tolist(), shortfall.tolist(), strict=True)
+    ]
 
 
 def _percent(share: float) -> str:

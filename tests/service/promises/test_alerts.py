@@ -37,6 +37,9 @@ def test_promises_at_risk_and_impossible_ones() -> None:
         "The promise to toys until 2026-03-03 00:00 (Europe/Berlin) will miss 300 of 1,000 exposures."
     )
     assert [one.since for one in alerts] == [NOON - MINUTE, NOON]
+    reason = "only 3 % of requests could show it; about 40 exposures will be missing"
+    (alert,) = Alerts().now(NOON, [view("at risk", reason=reason)])
+    assert alert.message == f"The promise to toys until 2026-03-03 00:00 (Europe/Berlin) is at risk: {reason}."
     assert Alerts().now(NOON, [view("impossible", end=NOON)]) == [], "its window is over"
 
 

@@ -13,8 +13,9 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
+from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownPromiseError
-from fairsync.ledger import Ledger, MemoryLedger, SqlLedger
+from fairsync.ledger import Entry, Ledger, MemoryLedger, SqlLedger
 from fairsync.schedule import Forecast, Promise, Window
 from fairsync.service.ledger_settings import fit_ledger
 from fairsync.service.promises.promise_service import PromiseService
@@ -105,6 +106,26 @@ def test_a_shortfall_of_traffic_is_reported_early() -> None:
     assert last.impossible_since <= last.start + timedelta(hours=18)
     world.pass_hours(24)
     assert world.promise_service.past()[0].kept, "the next day is as usual"
+
+
+def test_a_promise_that_few_requests_can_show_is_reported_early() -> None:
+    world = World([Promise("blue", 900, DAY)])
+    world.pass_hours(24 * 3)
+    (view,) = world.promise_service.promises()
+    assert (view.state, view.eligible_share, view.reason) == ("on track", None, "")
+    coordinator, shown = world.promise_service.coordinator, 0
+    while shown < 200:  # three in a hundred can show blue
+        lease = coordinator.lease(50)
+        n, groups = lease.batch.requests, len(coordinator.labels)
+        able = np.where(np.arange(groups) == coordinator.groups.code_of("blue"), 0.03 * n, n)
+        slots = EligibleSlots(n, n, able, able, n)
+        coordinator.settle(lease.number, Entry(np.zeros(groups, dtype=np.int64), n, 0.0, 0.0), None, slots=slots)
+        shown += n
+    coordinator.lease(1)  # what is known of a price batch is used from the next one on
+    (view,) = world.promise_service.promises()
+    assert view.eligible_share is not None
+    assert view.eligible_share < 0.9
+    assert view.reason.startswith("only ") == (view.state == "at risk")
 
 
 def test_a_surge_does_not_end_the_window() -> None:

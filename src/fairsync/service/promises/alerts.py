@@ -69,6 +69,8 @@ class Alerts:
         what = (
             f"will miss {view.shortfall:,.0f} of {view.floor:,} exposures"
             if impossible
+            else f"is at risk: {view.reason}"
+            if view.reason
             else "will be missed if traffic stays low"
         )
         return Alert(

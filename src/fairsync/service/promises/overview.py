@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from msgspec.structs import replace
 
 from fairsync.service.promises.alerts import Alerts
 from fairsync.service.promises.pace import PaceHistory
@@ -45,7 +46,11 @@ class StatusReporter:
         """Return every promise with its state, by id."""
         with self._scheduler.lock:
             projections = self._projections()
-            return {name: projections.view(name, one) for name, one in self._scheduler.state.promises.items()}
+            views = {name: projections.view(name, one) for name, one in self._scheduler.state.promises.items()}
+        # Impressions depend on the last stage, which is not forecast here.
+        if self._count != "retrieved" or not self._coordinator.has_outlooks:
+            return views
+        return {name: self._with_outlook(view) for name, view in views.items()}
 
     def pace(self, name: str) -> Pace:
         """Return the pace of a promise in its present window."""
@@ -103,6 +108,20 @@ class StatusReporter:
         scheduler, requests = self._scheduler, self._coordinator.totals().requests
         promises, exposures = scheduler.state.promises.values(), scheduler.exposures()
         self._paces.record(scheduler.now(), promises, exposures, self._prices(), requests)
+
+    def _with_outlook(self, view: PromiseView) -> PromiseView:
+        """Return the state of a promise with what is to be expected of it, where requests have rules of their own."""
+        now, missing = self._scheduler.now(), max(view.floor - view.exposures, 0)
+        if view.end <= now:
+            return view
+        left = round(self._scheduler.state.forecast.expected(max(view.start, now), view.end, now))
+        outlook = self._coordinator.outlook(view.group, missing, left)
+        if outlook is None:
+            return view
+        state, shortfall = view.state, view.shortfall
+        if outlook.outlook == "will miss" and view.state == "on track":
+            state, shortfall = "at risk", max(view.shortfall, float(outlook.shortfall))
+        return replace(view, eligible_share=outlook.share, reason=outlook.reason, state=state, shortfall=shortfall)
 
     def _prices(self) -> dict[Label, float]:
         return dict(zip(self._coordinator.labels, self._coordinator.prices().tolist(), strict=True))

@@ -66,6 +66,16 @@ class PromiseView(PromiseRecord, frozen=True, kw_only=True):
         Moment | None, Meta(description="When it became known that the promise cannot be kept.")
     ] = None
     state: Literal["kept", "on track", "at risk", "impossible"]
+    eligible_share: Annotated[
+        float | None,
+        Meta(
+            description="Share of requests that could show the group at all. Null as long as no request excluded more"
+            " items than was declared, or had a condition."
+        ),
+    ] = None
+    reason: Annotated[
+        str, Meta(description="Why few eligible items put the promise at risk, such as 'only 3 % of requests ...'.")
+    ] = ""
 
 
 class PastWindow(Record, frozen=True, kw_only=True):

@@ -112,6 +112,7 @@ export function statusSentence(promise, now) {
     const since = promise.impossible_since ? sinceText(promise.impossible_since, promise.window.zone, now) : "";
     return `About ${missing} exposures will be missing at ${end}: the traffic expected until then cannot carry more.${since && ` Known ${since}.`}`;
   }
+  if (promise.state === "at risk" && promise.reason) return `The floor will probably be missed at ${end}: ${promise.reason}.`;
   if (promise.state === "at risk") return `If traffic stays low, the floor may be missed at ${end}.`;
   return `The floor is expected to be reached by ${end}.`;
 }
