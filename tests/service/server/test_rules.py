@@ -30,14 +30,14 @@ def service() -> Iterator[Running]:
 
 
 def ask(service: Running, **body: Any) -> list[dict[str, Any]]:
-    answer = httpx.post(f"{service.url}/v1/retrieve", json={"vectors": [USER], **body})
+    answer = httpx.post(f"{service.url}/v1/retrieve", json={"vectors": [USER], **body}, timeout=60)
     assert answer.status_code == 200, answer.text
     answers: list[dict[str, Any]] = answer.json()["answers"]
     return answers
 
 
 def refusal(service: Running, **body: Any) -> str:
-    answer = httpx.post(f"{service.url}/v1/retrieve", json={"vectors": [USER], **body})
+    answer = httpx.post(f"{service.url}/v1/retrieve", json={"vectors": [USER], **body}, timeout=60)
     assert answer.status_code == 422, answer.text
     message: str = answer.json()["message"]
     return message
