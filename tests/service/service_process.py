@@ -67,9 +67,13 @@ def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> float:
 
 
 class ServiceProcess:
-    """``fairsync serve`` on a fixed port, forked from a process that has imported everything."""
+    """``fairsync serve`` on a fixed port, forked from a process that has imported everything.
 
-    def __init__(self, folder: Path, ledger: str = SQLITE) -> None:
+    A supervised one is started again if it ends during its start, as systemd does: it ends if its ledger is away.
+    """
+
+    def __init__(self, folder: Path, ledger: str = SQLITE, *, supervised: bool = False) -> None:
+        self.supervised = supervised
         self.folder, self.config, self.port = folder, folder / "service.toml", free_port()
         save_catalog(make_catalog(), folder / "items")
         self.config.write_text(CONFIG + f"port = {self.port}\n" + ledger)
@@ -102,8 +106,14 @@ class ServiceProcess:
 
     def wait(self) -> None:
         """Wait until the service is ready."""
+
+        def is_up() -> bool:
+            if self.supervised and not self.is_alive():
+                self.start(wait=False)
+            return is_ready(client)
+
         with Client(self.url, attempts=1) as client:
-            wait_until(lambda: is_ready(client))
+            wait_until(is_up)
 
     def kill(self) -> None:
         """Kill the process with SIGKILL."""

@@ -180,7 +180,7 @@ def test_a_service_and_its_postgres_server_that_are_killed_repeatedly(tmp_path: 
                 server.start()
                 deaths[0] += 1
 
-        with ServiceProcess(tmp_path, f'[ledger]\nurl = "{server.url}"\n') as service:
+        with ServiceProcess(tmp_path, f'[ledger]\nurl = "{server.url}"\n', supervised=True) as service:
             service.start()
             with RetryingClients(service.url) as clients:
                 wait_until(lambda: len(clients.received) > 150)

@@ -67,7 +67,7 @@ def read_groups(settings: Settings, catalog: Catalog) -> Catalog:
     url = settings.ledger.url
     if url == MEMORY or not (is_postgres(url) or sqlite_path(url).exists()):
         return catalog
-    with LedgerReader(url) as reader:
+    with LedgerReader(url, settings.http.request_seconds / 2) as reader:
         return fit_groups(catalog, reader)
 
 
