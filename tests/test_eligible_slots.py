@@ -111,11 +111,7 @@ class Adversary:
     e=st.sampled_from([0, 0, 2]),
     level=st.sampled_from([0.2, 0.6, 0.9]),
 )
-<<<<<<< HEAD
-@example(seed=170014, kind="crowds", batch=3, promised=2, e=2, level=0.9)  # the last can show more than declared
-=======
 @example(seed=170014, kind="crowds", batch=3, promised=2, e=2, level=0.9)  # the last request shows more than c
->>>>>>> h-forecast
 @effort(examples=80, seconds_each=0.3)
 def test_no_promise_misses_more_than_the_forecast_was_too_high(
     seed: int, kind: str, batch: int, promised: int, e: int, level: float
