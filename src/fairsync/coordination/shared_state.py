@@ -34,11 +34,23 @@ from fairsync.catalog.groups import Groups
 from fairsync.coordination.lease import Lease
 from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.local_state import extended_groups
+from fairsync.coordination.shared_queries import (
+    CLOSE,
+    EXPIRED,
+    FREE,
+    GRANT,
+    GRANT_AT_ONCE,
+    GRANT_IN_NEW_ROW,
+    GRANTED,
+    OPEN,
+    SET_GRANTS,
+    STATE,
+    TERMS_NUMBER,
+)
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import target_terms
 from fairsync.errors import InvalidInputError, UnusableLedgerError
 from fairsync.floors import check_reachable, group_caps
-from fairsync.ledger.rows import LATEST
 from fairsync.loop import LoopState, PriceState, Progress
 
 if TYPE_CHECKING:
@@ -59,45 +71,6 @@ IfDiffers = Literal["refuse", "follow", "take over"]
 _MIN_DELAY, _MAX_DELAY = 0.001, 0.02
 # Entries of processes that have ended are added to the totals when there are this many, so that there are few to read.
 _MAX_ENTRIES = 64
-# A row of a lease that was closed is used by another coordinator if its own has not used it for this long.
-_UNUSED_SECONDS = 60.0
-# In the last column of the rows of a state: a lease that is open, one that has expired, a row for a new one, a row that
-# another coordinator uses again, the number of the terms; and what a grant at once has done.
-_OPEN, _EXPIRED, _FREE, _USED, _TERMS, _GRANTED = -2.0, -3.0, -4.0, -5.0, -6.0, -7.0
-_STATE = f"""
-{LATEST}
-UNION ALL SELECT number, requests, CASE WHEN replica = :replica THEN 1.0 ELSE 0.0 END, NULL, slot, NULL, NULL,
-CASE WHEN requests = 0 AND (replica = :replica OR expires_at < {{now}} - {_UNUSED_SECONDS}) THEN {_FREE}
-WHEN requests = 0 THEN {_USED} WHEN expires_at <= {{now}} OR number = :retried THEN {_EXPIRED} ELSE {_OPEN} END
-FROM leases
-UNION ALL SELECT value::bigint, 0, 0.0, NULL, 0, NULL, NULL, {_TERMS} FROM facts WHERE name = 'terms'
-"""
-_GRANT = """
-UPDATE leases SET number = :number, requests = :requests, expires_at = {now} + :seconds, replica = :replica
-WHERE slot = :slot
-"""
-_GRANT_IN_NEW_ROW = """
-INSERT INTO leases (number, requests, expires_at, replica) VALUES (:number, :requests, {now} + :seconds, :replica)
-"""
-# Grants a lease unless the limit is exceeded, and returns the state before it. It is not flushed to the disk.
-_GRANT_AT_ONCE = f"""
-WITH granted AS (
-    UPDATE grants SET requests = requests + :requests
-    WHERE horizon = :horizon AND terms = :terms AND requests + :requests <= :most
-    AND NOT EXISTS (SELECT FROM leases WHERE requests > 0 AND expires_at <= {{now}}) RETURNING requests
-), leased AS (
-    UPDATE leases SET number = :number, requests = :requests, expires_at = {{now}} + :seconds
-    WHERE slot = :slot AND replica = :replica AND requests = 0 AND EXISTS (SELECT FROM granted) RETURNING slot
-)
-{_STATE}
-UNION ALL SELECT granted.requests, 0, 0.0, NULL, leased.slot, NULL, NULL, {_GRANTED}
-FROM granted, leased, set_config('synchronous_commit', 'off', true)
-"""
-_SET_GRANTS = """
-INSERT INTO grants VALUES (1, :horizon, :terms, :requests)
-ON CONFLICT (id) DO UPDATE SET horizon = excluded.horizon, terms = excluded.terms, requests = excluded.requests
-"""
-_CLOSE = "UPDATE leases SET requests = 0 WHERE number = :number AND requests > 0"
 
 
 @dataclass(frozen=True)
@@ -226,7 +199,7 @@ class SharedState:
 
     def release(self, number: int) -> None:
         """Close a lease without counts."""
-        self.ledger.database.run(lambda tx: tx.execute(_CLOSE, number=number), "statement")
+        self.ledger.database.run(lambda tx: tx.execute(CLOSE, number=number), "statement")
         self._forget(number)
 
     def extended_groups(self, groups: Grouped) -> Groups:
@@ -314,8 +287,8 @@ class SharedState:
 
     def _read(self, transaction: Transaction) -> _Rows:
         """Read the rows, and adopt the promise if another coordinator has changed it."""
-        rows = transaction.execute(_STATE, replica=self._replica, retried=self._retried)
-        number = next((row[0] for row in rows if row[-1] == _TERMS), 0)
+        rows = transaction.execute(STATE, replica=self._replica, retried=self._retried)
+        number = next((row[0] for row in rows if row[-1] == TERMS_NUMBER), 0)
         if number != self._number:
             ((data,),) = transaction.execute("SELECT value FROM saved WHERE name = :name", name=TERMS)
             self._adopt(SharedTerms.load(bytes(data)))
@@ -323,14 +296,14 @@ class SharedState:
 
     def _take(self, rows: Sequence[tuple[Any, ...]]) -> _Rows:
         """Continue with rows that were read under the present promise."""
-        latest = self.ledger.make_latest([row for row in rows if row[-1] > _OPEN])
+        latest = self.ledger.make_latest([row for row in rows if row[-1] > OPEN])
         n_groups = max(len(self.groups.labels), len(latest.totals.exposures))  # more if it is of another catalog
         self.progress, self._horizon = Progress(latest.totals.grown(n_groups)), latest.number
-        self._expired = [row[0] for row in rows if row[-1] == _EXPIRED]
-        open_ = [row for row in rows if row[-1] == _OPEN]
+        self._expired = [row[0] for row in rows if row[-1] == EXPIRED]
+        open_ = [row for row in rows if row[-1] == OPEN]
         table = LeaseTable({row[0]: row[1] for row in open_})
         used = {slot for slot, _ in self._leases.values()}
-        self._free = [row[4] for row in rows if row[-1] == _FREE and row[4] not in used]
+        self._free = [row[4] for row in rows if row[-1] == FREE and row[4] not in used]
         self._granted, self._n_entries = latest.totals.requests + table.requests, latest.n_entries
         return _Rows(latest, table, sum(row[1] for row in open_ if row[2]))
 
@@ -338,7 +311,7 @@ class SharedState:
         """Close the leases that have expired. One that was settled meanwhile is counted; then the rows are others."""
         while self._expired:  # others may expire meanwhile: their requests are not granted before they are closed
             for number in self._expired:
-                transaction.execute(_CLOSE, number=number)
+                transaction.execute(CLOSE, number=number)
             rows = self._read(transaction)
         return rows
 
@@ -357,7 +330,7 @@ class SharedState:
         self._slot = slot
         rows = self.ledger.database.run(
             lambda transaction: transaction.execute(
-                _GRANT_AT_ONCE,
+                GRANT_AT_ONCE,
                 replica=self._replica,
                 retried=0,
                 number=number,
@@ -370,7 +343,7 @@ class SharedState:
             ),
             "statement",
         )
-        granted = next((row[0] for row in rows if row[-1] == _GRANTED), None)
+        granted = next((row[0] for row in rows if row[-1] == GRANTED), None)
         if granted is None:
             return None
         self._take(rows)
@@ -400,7 +373,7 @@ class SharedState:
 
     def _set_grants(self, transaction: Transaction, latest: Latest, leased: int) -> None:
         ((terms,),) = transaction.execute("SELECT value::bigint FROM facts WHERE name = 'terms'") or [(0,)]
-        transaction.execute(_SET_GRANTS, horizon=latest.number, terms=terms, requests=latest.totals.requests + leased)
+        transaction.execute(SET_GRANTS, horizon=latest.number, terms=terms, requests=latest.totals.requests + leased)
 
     def _set_grants_anew(self, transaction: Transaction) -> None:
         """Set the number of leased requests: a process that had the ledger to itself may have added to the horizon."""
@@ -423,9 +396,9 @@ class SharedState:
             self.ledger.add_entries(transaction)
         self._slot = self._free.pop() if self._free else 0
         self._granted = latest.totals.requests + leased + batch.requests
-        transaction.execute(_SET_GRANTS, horizon=latest.number, terms=self._number, requests=self._granted)
+        transaction.execute(SET_GRANTS, horizon=latest.number, terms=self._number, requests=self._granted)
         transaction.execute_last(
-            _GRANT if self._slot else _GRANT_IN_NEW_ROW,
+            GRANT if self._slot else GRANT_IN_NEW_ROW,
             slot=self._slot,
             number=number,
             requests=batch.requests,

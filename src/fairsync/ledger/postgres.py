@@ -11,28 +11,26 @@ import time
 import zlib
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fairsync.errors import (
-    BackendUnavailableError,
     FairSyncError,
     InvalidInputError,
-    MissingPackageError,
     UnusableLedgerError,
 )
 
-try:
-    import psycopg
-    from psycopg import sql
-    from psycopg.pq import TransactionStatus
-except ImportError as error:  # pragma: no cover -- tests have it
-    raise MissingPackageError("a ledger in Postgres needs psycopg: pip install 'fairsync[postgres]'.") from error
+# First, because it says what to install if psycopg is missing.
+from fairsync.ledger.postgres_connection import PostgresConnection, parse_postgres_url  # isort: skip
+
+import psycopg
+from psycopg import sql
+from psycopg.pq import TransactionStatus
+
+from fairsync.ledger.postgres_errors import InUseError, can_retry, reason_of, translated, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from psycopg import Notify
-    from psycopg.abc import PQGen
 
     from fairsync.ledger.database import Mode, Transaction
 
@@ -54,14 +52,9 @@ _PLACEHOLDERS = {
 }
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)")
 _COLUMN_TYPES = {bytes: "bytea", str: "text", int: "bigint", float: "float8"}
-_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]*)(:[0-9]*)?")
 _MIN_PAUSE, _MAX_PAUSE = 0.01, 0.5
 # Seconds for which a server that is connected may be silent, beyond the time in which it must end a statement.
 _SILENT_SECONDS = 1.0
-# Errors after which a transaction is repeated: the server ends, starts, or is replaced; a statement took too long,
-# because another process holds a lock; two transactions collided; a session was ended because it was idle in a
-# transaction; all connections are taken.
-_RETRIED = ("08", "57", "40", "23505", "25P", "25006", "55P03", "53300")
 
 
 class PostgresDatabase:
@@ -101,7 +94,7 @@ class PostgresDatabase:
         # Locks of several ledgers in one database must differ; a collision only makes them wait for each other.
         self._lock_class = zlib.crc32(self.schema.encode()) & 0x7FFFFFFF
         self._lock = threading.RLock()
-        self._connection: _Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._is_away, self._closed = False, False
         self.session, self.has_news = 0, False
 
@@ -122,12 +115,12 @@ class PostgresDatabase:
                     self._is_away = False
                     return result
             except psycopg.Error as error:
-                why = _reason(error)
-                if not _can_retry(error):
-                    raise _translated(error, self.address, why) from None
+                why = reason_of(error)
+                if not can_retry(error):
+                    raise translated(error, self.address, why) from None
                 if time.monotonic() + pause > deadline:
                     self._is_away = True
-                    raise _unavailable(error, self.address, why) from None
+                    raise unavailable(error, self.address, why) from None
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, _MAX_PAUSE)
 
@@ -294,7 +287,7 @@ class PostgresDatabase:
             "tcp_keepalives_count": 3,
             "timezone": "UTC",
         }
-        connection = _Connection.connect(
+        connection = PostgresConnection.connect(
             self._conninfo,
             autocommit=True,
             connect_timeout=max(int(self.timeout / 2), 2),
@@ -334,64 +327,6 @@ class PostgresDatabase:
             self._connection = None
 
 
-class _Connection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that is given up if the server does not answer, as one that is suspended, or whose disk hangs."""
-
-    seconds = math.inf
-
-    def wait(self, gen: PQGen[T], *arguments: Any, **options: Any) -> T:
-        """Wait until the server has answered."""
-        return super().wait(self._in_time(gen), *arguments, **options)
-
-    def _in_time(self, gen: PQGen[T]) -> PQGen[T]:
-        deadline = time.monotonic() + self.seconds
-        try:
-            state = next(gen)
-            while True:
-                ready = yield state
-                if not ready and time.monotonic() > deadline:  # psycopg looks every 0.1 seconds
-                    raise psycopg.OperationalError(f"no answer within {self.seconds:g} seconds")
-                state = gen.send(ready)
-        except StopIteration as ended:
-            answer: T = ended.value
-            return answer
-
-
-class InUseError(psycopg.OperationalError):
-    """Another process holds the ledger."""
-
-
-def parse_postgres_url(url: str) -> tuple[str, str, str]:
-    """Return the URL for libpq, the name of the schema, and the address without user and password.
-
-    Examples
-    --------
-    >>> parse_postgres_url("postgresql://me:secret@db.internal/shop?schema=promises&sslmode=require")[1:]
-    ('promises', 'postgresql://db.internal/shop (schema promises)')
-    """
-    try:
-        parts = urlsplit(url)
-        query = parse_qsl(parts.query, keep_blank_values=True)
-        schema = dict(query).get("schema", "fairsync")
-        options = [(name, value) for name, value in query if name != "schema"]
-        # libpq takes "+" for itself, and "postgresql:/database" for no URL.
-        conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
-        psycopg.conninfo.conninfo_to_dict(conninfo)
-        host = parts.netloc.rpartition("@")[2] or "localhost"
-        # A "/", "?" or "#" in the password ends the part before the host: then the rest is no host and no port.
-        if "@" in parts.path + parts.query or parts.fragment or not all(map(_HOST.fullmatch, host.split(","))):
-            raise ValueError
-    except (ValueError, psycopg.Error):
-        # The message does not repeat the URL: it may hold a password.
-        raise InvalidInputError(
-            "the URL of the ledger cannot be read: write postgresql://[user[:password]@]host[:port]/database, with"
-            " special characters of the password as %XX."
-        ) from None
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):
-        raise InvalidInputError(f"schema={schema!r} is no plain name of a Postgres schema: use letters, digits and _.")
-    return conninfo, schema, f"postgresql://{host}{parts.path} (schema {schema})"
-
-
 @lru_cache(maxsize=256)
 def _translate(query: str) -> bytes:
     for name, text in _PLACEHOLDERS.items():
@@ -401,34 +336,3 @@ def _translate(query: str) -> bytes:
 
 def _column_type(values: Sequence[object]) -> str:
     return _COLUMN_TYPES[type(next(value for value in values if value is not None))]
-
-
-def _can_retry(error: psycopg.Error) -> bool:
-    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
-        # libpq reports a refused login without a code.
-        return not any(word in str(error) for word in ("authentication failed", "does not exist", "no pg_hba.conf"))
-    return (error.sqlstate or "").startswith(_RETRIED)
-
-
-def _reason(error: psycopg.Error) -> str:
-    """Return the first line of an error, without what libpq says of the connection."""
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()] or [type(error).__name__]
-    return lines[0].rstrip(".")
-
-
-def _unavailable(error: psycopg.Error, address: str, why: str) -> FairSyncError:
-    if isinstance(error, InUseError):
-        return FairSyncError(
-            f"{address} is in use by another process: stop it first, or share the ledger between coordinators."
-        )
-    if error.sqlstate == "25006":
-        return BackendUnavailableError(f"{address} is read-only: connect to the primary server.")
-    return BackendUnavailableError(f"{address} does not answer: {why}. Is the server up? Calls go on when it is.")
-
-
-def _translated(error: psycopg.Error, address: str, why: str) -> FairSyncError:
-    if error.sqlstate is None or error.sqlstate.startswith(("28", "3D", "42501")):
-        return UnusableLedgerError(f"{address} does not let us in: {why}. Check user, password and rights.")
-    if error.sqlstate.startswith(("42P01", "3F")):
-        return FairSyncError(f"the ledger is gone from {address}: restore a backup, or start every process again.")
-    return FairSyncError(f"{address} refuses: {why}. Nothing was changed.")
