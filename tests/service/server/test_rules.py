@@ -25,19 +25,19 @@ USER = [0.5] * 8
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[Running]:
-    with running(small_service(catalog=SHOP), make_settings({"max_exclude": 1_000})) as one:
+    with running(small_service(catalog=SHOP), make_settings({"max_exclude": 1_000, "request_seconds": 120})) as one:
         yield one
 
 
 def ask(service: Running, **body: Any) -> list[dict[str, Any]]:
-    answer = httpx.post(f"{service.url}/v1/retrieve", json={"vectors": [USER], **body}, timeout=60)
+    answer = httpx.post(f"{service.url}/v1/retrieve", json={"vectors": [USER], **body}, timeout=120)
     assert answer.status_code == 200, answer.text
     answers: list[dict[str, Any]] = answer.json()["answers"]
     return answers
 
 
 def refusal(service: Running, **body: Any) -> str:
-    answer = httpx.post(f"{service.url}/v1/retrieve", json={"vectors": [USER], **body}, timeout=60)
+    answer = httpx.post(f"{service.url}/v1/retrieve", json={"vectors": [USER], **body}, timeout=120)
     assert answer.status_code == 422, answer.text
     message: str = answer.json()["message"]
     return message
