@@ -39,6 +39,9 @@ class Candidates:
         loaded from a ledger or received from a service.
     unknown_excluded : numpy.ndarray
         (n,) number of ids that a request excluded and the catalog does not hold.
+    cold : numpy.ndarray
+        (n,) whether nothing was known of the user, so that the answer comes from the fallback
+        (:class:`fairsync.cold_start.ColdStart`). With a fixed list, its items come first, in its order.
 
     Examples
     --------
@@ -55,12 +58,15 @@ class Candidates:
     searched: NDArray[np.float64]
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
     unknown_excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
+    cold: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool), kw_only=True)
 
     def __post_init__(self) -> None:
         if self.rows.shape != self.ids.shape:
             object.__setattr__(self, "rows", np.full(self.ids.shape, -1))
         if self.unknown_excluded.shape != self.searched.shape:
             object.__setattr__(self, "unknown_excluded", np.zeros(self.searched.shape, dtype=np.int64))
+        if self.cold.shape != self.searched.shape:
+            object.__setattr__(self, "cold", np.zeros(self.searched.shape, dtype=bool))
 
     @property
     def degraded(self) -> bool:
@@ -83,6 +89,8 @@ class Candidates:
             words.append(f"relevance {there.min():.4g} to {there.max():.4g}")
         if short := int(self.short.sum()):
             words.append(f"{short:,} with fewer than k eligible items")
+        if cold := int(self.cold.sum()):
+            words.append(f"{cold:,} cold")
         if self.degraded:
             words.append(f"{self.searched.mean():.0%} of the catalog searched")
         return f"Candidates({', '.join(words)})"
@@ -92,7 +100,10 @@ class Candidates:
         columns = (self.ids, self.groups, self.relevance, self.searched)
         unknown = self.unknown_excluded[positions]
         return Candidates(
-            *(column[positions] for column in columns), rows=self.rows[positions], unknown_excluded=unknown
+            *(column[positions] for column in columns),
+            rows=self.rows[positions],
+            unknown_excluded=unknown,
+            cold=self.cold[positions],
         )
 
     @classmethod
@@ -107,6 +118,7 @@ class Candidates:
             np.concatenate([part.searched for part in parts]),
             rows=np.concatenate([part.rows for part in parts]),
             unknown_excluded=np.concatenate([part.unknown_excluded for part in parts]),
+            cold=np.concatenate([part.cold for part in parts]),
         )
 
     def to_polars(self) -> pl.DataFrame:
@@ -151,14 +163,17 @@ class Candidates:
         [[7, 8]]
         """
         columns = (self.ids, self.groups, self.relevance, self.searched)
-        return json.dumps([column[position].tolist() for column in columns]).encode()
+        values = [column[position].tolist() for column in columns]
+        if self.cold[position]:  # others are saved as they always were
+            values.append({"cold": True})
+        return json.dumps(values).encode()
 
     @classmethod
     def load(cls, answer: bytes) -> Candidates:
         """Return the answer to one request that `dump` has serialized."""
-        ids, groups, relevance, searched = json.loads(answer)
+        ids, groups, relevance, searched, *marks = json.loads(answer)
         columns = np.array([ids]), np.array([groups]), np.array([relevance]), np.array([searched], dtype=np.float64)
-        return Candidates(*columns)
+        return Candidates(*columns, cold=np.array([bool(marks and marks[0].get("cold"))]))
 
     @classmethod
     def of(
@@ -168,6 +183,7 @@ class Candidates:
         relevance: NDArray[np.float64],
         searched: NDArray[np.float64],
         unknown_excluded: NDArray[np.int64] | None = None,
+        cold: NDArray[np.bool_] | None = None,
     ) -> Candidates:
         """Return the candidates in these rows of a catalog, sorted by relevance, ties by id; -1 is an empty place."""
         if not (relevance[:, 1:] < relevance[:, :-1]).all():  # without prices they are sorted as they come
@@ -179,4 +195,5 @@ class Candidates:
             for names in (ids, groups):
                 names[rows < 0] = "" if names.dtype.kind == "U" else -1
         unknown = np.empty(0, dtype=np.int64) if unknown_excluded is None else unknown_excluded
-        return Candidates(ids, groups, relevance, searched, rows=rows, unknown_excluded=unknown)
+        cold = np.empty(0, dtype=bool) if cold is None else cold
+        return Candidates(ids, groups, relevance, searched, rows=rows, unknown_excluded=unknown, cold=cold)

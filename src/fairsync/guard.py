@@ -81,6 +81,7 @@ def keep_floors(
     left: int,
     k: int,
     eligible: Eligibility | None = None,
+    fixed: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[Hits, int]:
     """Choose the candidates of requests one after another, by the two rules of the guard.
 
@@ -100,6 +101,8 @@ def keep_floors(
         Candidates of each of these requests. Later requests are assumed to have ``terms.k``.
     eligible
         The items that each of the requests may get; None for all items.
+    fixed
+        (n,) the requests whose lists prices did not make, so that the first rule says nothing about them.
 
     Returns
     -------
@@ -115,7 +118,7 @@ def keep_floors(
     for i in range(len(rows)):
         left -= 1
         counts = _count(catalog, rows[i], n_groups)
-        if ((counts > missing) & (prices < 0)).any():
+        if ((counts > missing) & (prices < 0)).any() and (fixed is None or not fixed[i]):
             chosen = _choose_among(search, catalog, k, prices, hits, missing, i, may_be_short=eligible is not None)
             rows[i], relevance[i] = _padded(*chosen, k)
             counts = _count(catalog, rows[i], n_groups)
