@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fairsync.catalog.files import open_catalog
+from fairsync.cold_start import ColdStart
 from fairsync.errors import FairSyncError
 from fairsync.floors import group_caps
 from fairsync.inputs import check_k
@@ -87,6 +88,8 @@ def check(
             verdicts = _verdicts(settings, catalog, now or datetime.now(UTC), problems)
         with _collecting(problems):
             load_histories(settings, catalog.dim)
+        with _collecting(problems):
+            ColdStart(catalog, settings.promise.cold)
     with _collecting(problems):
         Tokens(settings.tokens, environ)
     with _collecting(problems):

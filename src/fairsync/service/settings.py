@@ -69,6 +69,11 @@ class PromiseSettings(Struct, frozen=True, kw_only=True):
     """An exposure is a retrieved candidate, or an impression that was reported."""
     policy: str = "guaranteed"
     """Name of the policy that sets the prices."""
+    cold: Literal["mean"] | Annotated[list[str | int | float], Meta(min_length=1)] = "mean"
+    """Fallback for users of whom nothing is known: the ``"mean"`` of the latest user vectors, and before the first that
+    of the items; a vector, with at least one float in it; or a list of item ids, shown in this order."""
+    count_cold: bool = True
+    """Whether candidates of such users are exposures."""
 
 
 class TrafficSettings(Struct, frozen=True, kw_only=True):

@@ -93,7 +93,8 @@ class Endpoints:
         Parameters
         ----------
         users
-            Vectors of the users, (n, d) or (n, interests, d).
+            Vectors of the users, (n, d) or (n, interests, d). A user whose vectors are all zero is cold: the answer is
+            that of a fallback, and ``cold`` of the result marks it.
         k
             Candidates per user. Defaults to the k of the service.
         request_ids
@@ -116,7 +117,7 @@ class Endpoints:
         Parameters
         ----------
         histories
-            Item ids of each user, oldest first.
+            Item ids of each user, oldest first. A user without any known one is cold.
         k, request_ids
             As in `retrieve`.
         """
@@ -237,7 +238,8 @@ def _decode_retrieved(body: bytes) -> Retrieved:
         for column in (answer.ids, answer.groups)
     )
     request_ids = [str(request_id) for request_id in answer.request_ids]
-    return Retrieved(ids, groups, answer.relevance.to_numpy(), answer.searched.to_numpy(), request_ids=request_ids)
+    columns = ids, groups, answer.relevance.to_numpy(), answer.searched.to_numpy()
+    return Retrieved(*columns, request_ids=request_ids, cold=np.array(answer.cold or [], dtype=bool))
 
 
 def _decode_size(body: bytes) -> int:

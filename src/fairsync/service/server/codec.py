@@ -167,17 +167,24 @@ def encode_candidates(found: Candidates, request_ids: Sequence[str | None], medi
             groups=_column(found.groups),
             relevance=NumberArray.of(found.relevance),
             searched=NumberArray.of(found.searched),
+            cold=found.cold.tolist(),
         )
         return msgspec.msgpack.encode(columns)
     rows = zip(
         request_ids, found.ids.tolist(), found.groups.tolist(), found.relevance.tolist(), found.searched.tolist(),
-        strict=True,
+        found.cold.tolist(), strict=True,
     )  # fmt: skip
     answers = [
         RetrieveAnswer(
-            request_id=one, ids=ids, groups=groups, relevance=relevance, searched=searched, degraded=searched < 1
+            request_id=one,
+            ids=ids,
+            groups=groups,
+            relevance=relevance,
+            searched=searched,
+            degraded=searched < 1,
+            cold=cold,
         )
-        for one, ids, groups, relevance, searched in rows
+        for one, ids, groups, relevance, searched, cold in rows
     ]
     return msgspec.json.encode(RetrieveAnswers(answers=answers))
 
