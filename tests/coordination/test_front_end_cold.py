@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from fairsync.cold_start import is_cold
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import RepeatedRequestError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 WORLD = make_world(1, items=30, horizon=120, tightness=0.8)
 USERS = np.where(np.random.default_rng(0).random((120, 1)) < 0.4, 0.0, WORLD.users)
-COLD = ~USERS.any(axis=1)
+COLD = is_cold(USERS[:, None])
 TERMS: dict[str, Any] = {"k": 4, "floors": WORLD.floors, "horizon": 120}
 
 

@@ -133,3 +133,16 @@ def test_progress_and_picture() -> None:
     lines = {str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in figure.axes[1].lines}
     assert lines["none"] == sorted(found.results[2].exposures.values())
     assert lines["floor 20"] == [20, 20]
+
+
+@pytest.mark.parametrize("cold", ["mean", IDS[:5].tolist()])
+def test_requests_without_a_known_history_are_answered_and_counted(cold: Any) -> None:
+    users = np.where(RNG.random((70, 1)) < 0.2, 0.0, USERS)
+    found = evaluate(CATALOG, users, ks=[3, 8], floors=40, policies=["none", "guaranteed"], batch_size=8, cold=cold)
+    assert found.cold_requests == found.to_dict()["cold_requests"] == int((~users.any(axis=1)).sum()) > 0
+    for one in found.results:
+        terms: dict[str, Any] = {"k": one.k, "floors": 40, "horizon": 70, "batch_size": 8, "policy": one.policy}
+        retriever = FairRetriever(CATALOG, cold=cold, **terms)
+        retriever.retrieve(users)
+        assert one.exposures == retriever.report().exposures
+        assert one.relevance == pytest.approx(retriever.report().relevance)

@@ -117,6 +117,8 @@ def _facts(settings: Settings) -> dict[str, str]:
     if settings.tokens:
         access = ", ".join(f"{one.name} ({'/'.join(one.roles)})" for one in settings.tokens)
     counted = {"retrieved": "retrieved candidates", "impressions": "reported impressions"}[promise.count]
+    if not promise.count_cold:
+        counted += ", without those of cold users"
     return {
         "address": f"http://{http.host}:{http.port}",
         "access": access,
