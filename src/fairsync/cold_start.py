@@ -131,8 +131,9 @@ class ColdStart:
         numpy.ndarray or None
             (n,) bool; None if no request is cold.
         """
-        # A request whose first number is not zero is not cold: in most calls this is all that is paid.
-        if vectors[:, 0, 0].all():
+        # A request whose first number is not zero is not cold: in most calls this is all that is paid, and
+        # `count_nonzero` takes a fraction of the time of `all`.
+        if np.count_nonzero(vectors[:, 0, 0]) == len(vectors):
             return vectors, None
         cold = is_cold(vectors)
         if not cold.any():
@@ -156,7 +157,8 @@ class ColdStart:
         cold
             (n,) which of them are cold, as `fill` has returned it.
         """
-        latest = _one_each((vectors if cold is None else vectors[~cold])[-WINDOW:])
+        warm = vectors if cold is None else vectors[~cold]
+        latest = _one_each(warm if len(warm) <= WINDOW else warm[-WINDOW:])
         with self._lock:
             end = self._next + len(latest)
             if end < WINDOW:

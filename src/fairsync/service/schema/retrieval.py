@@ -83,7 +83,7 @@ class RetrieveAnswer(Record, frozen=True, kw_only=True):
     degraded: bool
     cold: Annotated[
         bool, Meta(description="Whether nothing was known of the user, so that the candidates are those of a fallback.")
-    ] = False
+    ]
 
 
 class RetrieveAnswers(Record, frozen=True, kw_only=True):
