@@ -13,7 +13,7 @@ def test_a_backup_has_every_column_of_the_schema_except_leases(tmp_path: Path) -
     with SqlLedger(tmp_path / "a.db", 2) as ledger:
         run = ledger.database.run
         tables = {row[0] for row in run(lambda tx: tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))}
-        assert tables - {"sqlite_sequence"} == {*TABLES, "leases"}
+        assert tables - {"sqlite_sequence"} == {*TABLES, "leases", "grants"}
         for table, columns in TABLES.items():
             found = _columns(ledger, table)
             assert tuple(row[0] for row in found) == columns

@@ -27,9 +27,6 @@ _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 GROUP = "group"
 """The name of the attribute that is given as a list of labels."""
 
-# What is computed from a catalog and kept. A copy with other items or attributes must not have it.
-_COMPUTED = ("groups", "attributes", "conditions", "_lookup")
-
 
 class Catalog:
     """Items with their embeddings, attributes and ids.
@@ -161,13 +158,14 @@ class Catalog:
         >>> catalog.with_attributes({"in_stock": sold_out}).select({"in_stock": True}).rows.tolist()
         [0]
         """
-        changed = self._copy()
+        changed = self._copy(("attributes", "conditions"))
         changed._others = {**self._others, **columns}
         return changed
 
-    def _copy(self) -> "Catalog":
+    def _copy(self, without: Sequence[str]) -> "Catalog":
+        """Return a copy without what was computed from the items or attributes that are to change."""
         made = copy.copy(self)
-        for name in _COMPUTED:
+        for name in without:
             made.__dict__.pop(name, None)
         return made
 
@@ -249,7 +247,7 @@ class Catalog:
             raise InvalidInputError(f"a part needs at least one row, each from 0 to {len(self) - 1}.")
         run = bool((np.diff(rows) == 1).all())
         at = slice(int(rows[0]), int(rows[-1]) + 1) if run else rows
-        part = self._copy()
+        part = self._copy(("groups", "attributes", "conditions", "_lookup"))
         part._others = {name: column.take(rows) for name, column in self._others.items()}
         part.embeddings = _frozen(self.embeddings[at])
         part.group_of = _frozen(self.group_of[at])

@@ -11,6 +11,7 @@ _Rows = npt.NDArray[np.int64]
 
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
+_BLOCK = 1 << 14
 
 
 class RowLookup:
@@ -75,14 +76,17 @@ class RowLookup:
 
 
 def _hash(words: npt.NDArray[np.str_]) -> npt.NDArray[np.uint64]:
-    """Return a hash of each word, all of them in the width of one array."""
+    """Return a hash of each word, all of them in the width of one array: a sum of its letters times random numbers."""
     width = words.dtype.itemsize // 4
-    letters = np.ascontiguousarray(words).view(np.uint32).reshape(*words.shape, width)
-    hashes = np.zeros(words.shape, dtype=np.uint64)
-    for place in range(width):
-        hashes = (hashes ^ letters[..., place]) * _MULTIPLIER
-        hashes ^= hashes >> _SHIFT
-    return hashes
+    letters = np.ascontiguousarray(words).view(np.uint32).reshape(-1, width)
+    factors = np.random.default_rng(0).integers(1 << 63, size=width, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    hashes = np.empty(len(letters), dtype=np.uint64)
+    for start in range(0, len(letters), _BLOCK):
+        hashes[start : start + _BLOCK] = (letters[start : start + _BLOCK] * factors).sum(axis=1, dtype=np.uint64)
+    # The first bits choose a bucket, so that they must depend on all others.
+    hashes ^= hashes >> _SHIFT
+    hashes *= _MULTIPLIER
+    return (hashes ^ (hashes >> _SHIFT)).reshape(words.shape)
 
 
 def _smallest(n: int) -> type[np.integer]:

@@ -4,8 +4,13 @@ Counts, leases and the promise are rows of the ledger; prices are each coordinat
 transaction that reads the rows, applies the functions that a single coordinator applies to its memory, and writes what
 has changed. The rules are those of :mod:`fairsync.coordination.lease_table`, and so is the proof:
 
-- Leases are granted one at a time, and so do horizons and promises change (exclusive transactions). Therefore each
-  lease is granted with all earlier ones known.
+- Horizons and promises change one at a time, in exclusive transactions. A lease is granted in such a transaction too,
+  with all earlier ones known, if the floors are so near that it may have to wait, or if leases have expired.
+- Otherwise a lease is granted by one statement, side by side with others. By the exposures that are known, it may be
+  granted while the requests that were leased in this horizon stay below a limit. The statement adds to their number
+  (the table ``grants``) unless that exceeds the limit, or the horizon or the promise is another one. Exposures that are
+  not known yet only raise the limit. The number may be too high, if a lease was lost, but never too low: then fewer
+  requests are left than there are, and the next exclusive transaction sets it right.
 - A settlement is one statement that counts the entry and closes the lease, side by side with all others. A grant sees
   both or neither. If neither, it knows fewer exposures and the same number of requests left, so that it asks for more,
   never for less. Counts that are committed after a horizon has begun belong to that horizon.
@@ -21,7 +26,7 @@ import random
 import secrets
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.batch import Batch
     from fairsync.catalog.groups import Grouped
     from fairsync.ledger import Entry, SqlLedger, Totals
     from fairsync.ledger.database import Transaction
@@ -52,13 +58,16 @@ IfDiffers = Literal["refuse", "follow", "take over"]
 _MIN_DELAY, _MAX_DELAY = 0.001, 0.02
 # Entries of processes that have ended are added to the totals when there are this many, so that there are few to read.
 _MAX_ENTRIES = 32
-# In the last column of the rows of a state: a lease that is open, one that has expired, a row for a new one, and the
-# number of the terms.
-_OPEN, _EXPIRED, _FREE, _TERMS = -2.0, -3.0, -4.0, -5.0
+# A row of a lease that was closed is used by another coordinator if its own has not used it for this long.
+_UNUSED_SECONDS = 60.0
+# In the last column of the rows of a state: a lease that is open, one that has expired, a row for a new one, a row that
+# another coordinator uses again, the number of the terms; and what a grant at once has done.
+_OPEN, _EXPIRED, _FREE, _USED, _TERMS, _GRANTED = -2.0, -3.0, -4.0, -5.0, -6.0, -7.0
 _STATE = f"""
 {LATEST}
 UNION ALL SELECT number, requests, CASE WHEN replica = :replica THEN 1.0 ELSE 0.0 END, NULL, slot, NULL, NULL,
-CASE WHEN requests = 0 THEN {_FREE} WHEN expires_at <= {{now}} OR number = :retried THEN {_EXPIRED} ELSE {_OPEN} END
+CASE WHEN requests = 0 AND (replica = :replica OR expires_at < {{now}} - {_UNUSED_SECONDS}) THEN {_FREE}
+WHEN requests = 0 THEN {_USED} WHEN expires_at <= {{now}} OR number = :retried THEN {_EXPIRED} ELSE {_OPEN} END
 FROM leases
 UNION ALL SELECT value::bigint, 0, 0.0, NULL, 0, NULL, NULL, {_TERMS} FROM facts WHERE name = 'terms'
 """
@@ -68,6 +77,24 @@ WHERE slot = :slot
 """
 _GRANT_IN_NEW_ROW = """
 INSERT INTO leases (number, requests, expires_at, replica) VALUES (:number, :requests, {now} + :seconds, :replica)
+"""
+# Grants a lease unless the limit is exceeded, and returns the state before it. It is not flushed to the disk.
+_GRANT_AT_ONCE = f"""
+WITH granted AS (
+    UPDATE grants SET requests = requests + :requests
+    WHERE horizon = :horizon AND terms = :terms AND requests + :requests <= :most
+    AND NOT EXISTS (SELECT FROM leases WHERE requests > 0 AND expires_at <= {{now}}) RETURNING requests
+), leased AS (
+    UPDATE leases SET number = :number, requests = :requests, expires_at = {{now}} + :seconds
+    WHERE slot = :slot AND replica = :replica AND requests = 0 AND EXISTS (SELECT FROM granted) RETURNING slot
+)
+{_STATE}
+UNION ALL SELECT granted.requests, 0, 0.0, NULL, leased.slot, NULL, NULL, {_GRANTED}
+FROM granted, leased, set_config('synchronous_commit', 'off', true)
+"""
+_SET_GRANTS = """
+INSERT INTO grants VALUES (1, :horizon, :terms, :requests)
+ON CONFLICT (id) DO UPDATE SET horizon = excluded.horizon, terms = excluded.terms, requests = excluded.requests
 """
 _CLOSE = "UPDATE leases SET requests = 0 WHERE number = :number AND requests > 0"
 
@@ -84,14 +111,11 @@ class _Rows:
         The open leases of all coordinators.
     mine : int
         Requests of the open leases of this coordinator.
-    free : int or None
-        Slot of a row in which a lease can be written; None if there is none.
     """
 
     latest: Latest
     leases: LeaseTable
     mine: int
-    free: int | None
 
 
 class SharedState:
@@ -125,6 +149,10 @@ class SharedState:
         self._number, self._replica = 0, secrets.token_hex(8)  # the number of the terms; the owner of leases
         self._retried = 0  # the number of a lease that may have been granted without our knowledge
         self._expired: list[int] = []
+        self._granted = 0  # requests of the horizon that were leased so far, as far as is known here
+        self._free: list[int] = []  # rows in which leases can be written
+        self._leases: dict[int, tuple[int, int]] = {}  # row and requests of this coordinator's leases, by number
+        self._slot = 0  # the row of the latest lease; 0 if it is a new one, whose number is not known yet
         self._join(groups, terms, if_differs)
         self.price_state = PriceState.of(policy, policy.start(self.terms))
         self._priced_horizon = self._horizon
@@ -149,11 +177,16 @@ class SharedState:
     def lease(self, n: int) -> Lease | None:
         """Lease up to n requests; None if it has to wait for open leases."""
         # If the connection breaks, the grant is repeated: then the first one, which nobody has heard of, is taken back.
-        number = self._retried = self._retried or 1 + secrets.randbits(62)
-        lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n), "exclusive", durable=False)
+        lease, number = None, self._retried
+        if not number:
+            number = self._retried = 1 + secrets.randbits(62)
+            lease = self._grant_at_once(number, n)
+        if lease is None:
+            lease = self.ledger.database.run(lambda tx: self._grant(tx, number, n), "exclusive", durable=False)
         self._retried = 0
         if lease is None:
             return None
+        self._leases[number] = self._slot, lease.batch.requests
         if self._is_due():
             self.price_state = self.price_state.step(self.policy, self.terms, self.progress.totals)
             self._priced_horizon = self._horizon
@@ -165,6 +198,7 @@ class SharedState:
         if len(entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
         counted = self.ledger.settle(number, entry, f"lease {number}", answers)
+        self._forget(number)
         if counted is None:
             return False
         self.progress, counted = self.progress.record(counted)
@@ -181,6 +215,7 @@ class SharedState:
     def release(self, number: int) -> None:
         """Close a lease without counts."""
         self.ledger.database.run(lambda tx: tx.execute(_CLOSE, number=number), "statement")
+        self._forget(number)
 
     def extended_groups(self, groups: Grouped) -> Groups:
         """Return the groups of a changed catalog, with those of other coordinators that it does not have."""
@@ -248,15 +283,22 @@ class SharedState:
 
         def change(transaction: Transaction) -> bool:
             self.ledger.check_fence(transaction)
-            rows = self._read(transaction)
+            rows = self._read_alone(transaction)
             if known != self._number:
                 return False  # another coordinator has changed it, and this one decided by the former terms
             rows = self._expire(transaction, rows)
-            return attempt(transaction, rows)
+            done = attempt(transaction, rows)
+            self._set_grants(transaction, self.ledger.read_latest(transaction), rows.leases.requests)
+            return done
 
         done = self.ledger.database.run(change, "exclusive")
         self.refresh()
         return done
+
+    def _read_alone(self, transaction: Transaction) -> _Rows:
+        """Read the rows after all leases that were granted at once, and before all others of that kind."""
+        transaction.execute("SELECT 1 FROM grants FOR UPDATE")
+        return self._read(transaction)
 
     def _read(self, transaction: Transaction) -> _Rows:
         """Read the rows, and adopt the promise if another coordinator has changed it."""
@@ -265,14 +307,20 @@ class SharedState:
         if number != self._number:
             ((data,),) = transaction.execute("SELECT value FROM saved WHERE name = :name", name=TERMS)
             self._adopt(SharedTerms.load(bytes(data)))
+        return self._take(rows)
+
+    def _take(self, rows: Sequence[tuple[Any, ...]]) -> _Rows:
+        """Continue with rows that were read under the present promise."""
         latest = self.ledger.make_latest([row for row in rows if row[-1] > _OPEN])
         n_groups = max(len(self.groups.labels), len(latest.totals.exposures))  # more if it is of another catalog
         self.progress, self._horizon = Progress(latest.totals.grown(n_groups)), latest.number
         self._expired = [row[0] for row in rows if row[-1] == _EXPIRED]
         open_ = [row for row in rows if row[-1] == _OPEN]
         table = LeaseTable({row[0]: row[1] for row in open_})
-        free = next((row[4] for row in rows if row[-1] == _FREE), None)
-        return _Rows(latest, table, sum(row[1] for row in open_ if row[2]), free)
+        used = {slot for slot, _ in self._leases.values()}
+        self._free = [row[4] for row in rows if row[-1] == _FREE and row[4] not in used]
+        self._granted = latest.totals.requests + table.requests
+        return _Rows(latest, table, sum(row[1] for row in open_ if row[2]))
 
     def _expire(self, transaction: Transaction, rows: _Rows) -> _Rows:
         """Close the leases that have expired. One that was settled meanwhile is counted; then the rows are others."""
@@ -282,32 +330,97 @@ class SharedState:
             rows = self._read(transaction)
         return rows
 
+    def _grant_at_once(self, number: int, n: int) -> Lease | None:
+        """Lease up to n requests by one statement; None if that is not possible, or may not be."""
+        most, mine = self._most_granted(), sum(requests for _, requests in self._leases.values())
+        batch = self._next_batch(n, max(self._granted - self.progress.totals.requests, mine), mine)
+        if not batch.requests or not self._free or self._granted + batch.requests > most:
+            return None
+        slot, horizon = self._free.pop(), self._horizon
+        self._slot = slot
+        rows = self.ledger.database.run(
+            lambda transaction: transaction.execute(
+                _GRANT_AT_ONCE,
+                replica=self._replica,
+                retried=0,
+                number=number,
+                requests=batch.requests,
+                seconds=self.lease_seconds,
+                slot=slot,
+                horizon=horizon,
+                terms=self._number,
+                most=most,
+            ),
+            "statement",
+        )
+        granted = next((row[0] for row in rows if row[-1] == _GRANTED), None)
+        if granted is None:
+            return None
+        self._take(rows)
+        self._free = [one for one in self._free if one != slot]  # the rows are those before the grant
+        self._granted = max(granted, self._granted)
+        before = granted - batch.requests - self.progress.totals.requests
+        return Lease(number, self._next_batch(batch.requests, before, mine))
+
+    def _most_granted(self) -> int:
+        """Return how many requests of this horizon may be leased, whatever those that are open deliver."""
+        terms, missing = self.terms, self.progress.missing(self.terms)
+        if not self.policy.keeps_floors or not missing.any():
+            return terms.horizon if terms.auto_restart else 1 << 62
+        if (missing[terms.caps == 0] > 0).any():
+            return 0
+        each = -(-missing // np.maximum(terms.caps, 1))
+        return terms.horizon - max(int(each.max()), -(-int(missing.sum()) // terms.k))
+
+    def _next_batch(self, n: int, leased: int, mine: int) -> Batch:
+        """Return the next batch of at most n requests.
+
+        Price batches are the coordinator's own: of the requests that are leased, only its own are part of them.
+        """
+        begun = 0 if self._is_due() else self.price_state.requests
+        price_state = replace(self.price_state, requests=begun - (leased - mine))
+        return LoopState(self.progress, price_state).next_batch(self.terms, self.policy, n, leased=leased)
+
+    def _set_grants(self, transaction: Transaction, latest: Latest, leased: int) -> None:
+        ((terms,),) = transaction.execute("SELECT value::bigint FROM facts WHERE name = 'terms'") or [(0,)]
+        transaction.execute(_SET_GRANTS, horizon=latest.number, terms=terms, requests=latest.totals.requests + leased)
+
+    def _set_grants_anew(self, transaction: Transaction) -> None:
+        """Set the number of leased requests: a process that had the ledger to itself may have added to the horizon."""
+        rows = self._read_alone(transaction)
+        self._set_grants(transaction, rows.latest, rows.leases.requests)
+
     def _grant(self, transaction: Transaction, number: int, n: int) -> Lease | None:
-        rows = self._expire(transaction, self._read(transaction))
+        rows = self._expire(transaction, self._read_alone(transaction))
         latest, leased = rows.latest, rows.leases.requests
         if not rows.leases.open and self.progress.is_over(self.terms):
             # A horizon that others have seen end must not continue after a crash.
             transaction.execute("SET LOCAL synchronous_commit = on")
             latest = self.ledger.open_horizon(transaction, 0.0)
             self.progress, self._horizon = Progress(latest.totals), latest.number
-        begun = 0 if self._is_due() else self.price_state.requests
-        # Price batches are the coordinator's own: requests that others have leased are no part of them.
-        price_state = replace(self.price_state, requests=begun - (leased - rows.mine))
-        batch = LoopState(self.progress, price_state).next_batch(self.terms, self.policy, n, leased=leased)
+        batch = self._next_batch(n, leased, rows.mine)
         granted = replace(rows.leases, issued=number - 1).grant(batch)
         if granted is None:
             return None
         if latest.n_entries >= _MAX_ENTRIES:
             self.ledger.add_entries(transaction)
+        self._slot = self._free.pop() if self._free else 0
+        self._granted = latest.totals.requests + leased + batch.requests
+        transaction.execute(_SET_GRANTS, horizon=latest.number, terms=self._number, requests=self._granted)
         transaction.execute_last(
-            _GRANT_IN_NEW_ROW if rows.free is None else _GRANT,
-            slot=rows.free,
+            _GRANT if self._slot else _GRANT_IN_NEW_ROW,
+            slot=self._slot,
             number=number,
             requests=batch.requests,
             seconds=self.lease_seconds,
             replica=self._replica,
         )
         return granted[1]
+
+    def _forget(self, number: int) -> None:
+        slot, _ = self._leases.pop(number, (0, 0))
+        if slot:
+            self._free.append(slot)
 
     def _is_due(self) -> bool:
         """Return whether prices change before the next lease: the price batch is full, or the horizon is a new one."""
@@ -342,7 +455,7 @@ class SharedState:
         while not self._try_to_join(groups, terms, if_differs, may_wait=time.monotonic() < deadline):
             time.sleep(self.retry_delay(tries))
             tries += 1
-        self.refresh()
+        self.ledger.database.run(self._set_grants_anew, "exclusive")
 
     def _try_to_join(self, groups: Groups, terms: Terms, if_differs: IfDiffers, *, may_wait: bool) -> bool:
         shared = SharedTerms.saved_in(self.ledger)

@@ -49,6 +49,15 @@ CREATE TABLE leases (
     replica TEXT NOT NULL
 );
 
+-- One row: the requests of the horizon under way that were leased so far, or more, and under which terms. It is the limit of
+-- leases that are granted side by side.
+CREATE TABLE grants (
+    id {integer} PRIMARY KEY,
+    horizon {integer} NOT NULL,
+    terms {integer} NOT NULL,
+    requests {integer} NOT NULL
+);
+
 -- Values saved beside the record: states of policies and of the service.
 CREATE TABLE saved (name TEXT PRIMARY KEY, value {bytes} NOT NULL);
 

@@ -154,6 +154,8 @@ class ExactIndex:
         left out.
         """
         tiles: list[Tile] = []
+        if not eligible.selections:
+            return self._restricted(vectors, prices, k, kept, eligible, None) if len(kept) else tiles
         used = eligible.selection_of[kept]
         users_of = np.bincount(used + 1, minlength=len(eligible.selections) + 1)[1:]
         rest = [kept[used < 0]]
@@ -203,17 +205,17 @@ class ExactIndex:
         # What a price is counted from decides which prices are cut off, and depends on what is eligible. Where all
         # prices are within reach of each other, any of them will do (see `rounding`); else each user gets their own.
         references = np.full(len(kept), reference)
-        if prices is not None:
+        if prices is not None:  # each reference has tiles of its own; as a rule there is one
             for i in np.flatnonzero(~any_reference_serves(self.items, vectors[kept], prices)):
                 own = eligible.group_sizes(int(kept[i]), self.catalog.group_of, self.catalog.group_sizes)
                 references[i] = self._reference(prices, k, own)[1]
         tiles = []
-        for one in np.unique(references):
+        for one in sorted(set(references.tolist())):
             for who in self._split(kept[references == one], vectors.shape[1], goal):
                 mine = eligible.take(who) if part is None else _in_part(eligible, who, *part)
                 limits = Restriction(mine) if len(mine.excluded) or mine.selections else None
                 shared = (self.catalog, self.items, self._item_bonus)
-                tiles.append(Tile(*shared, vectors[who], prices, float(one), goal, who, limits, rows))
+                tiles.append(Tile(*shared, vectors[who], prices, one, goal, who, limits, rows))
         return tiles
 
     def _reference(

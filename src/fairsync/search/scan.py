@@ -242,7 +242,11 @@ class Scan:
             at = slice(start, stop) if tile.rows is None else tile.rows[start:stop]
             np.take(tile.bonus, tile.group_of[at], mode="clip", out=bonus[: stop - start])
         if limits is not None and limits.shared is not None:
-            bonus = limits.lower(start, stop, bonus, rest[:length])
+            if width == 1:  # there are as many scores as bonuses
+                only = scores[: stop - start, 0]
+                limits.lower(start, stop, only, only)
+            else:
+                bonus = limits.lower(start, stop, bonus, rest[:length])
         # The most bundles that are worth opening. If k is large for the block, that is a quarter of them.
         crowd = min(4 * tile.k, size // 4) * users
         open_, worth = None, True

@@ -50,9 +50,9 @@ def relevance(
 
 def _sum_in_order(products: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Sum each column of a C array from the first row to the last; `numpy.sum` along a row would add pairwise."""
-    total: npt.NDArray[np.float64]
-    # A single column, which numpy takes for a row, is accumulated; others are added row by row, in order.
-    total = np.add.accumulate(products, axis=0)[-1] if products.shape[1] == 1 else np.add.reduce(products, axis=0)
+    # `reduce` adds whole rows one after another: in order, and vectorised. A single column it would take for a row.
+    single = products.shape[1] == 1
+    total: npt.NDArray[np.float64] = np.add.accumulate(products)[-1] if single else np.add.reduce(products)
     return total
 
 
