@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.batch import serve, uncounted_batch
+from fairsync.batch import Batch, ServedBatch, serve, uncounted_batch
 from fairsync.calibration import calibrate
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog, Where
@@ -20,6 +20,7 @@ from fairsync.closing import Closable, NoCopies
 from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.eligible import Exclude, Rules
 from fairsync.errors import FairSyncError
+from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors, changed_terms, make_terms
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_users
@@ -180,27 +181,29 @@ class FairRetriever(NoCopies, Closable):
             rows, relevance = np.empty((n, terms.k), dtype=np.int64), np.empty((n, terms.k))
             searched, entries = np.empty(n), list[Entry]()
             state, start, limited = self._state, 0, 0
-            while start < n:
-                counts, waiting = (True, n - start) if self.count_cold or cold is None else _same_kind(cold, start)
-                if counts:
-                    state = state.begin(terms, policy)
-                    batch = state.next_batch(terms, policy, waiting)
-                else:
-                    batch = uncounted_batch(min(waiting, terms.batch_size), terms.k, catalog)
+            counted = None if self.count_cold or cold is None else np.flatnonzero(~cold)
+            waiting = n if counted is None else len(counted)
+            while start < waiting:
+                state = state.begin(terms, policy)
+                most = waiting - start if counted is None else _close_by(counted[start:], terms.batch_size)
+                batch = state.next_batch(terms, policy, most)
                 here = slice(start, start + batch.requests)
-                eligible = None if rules is None else rules.eligibility(here.start, here.stop)
-                listed = None if fixed is None else fixed.take(here)
-                served = serve(batch, catalog, self.index, vectors[here], eligible, listed)
-                rows[here], relevance[here] = served.hits.rows, served.hits.relevance
-                searched[here] = served.searched
-                start += batch.requests
-                if not counts:
-                    continue
+                places = here if counted is None else counted[here]
+                served = self._serve(batch, vectors, places, rules, fixed)
                 state, entry = state.record(policy, served.entry, served.sample, served.costs)
+                rows[places], relevance[places] = served.hits.rows, served.hits.relevance
+                searched[places] = served.searched
                 limited += served.limited
                 if entries and not entry.opens_horizon:
                     entry = entries.pop().plus(entry)
                 entries.append(entry)
+                start += batch.requests
+            uncounted = None if self.count_cold or cold is None else np.flatnonzero(cold)
+            while uncounted is not None and len(uncounted):
+                places, uncounted = np.split(uncounted, [_close_by(uncounted, terms.batch_size)])
+                served = self._serve(uncounted_batch(len(places), terms.k, catalog), vectors, places, rules, fixed)
+                rows[places], relevance[places] = served.hits.rows, served.hits.relevance
+                searched[places] = served.searched
             if entries:
                 self.ledger.record(entries)
             self._state = state
@@ -421,6 +424,25 @@ class FairRetriever(NoCopies, Closable):
             f"floors of {promised:,} group{'s' if promised != 1 else ''}, {requests:,} of {terms.horizon:,} requests)"
         )
 
+    def _serve(
+        self,
+        batch: Batch,
+        vectors: npt.NDArray[np.floating[Any]],
+        places: slice | npt.NDArray[np.int64],
+        rules: Rules | None,
+        fixed: FixedList | None,
+    ) -> ServedBatch:
+        """Answer the requests of a call at these places, under their own rules."""
+        if rules is None:
+            eligible = None
+        elif isinstance(places, slice):
+            eligible = rules.eligibility(places.start, places.stop)
+        else:
+            between = rules.eligibility(int(places[0]), int(places[-1]) + 1)
+            eligible = None if between is None else between.take(places - places[0])
+        listed = None if fixed is None else fixed.take(places)
+        return serve(batch, self.catalog, self.index, vectors[places], eligible, listed)
+
     def _check_open(self) -> None:
         if self._closed:
             raise FairSyncError("The retriever is closed: make another one over the same ledger, which continues.")
@@ -448,7 +470,6 @@ class FairRetriever(NoCopies, Closable):
         self.catalog, self.index, self.terms, self._state = catalog, index, terms, state
 
 
-def _same_kind(cold: npt.NDArray[np.bool_], start: int) -> tuple[bool, int]:
-    """Return whether the request at a position counts, which a cold one does not, and how many like it follow."""
-    others = np.flatnonzero(cold[start:] != cold[start])
-    return not cold[start], int(others[0]) if len(others) else len(cold) - start
+def _close_by(places: npt.NDArray[np.int64], size: int) -> int:
+    """Return how many of the first places lie within a span of this size, whose rules are evaluated together."""
+    return int(np.searchsorted(places, places[0] + size))
