@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
 
 
+# Marks the saved answer to a cold request, after its columns.
+_COLD = {"cold": True}
+
+
 @dataclass(frozen=True)
 class Candidates:
     """The candidates of some requests, best relevance first.
@@ -165,7 +169,7 @@ class Candidates:
         columns = (self.ids, self.groups, self.relevance, self.searched)
         values = [column[position].tolist() for column in columns]
         if self.cold[position]:  # others are saved as they always were
-            values.append({"cold": True})
+            values.append(_COLD)
         return json.dumps(values).encode()
 
     @classmethod
@@ -173,7 +177,7 @@ class Candidates:
         """Return the answer to one request that `dump` has serialized."""
         ids, groups, relevance, searched, *marks = json.loads(answer)
         columns = np.array([ids]), np.array([groups]), np.array([relevance]), np.array([searched], dtype=np.float64)
-        return Candidates(*columns, cold=np.array([bool(marks and marks[0].get("cold"))]))
+        return Candidates(*columns, cold=np.array([_COLD in marks]))
 
     @classmethod
     def of(
