@@ -162,3 +162,14 @@ def test_the_systemd_unit_bounds_memory_system_calls_and_the_time_to_stop() -> N
     limits = HttpSettings()
     assert int(unit["TimeoutStopSec"]) > limits.drain_seconds + limits.shutdown_seconds
     assert int(unit["LimitNOFILE"]) > limits.max_connections
+
+
+@pytest.mark.parametrize(
+    ("cold", "problem"), [("[999]", "ids that the catalog does not hold"), ("[0.5]", "dimensions")]
+)
+def test_a_fallback_for_cold_users_that_cannot_be(tmp_path: Path, cold: str, problem: str) -> None:
+    config = configured(tmp_path)
+    config.write_text(config.read_text().replace("k = 3", f"k = 3\ncold = {cold}"))
+    assert any(problem in one for one in check_settings(load_settings(config, {})).problems)
+    with pytest.raises(FairSyncError, match=problem):
+        make_promise_service(load_settings(config, {}))
