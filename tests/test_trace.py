@@ -19,7 +19,7 @@ from fairsync.policies import NoPolicy
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index, IvfIndex, ShardedIndex
 from fairsync.search.eligibility import Eligibility
-from fairsync.trace import RequestTrace
+from fairsync.trace import PendingExplanation, RequestTrace
 from plain_explanation import PlainExplanation
 
 if TYPE_CHECKING:
@@ -324,3 +324,51 @@ def test_a_trace_is_recorded_only_if_asked_for() -> None:
     retriever = FairRetriever(catalog, k=1)
     assert retriever.retrieve(np.eye(3)).explained == ()
     assert serve.__kwdefaults__ == {"explain": False}
+
+
+@pytest.mark.parametrize("count_cold", [True, False])
+@pytest.mark.parametrize("index", ["exact", "ivf"])
+@pytest.mark.parametrize("length", [2, 4, 9])
+@pytest.mark.parametrize("tightness", [0.0, 0.3, 0.9])
+def test_a_fixed_list_is_named_as_the_reason(tightness: float, length: int, index: str, count_cold: bool) -> None:
+    """In the order of the answer, without a price; prices explain the other candidates only."""
+    rng = np.random.default_rng(length)
+    catalog = Catalog(rng.normal(size=(40, 4)) + np.repeat([[0.5], [-0.5]], 20, axis=0), ["a"] * 20 + ["b"] * 20)
+    users = np.where(rng.random((40, 1)) < 0.5, 0.0, rng.normal(size=(40, 4)) + 0.5)
+    listed = rng.permutation(40)[:length].tolist()
+    terms: dict[str, Any] = {"k": 4, "floors": {"b": int(80 * tightness)}, "horizon": 40, "batch_size": 8}
+    terms |= {"cold": listed, "count_cold": count_cold, "index": index}
+    found = FairRetriever(catalog, **terms).retrieve(users, explain=True)
+    assert found.ids.tolist() == FairRetriever(catalog, **terms).retrieve(users).ids.tolist()
+    for i in range(40):
+        explanation, ids = found.explain(i), found.ids[i].tolist()
+        assert [one.id for one in explanation.candidates] == ids
+        assert [one.relevance for one in explanation.candidates] == found.relevance[i].tolist()
+        named = [one for one in explanation.candidates if one.reason == "fixed list"]
+        forced = [one for one in explanation.candidates if one.reason.startswith("forced")]
+        assert {one.id for one in named} == (
+            set(ids) & set(listed) - {one.id for one in forced} if found.cold[i] else set()
+        )
+        assert all(not one.prices and one.displaced is None for one in named)
+        if not found.cold[i]:
+            continue
+        assert [one.id for one in named] == [item for item in listed if item in {one.id for one in named}]
+        assert "of a fixed list" in str(explanation) or not named
+        pending = found.explained[i]
+        assert isinstance(pending, PendingExplanation)
+        relevance = catalog.embeddings @ pending.trace.users[pending.position, 0]
+        if explanation.depth is None:
+            ranks = np.argsort(np.argsort(-relevance))[ids] + 1
+            assert [one.plain_rank for one in explanation.candidates] == ranks.tolist()
+        if not forced:
+            assert len(named) == min(length, 4)
+            assert (explanation.cut is None) == (len(named) == 4)
+        for item in set(range(40)) - set(ids):
+            reason = explanation.why_not(item).reason
+            assert reason in ("relevance", "price", "forced") or index == "ivf"
+            if not forced and len(named) == 4:
+                assert reason == "relevance"
+    kinds = {one.reason.partition(":")[0] for i in range(40) if found.cold[i] for one in found.explain(i).candidates}
+    assert "fixed list" in kinds
+    if tightness == 0:
+        assert kinds <= {"fixed list", "relevance"}

@@ -11,7 +11,7 @@ from fairsync import guard
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.ledger import Entry
-from fairsync.policies import Sample
+from fairsync.policies import Sample, Terms
 from fairsync.promise_costs import PromiseCosts, given_up_by_group
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.eligible_slots import SlotForecast
-    from fairsync.policies import Terms
+    from fairsync.fixed_list import FixedList
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
     from fairsync.trace import Replaced
@@ -108,12 +108,30 @@ class ServedBatch:
     slots: EligibleSlots | None = None
 
 
+def uncounted_batch(requests: int, k: int, catalog: Catalog) -> Batch:
+    """Return a batch of requests that do not count: without prices, floors and a place in the horizon."""
+    none = np.zeros(catalog.n_groups, dtype=np.int64)
+    return Batch(
+        requests=requests,
+        prices=np.zeros(catalog.n_groups),
+        version=0,
+        missing=none,
+        left=requests,
+        lookahead=0,
+        watched=False,
+        keeps_floors=False,
+        terms=Terms(none, none, k, requests, requests),
+        k=k,
+    )
+
+
 def serve(
     batch: Batch,
     catalog: Catalog,
     index: Index,
     users: NDArray[np.floating[Any]],
     eligible: Eligibility | None = None,
+    fixed: FixedList | None = None,
     *,
     explain: bool = False,
 ) -> ServedBatch:
@@ -129,25 +147,32 @@ def serve(
         (requests, interests, d) user vectors that :func:`fairsync.inputs.check_users` has returned.
     eligible
         The items that each request may get; None for all items.
+    fixed
+        A list that some of the requests begin with. Prices decide on the rest of theirs only.
     explain
         Whether to record what the requests can be explained from. It takes about as long as the search.
     """
     replaced: Replaced | None = {} if explain else None
     if eligible is None:
-        served = _serve_all(batch, catalog, index, users, replaced)
+        served = _serve_all(batch, catalog, index, users, fixed, replaced)
     else:
-        served = _serve_eligible(batch, catalog, index, users, eligible, replaced)
+        served = _serve_eligible(batch, catalog, index, users, eligible, fixed, replaced)
     if replaced is None:
         return served
     trace = BatchTrace.of(
         catalog, index, users, eligible, served.hits, replaced, batch.prices, batch.missing, batch.terms,
-        depth=min(batch.k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors,
+        depth=min(batch.k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors, fixed=fixed,
     )  # fmt: skip
     return replace(served, trace=trace)
 
 
 def _serve_all(
-    batch: Batch, catalog: Catalog, index: Index, users: NDArray[np.floating[Any]], replaced: Replaced | None
+    batch: Batch,
+    catalog: Catalog,
+    index: Index,
+    users: NDArray[np.floating[Any]],
+    fixed: FixedList | None,
+    replaced: Replaced | None,
 ) -> ServedBatch:
     """Do what `serve` does where every item is eligible for every request."""
     terms, prices = batch.terms, batch.prices
@@ -156,6 +181,8 @@ def _serve_all(
     hits = index.search(users, prices, width)
     if hits.rows[:, k - 1].min() < 0:
         raise _too_few(hits, k, len(catalog))
+    if fixed is not None:
+        hits = fixed.put_first(hits, k, catalog, users, None)
     searched = 1.0
     if hits.reached is not None:
         terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
@@ -169,15 +196,20 @@ def _serve_all(
         chosen, forced = guard.keep_floors(
             lambda i, p, n: index.search(users[i : i + 1], p, n),
             catalog, terms, prices, hits, batch.missing, batch.left, k, forecast=batch.forecast, replaced=replaced,
+            fixed=None if fixed is None else fixed.requests,
         )  # fmt: skip
         counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
     relevance = float(chosen.relevance.sum())
     is_priced = bool(prices.any())
     best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
+    if fixed is not None and best is not None:  # what a fixed list gives up was given up by whoever made it
+        best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
     costs = _costs(batch, catalog, chosen, counts, best) if forced or is_priced else PromiseCosts.zero(n_groups)
-    sample = make_sample(k, groups, hits, prices) if batch.watched and width > k else None
+    sample = None
+    if batch.watched and width > k:
+        sample = _priced_sample(k, groups, hits, prices, None if fixed is None else fixed.requests)
     return ServedBatch(chosen, Entry(counts, len(users), relevance, cost, forced), sample, searched, costs)
 
 
@@ -187,6 +219,7 @@ def _serve_eligible(
     index: Index,
     users: NDArray[np.floating[Any]],
     eligible: Eligibility,
+    fixed: FixedList | None,
     replaced: Replaced | None,
 ) -> ServedBatch:
     """Do what `serve` does, with lists that are short where fewer than k items are eligible."""
@@ -196,6 +229,8 @@ def _serve_eligible(
     hits = search_eligible(index, users, prices, width, eligible)
     if hits.reached is None:
         hits = _filled(hits, index, users, prices, k, eligible)
+    if fixed is not None:
+        hits = fixed.put_first(hits, k, catalog, users, eligible)
     searched = 1.0
     if hits.reached is not None:
         terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
@@ -208,6 +243,7 @@ def _serve_eligible(
         chosen, forced = guard.keep_floors(
             lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
             catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
+            fixed=None if fixed is None else fixed.requests,
         )  # fmt: skip
         counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
     relevance = float(chosen.relevance[chosen.rows >= 0].sum())
@@ -216,6 +252,8 @@ def _serve_eligible(
     groups = catalog.group_of[full.rows]
     is_priced = bool(prices.any())
     best = _plain_relevance(k, len(catalog), prices, full, groups) if is_priced else full.relevance[:, :k]
+    if fixed is not None and best is not None:
+        best = np.where(fixed.requests[whole][:, None], full.relevance[:, :k], best)
     cost = float("nan")
     if best is not None:
         short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
@@ -223,7 +261,9 @@ def _serve_eligible(
     costs = PromiseCosts.zero(n_groups)
     if forced or is_priced:  # a short list has no alternative: it costs nothing
         costs = _costs(batch, catalog, Hits(chosen.rows[whole], chosen.relevance[whole]), counts, best)
-    sample = make_sample(k, groups, full, prices) if batch.watched and width > k and whole.any() else None
+    sample = None
+    if batch.watched and width > k and whole.any():
+        sample = _priced_sample(k, groups, full, prices, None if fixed is None else fixed.requests[whole])
     entry = Entry(counts, len(users), relevance, cost, forced)
     slots = _eligible_slots(batch, catalog, eligible)
     return ServedBatch(chosen, entry, sample, searched, costs, 0 if slots is None else slots.limited, slots=slots)
@@ -266,6 +306,17 @@ def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[n
     beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
     within = np.minimum(np.maximum(beyond_last, -1e30), 1e30)  # the range of float32
     return Sample(groups.astype(np.intp), within.astype(np.float32), prices)
+
+
+def _priced_sample(
+    k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[np.float64], fixed: NDArray[np.bool_] | None
+) -> Sample | None:
+    """Return the sample without the requests that have a fixed list, which prices did not make."""
+    if fixed is None:
+        return make_sample(k, groups, hits, prices)
+    if fixed.all():
+        return None
+    return make_sample(k, groups[~fixed], Hits(hits.rows[~fixed], hits.relevance[~fixed]), prices)
 
 
 def _too_few(hits: Hits, k: int, n_items: int) -> FairSyncError:

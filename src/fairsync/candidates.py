@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
 
 
+# Marks the saved answer to a cold request, after its columns.
+_COLD = {"cold": True}
+
+
 class Explainable(Protocol):
     """Something that the explanation of one request can be made from, now or after it was saved."""
 
@@ -52,6 +56,9 @@ class Candidates:
         loaded from a ledger or received from a service.
     unknown_excluded : numpy.ndarray
         (n,) number of ids that a request excluded and the catalog does not hold.
+    cold : numpy.ndarray
+        (n,) whether nothing was known of the user, so that the answer comes from the fallback
+        (:class:`fairsync.cold_start.ColdStart`). With a fixed list, its items come first, in its order.
     explained : tuple
         What `explain` shows of each request, if that was asked for; otherwise empty.
 
@@ -70,6 +77,7 @@ class Candidates:
     searched: NDArray[np.float64]
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
     unknown_excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
+    cold: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool), kw_only=True)
     explained: tuple[Explainable | None, ...] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -77,6 +85,8 @@ class Candidates:
             object.__setattr__(self, "rows", np.full(self.ids.shape, -1))
         if self.unknown_excluded.shape != self.searched.shape:
             object.__setattr__(self, "unknown_excluded", np.zeros(self.searched.shape, dtype=np.int64))
+        if self.cold.shape != self.searched.shape:
+            object.__setattr__(self, "cold", np.zeros(self.searched.shape, dtype=bool))
 
     @property
     def degraded(self) -> bool:
@@ -99,6 +109,8 @@ class Candidates:
             words.append(f"relevance {there.min():.4g} to {there.max():.4g}")
         if short := int(self.short.sum()):
             words.append(f"{short:,} with fewer than k eligible items")
+        if cold := int(self.cold.sum()):
+            words.append(f"{cold:,} cold")
         if self.degraded:
             words.append(f"{self.searched.mean():.0%} of the catalog searched")
         return f"Candidates({', '.join(words)})"
@@ -138,6 +150,7 @@ class Candidates:
             *(column[positions] for column in columns),
             rows=self.rows[positions],
             unknown_excluded=unknown,
+            cold=self.cold[positions],
             explained=explained,
         )
 
@@ -153,6 +166,7 @@ class Candidates:
             np.concatenate([part.searched for part in parts]),
             rows=np.concatenate([part.rows for part in parts]),
             unknown_excluded=np.concatenate([part.unknown_excluded for part in parts]),
+            cold=np.concatenate([part.cold for part in parts]),
             explained=_joined(parts),
         )
 
@@ -199,6 +213,8 @@ class Candidates:
         """
         columns = (self.ids, self.groups, self.relevance, self.searched)
         document = [column[position].tolist() for column in columns]
+        if self.cold[position]:  # others are saved as they always were
+            document.append(_COLD)
         if self.explained and (explained := self.explained[position]) is not None:
             document.append(explained.to_dict())
         return json.dumps(document).encode()
@@ -208,7 +224,8 @@ class Candidates:
         """Return the answer to one request that `dump` has serialized."""
         ids, groups, relevance, searched, *more = json.loads(answer)
         columns = np.array([ids]), np.array([groups]), np.array([relevance]), np.array([searched], dtype=np.float64)
-        return Candidates(*columns, explained=tuple(map(StoredExplanation, more)))
+        explained = tuple(StoredExplanation(one) for one in more if one != _COLD)
+        return Candidates(*columns, explained=explained, cold=np.array([_COLD in more]))
 
     @classmethod
     def of(
@@ -218,6 +235,7 @@ class Candidates:
         relevance: NDArray[np.float64],
         searched: NDArray[np.float64],
         unknown_excluded: NDArray[np.int64] | None = None,
+        cold: NDArray[np.bool_] | None = None,
     ) -> Candidates:
         """Return the candidates in these rows of a catalog, sorted by relevance, ties by id; -1 is an empty place."""
         if not (relevance[:, 1:] < relevance[:, :-1]).all():  # without prices they are sorted as they come
@@ -229,7 +247,8 @@ class Candidates:
             for names in (ids, groups):
                 names[rows < 0] = "" if names.dtype.kind == "U" else -1
         unknown = np.empty(0, dtype=np.int64) if unknown_excluded is None else unknown_excluded
-        return Candidates(ids, groups, relevance, searched, rows=rows, unknown_excluded=unknown)
+        cold = np.empty(0, dtype=bool) if cold is None else cold
+        return Candidates(ids, groups, relevance, searched, rows=rows, unknown_excluded=unknown, cold=cold)
 
 
 def _joined(parts: Sequence[Candidates]) -> tuple[Explainable | None, ...]:

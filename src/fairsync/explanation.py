@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Absence: TypeAlias = Literal["excluded", "condition", "price", "forced", "relevance", "missed"]
 """Why an item is not a candidate."""
+FIXED_LIST = "fixed list"
+"""The reason of a candidate that is there because the answer begins with a given list of items."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,10 @@ class ExplainedCandidate:
         beyond the depth to which the index was asked (`Explanation.depth`).
     reason : str
         ``"relevance"`` if it would be there without prices too; ``"promise: toys ≥ 500"`` if its promise's price
-        brought it in; ``"forced: toys ≥ 500"`` if the guard filled the slot; ``"price"`` if prices of other groups did.
+        brought it in; ``"forced: toys ≥ 500"`` if the guard filled the slot; ``"price"`` if prices of other groups did;
+        ``"fixed list"`` if the request is cold and the item is in the list that is given for such requests.
     displaced
-        Id of the item that would be there in its place by relevance alone; None where there is none.
+        Id of the item that would be there in its place without prices; None where there is none.
     """
 
     id: Label
@@ -150,7 +153,7 @@ class Explanation:
     Attributes
     ----------
     candidates : tuple of ExplainedCandidate
-        In the order of the answer, best relevance first.
+        In the order of the answer: best relevance first, after the items of a fixed list, in its order.
     cut : float or None
         The score, relevance minus price, that an item needed to get a slot; None if no slot was open to prices, or all
         eligible items are candidates.
@@ -228,6 +231,7 @@ class Explanation:
     def _summary(self) -> list[str]:
         words = [] if self.cut is None else [f"cut at {self.cut:.4g}".replace("-", "−")]
         kinds = {"relevance": "by relevance", "promise": "by promises", "forced": "forced", "price": "by other prices"}
+        kinds[FIXED_LIST] = "of a fixed list"
         for kind, text in kinds.items():
             if n := sum(one.reason.partition(":")[0] == kind for one in self.candidates):
                 words.append(f"{n:,} {text}")

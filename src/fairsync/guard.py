@@ -137,6 +137,7 @@ def keep_floors(
     eligible: Eligibility | None = None,
     forecast: SlotForecast | None = None,
     replaced: dict[int, tuple[Rows, Floats]] | None = None,
+    fixed: npt.NDArray[np.bool_] | None = None,
 ) -> tuple[Hits, int]:
     """Choose the candidates of requests one after another, by the two rules of the guard.
 
@@ -161,6 +162,8 @@ def keep_floors(
     replaced
         Receives, for each request that the second rule changed, what it would have got without that rule: rows and
         relevance, best score first.
+    fixed
+        (n,) the requests whose lists prices did not make, so that the first rule says nothing about them.
 
     Returns
     -------
@@ -176,7 +179,7 @@ def keep_floors(
     for i in range(len(rows)):
         left -= 1
         counts = _count(catalog, rows[i], n_groups)
-        if ((counts > missing) & (prices < 0)).any():
+        if ((counts > missing) & (prices < 0)).any() and (fixed is None or not fixed[i]):
             chosen = _choose_among(search, catalog, k, prices, hits, missing, i, may_be_short=eligible is not None)
             rows[i], relevance[i] = _padded(*chosen, k)
             counts = _count(catalog, rows[i], n_groups)

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.batch import serve
+from fairsync.batch import Batch, ServedBatch, serve, uncounted_batch
 from fairsync.calibration import calibrate
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog, Where
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
 from fairsync.closing import Closable, NoCopies
+from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.eligible import Exclude, Rules
 from fairsync.errors import FairSyncError
+from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors, changed_terms, make_terms
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_users
@@ -68,6 +70,14 @@ class FairRetriever(NoCopies, Closable):
         The most items that a request excludes, declared in advance. The floors are then certain, and floors that such
         requests could make impossible are refused. A request that excludes more, or has a condition, is answered all
         the same, and the floors are no longer certain; `limited_requests` counts these.
+    cold
+        The fallback for requests whose vectors are all zero, about whose user nothing is known: ``"mean"``, the mean of
+        the latest user vectors, and before the first one that of the items; a vector (floats); or a list of ids
+        (strings or integers), shown in this order and followed by what is best for the mean. See
+        :class:`fairsync.cold_start.ColdStart`.
+    count_cold
+        Whether answers to cold requests are exposures. If not, they are made without prices, and the horizon, counts
+        and prices are as if these requests had not come.
 
     Attributes
     ----------
@@ -108,8 +118,11 @@ class FairRetriever(NoCopies, Closable):
         ledger: str | Ledger | None = None,
         save_seconds: float = 5.0,
         max_exclude: int = 0,
+        cold: Cold = MEAN,
+        count_cold: bool = True,
     ) -> None:
         self.catalog = catalog
+        self._cold, self.count_cold = ColdStart(catalog, cold), count_cold
         self.terms = make_terms(catalog, k, floors, horizon, batch_size, max_exclude=max_exclude)
         self.policy = make_policy(policy)
         self.index = make_index(index, catalog)
@@ -168,32 +181,45 @@ class FairRetriever(NoCopies, Closable):
             catalog, vectors = self.catalog, check_users(users, self.catalog)
             terms, policy, n = self.terms, self.policy, len(vectors)
             rules = None if exclude is None and where is None else Rules(exclude, where, catalog, n)
+            vectors, cold = self._cold.fill(vectors, catalog)
+            fixed = self._cold.fixed_list(cold, catalog)
             rows, relevance = np.empty((n, terms.k), dtype=np.int64), np.empty((n, terms.k))
             searched, entries = np.empty(n), list[Entry]()
             state, start, limited = self._state, 0, 0
-            explained: list[PendingExplanation] = []
-            while start < n:
+            counted = None if self.count_cold or cold is None else np.flatnonzero(~cold)
+            waiting = n if counted is None else len(counted)
+            explained: list[PendingExplanation | None] = [None] * n
+            while start < waiting:
                 state = state.begin(terms, policy)
-                batch = state.next_batch(terms, policy, n - start)
+                batch = state.next_batch(terms, policy, waiting - start)
                 here = slice(start, start + batch.requests)
-                eligible = None if rules is None else rules.eligibility(here.start, here.stop)
-                served = serve(batch, catalog, self.index, vectors[here], eligible, explain=explain)
+                places = here if counted is None else counted[here]
+                served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
                 state, entry = state.record(policy, served.entry, served.sample, served.costs, served.slots)
-                rows[here], relevance[here] = served.hits.rows, served.hits.relevance
-                searched[here] = served.searched
+                rows[places], relevance[places] = served.hits.rows, served.hits.relevance
+                searched[places] = served.searched
                 limited += served.limited
-                if served.trace is not None:
-                    explained += [PendingExplanation(served.trace, i) for i in range(batch.requests)]
                 if entries and not entry.opens_horizon:
                     entry = entries.pop().plus(entry)
                 entries.append(entry)
                 start += batch.requests
-            self.ledger.record(entries)
+            uncounted = np.empty(0, dtype=np.int64) if self.count_cold or cold is None else np.flatnonzero(cold)
+            for first in range(0, len(uncounted), terms.batch_size):
+                places = uncounted[first : first + terms.batch_size]
+                batch = uncounted_batch(len(places), terms.k, catalog)
+                served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
+                rows[places], relevance[places] = served.hits.rows, served.hits.relevance
+                searched[places] = served.searched
+            if entries:
+                self.ledger.record(entries)
             self._state = state
             self.limited_requests += limited
+            self._cold.observe(vectors, cold)
             self._saver.save_if_due(terms, state)
-        found = Candidates.of(catalog, rows, relevance, searched, None if rules is None else rules.unknown)
-        return replace(found, explained=tuple(explained)) if explained else found
+        unknown = None if rules is None else rules.unknown
+        found = Candidates.of(catalog, rows, relevance, searched, unknown, cold)
+        found = found if fixed is None else fixed.in_order(found)
+        return replace(found, explained=tuple(explained)) if explain else found
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
         """Learn prices from past requests, so that the first batch is already well priced. Nothing is counted.
@@ -202,7 +228,7 @@ class FairRetriever(NoCopies, Closable):
         ----------
         past_users
             (n, d) or (n, interests, d): user vectors of similar requests, latest last. A few hundred help, a few
-            thousand are plenty.
+            thousand are plenty. Cold requests are then answered by their mean, until later ones take their place.
 
         Returns
         -------
@@ -212,6 +238,8 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             self._check_open()
             self._state = calibrate(self._state, self.terms, self.policy, self.catalog, self.index, past_users)
+            past = check_users(past_users, self.catalog)
+            self._cold.observe(past, is_cold(past))
             self._saver.save_if_due(self.terms, self._state)
         return self
 
@@ -253,7 +281,11 @@ class FairRetriever(NoCopies, Closable):
         self._change(lambda catalog: remove_items(catalog, ids), floors)
 
     def replace(
-        self, catalog: Catalog, index: str | Callable[[Catalog], Index] | None = None, floors: Floors | None = None
+        self,
+        catalog: Catalog,
+        index: str | Callable[[Catalog], Index] | None = None,
+        floors: Floors | None = None,
+        cold: Cold | None = None,
     ) -> None:
         """Continue with another catalog: a new version of the model, or an index that was rebuilt.
 
@@ -268,11 +300,16 @@ class FairRetriever(NoCopies, Closable):
             A name, or a function of the catalog. Defaults to an index of the present kind with the same settings.
         floors
             New floors from now on. Defaults to the present ones; see :meth:`promise`.
+        cold
+            The fallback for cold requests from now on: a given vector belongs to the old model. Defaults to the present
+            one. The mean of the latest user vectors starts again.
         """
         with self._lock:
             under = catalog.under(self.catalog.labels)
+            start = ColdStart(under, self._cold.fallback if cold is None else cold)
             made = replace_index(self.index, index, under)
             self._swap(under, made, floors, self.policy.start)
+            self._cold = start
             if index is not None:
                 self._given = (self._given[0], index if isinstance(index, str) else made)
 
@@ -315,11 +352,12 @@ class FairRetriever(NoCopies, Closable):
         folder
             The folder to create, or a folder with a saved retriever, which is replaced.
         """
-        from fairsync.saved_retriever import SavedRetriever  # here, because it needs polars
+        from fairsync.saved_retriever import SavedColdStart, SavedRetriever  # here, because it needs polars
 
         with self._lock:
             prices, past = SavedPrices.of(self.terms, self._state), tuple(self.ledger.past())
-            saved = SavedRetriever(self.catalog, *self._given, prices, past)
+            start = SavedColdStart(self._cold.fallback, self.count_cold, self._cold.recent())
+            saved = SavedRetriever(self.catalog, *self._given, prices, past, start)
         saved.write(folder)
 
     @classmethod
@@ -367,7 +405,9 @@ class FairRetriever(NoCopies, Closable):
         made = cls(
             saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size,
             policy=saved.policy, index=saved.index, ledger=ledger, save_seconds=save_seconds,
+            count_cold=saved.cold_start.counts,
         )  # fmt: skip
+        made._cold = ColdStart.restored(saved.catalog, saved.cold_start.fallback, saved.cold_start.recent)
         # Not as an argument: floors that an outage has put out of reach would be refused.
         made.terms, made._owns_ledger = terms, not is_given
         made._state = replace(made._state, price_state=saved.prices.price_state)
@@ -393,6 +433,27 @@ class FairRetriever(NoCopies, Closable):
             f"index={type(self.index).__name__}, batch_size={terms.batch_size}, "
             f"floors of {promised:,} group{'s' if promised != 1 else ''}, {requests:,} of {terms.horizon:,} requests)"
         )
+
+    def _serve(
+        self,
+        batch: Batch,
+        vectors: npt.NDArray[np.floating[Any]],
+        places: slice | npt.NDArray[np.int64],
+        rules: Rules | None,
+        fixed: FixedList | None,
+        explained: list[PendingExplanation | None] | None,
+    ) -> ServedBatch:
+        """Answer the requests of a call at these places, under their own rules; write their explanations, if any."""
+        at = range(places.start, places.stop) if isinstance(places, slice) else places.tolist()
+        eligible = None if rules is None else rules.eligibility_of(at)
+        listed = None if fixed is None else fixed.take(places)
+        served = serve(
+            batch, self.catalog, self.index, vectors[places], eligible, listed, explain=explained is not None
+        )
+        if explained is not None and served.trace is not None:
+            for position, place in enumerate(at):
+                explained[place] = PendingExplanation(served.trace, position)
+        return served
 
     def _check_open(self) -> None:
         if self._closed:

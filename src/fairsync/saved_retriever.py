@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fairsync.atomic_write import atomic_folder
 from fairsync.catalog.files import open_catalog, save_catalog
+from fairsync.cold_start import MEAN
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import Entry, Totals
 from fairsync.policies import make_policy
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
+    from numpy.typing import NDArray
+
     from fairsync.catalog import Catalog
     from fairsync.ledger import Ledger
     from fairsync.policies import Policy
@@ -26,6 +31,26 @@ if TYPE_CHECKING:
 
 _FORMAT = 1
 _FACTS, _CATALOG, _PRICES, _PAST = "retriever.json", "catalog", "prices.npz", "past.npz"
+_RECENT = "recent_users.npy"
+
+
+@dataclass(frozen=True)
+class SavedColdStart:
+    """What is saved for cold requests.
+
+    Attributes
+    ----------
+    fallback : str or list
+        The fallback: "mean", a vector or ids.
+    counts : bool
+        Whether answers to cold requests count.
+    recent : numpy.ndarray
+        (n, d) the latest user vectors, oldest first.
+    """
+
+    fallback: Any
+    counts: bool
+    recent: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,6 +68,8 @@ class SavedRetriever:
         The promise, the counts of the horizon, the policy's state and the price batch under way.
     past : tuple of Totals
         Totals of the past horizons, oldest first.
+    cold_start : SavedColdStart
+        The fallback for cold requests.
     """
 
     catalog: Catalog
@@ -50,6 +77,7 @@ class SavedRetriever:
     index: str | Index
     prices: SavedPrices
     past: tuple[Totals, ...]
+    cold_start: SavedColdStart
 
     def write(self, folder: str | os.PathLike[str]) -> None:
         """Write it to a folder, atomically. A retriever that was saved there before is replaced."""
@@ -59,12 +87,14 @@ class SavedRetriever:
         given = {"policy": self.policy, "index": self.index}
         names = {what: one if isinstance(one, str) else None for what, one in given.items()}
         classes = {f"{what}_class": type(one).__name__ for what, one in given.items()}
-        facts = {"format": _FORMAT, **names, **classes}
+        start = self.cold_start
+        facts = {"format": _FORMAT, **names, **classes, "cold": start.fallback, "count_cold": start.counts}
         prices, past = self.prices.dump(make_policy(self.policy)), dump_value(self.past, (Totals,))
         with atomic_folder(target) as work:
             save_catalog(self.catalog, work / _CATALOG)
             (work / _PRICES).write_bytes(prices)
             (work / _PAST).write_bytes(past)
+            np.save(work / _RECENT, start.recent)
             (work / _FACTS).write_text(json.dumps(facts) + "\n", encoding="utf-8")
 
     @classmethod
@@ -87,6 +117,7 @@ class SavedRetriever:
         try:
             facts = json.loads((source / _FACTS).read_text(encoding="utf-8"))
             prices, past = (source / _PRICES).read_bytes(), (source / _PAST).read_bytes()
+            recent = np.load(source / _RECENT) if "cold" in facts else None  # earlier versions saved none
         except (OSError, ValueError) as error:
             raise InvalidInputError(
                 f"{source} holds no retriever ({error}): give a folder that retriever.save(folder) has written."
@@ -112,6 +143,11 @@ class SavedRetriever:
             index(catalog) if callable(index) else index,
             SavedPrices.load(make_policy(policy), prices),
             load_value(past, (Totals,)),
+            SavedColdStart(
+                facts.get("cold", MEAN),
+                facts.get("count_cold", True),
+                np.empty((0, catalog.dim)) if recent is None else recent,
+            ),
         )
 
     def copy_counts(self, ledger: Ledger) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fairsync.catalog.names import check_names, check_same_kind
 from fairsync.errors import InvalidInputError
-from fairsync.explanation import ExplainedCandidate, Explanation, WhyNot
+from fairsync.explanation import FIXED_LIST, ExplainedCandidate, Explanation, WhyNot
 from fairsync.search.exact import ExactIndex
 from fairsync.search.filtering import search_eligible
 from fairsync.search.ranks import rank_without_prices
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog, Selection
     from fairsync.catalog.groups import Label
     from fairsync.explanation import Absence
+    from fairsync.fixed_list import FixedList
     from fairsync.policies import Terms
     from fairsync.search.base import Hits, Index
     from fairsync.search.eligibility import Eligibility
@@ -189,6 +190,8 @@ class BatchTrace:
         (n, k) rows that the requests would have got without prices.
     depth : int or None
         The number of items by relevance that the index was asked for; None if every rank is known.
+    fixed : FixedList or None
+        The list that some of the requests begin with.
     names : dict
         Texts of promises by label, in place of "label ≥ floor".
     """
@@ -205,6 +208,7 @@ class BatchTrace:
     ranks: _Rows
     plain: _Rows
     depth: int | None
+    fixed: FixedList | None = None
     names: Mapping[Label, str] = field(default_factory=dict)
 
     @classmethod
@@ -222,6 +226,7 @@ class BatchTrace:
         *,
         depth: int,
         keeps_floors: bool,
+        fixed: FixedList | None = None,
     ) -> BatchTrace:
         """Return the trace of a batch that was served; this finds the candidates that it would have had without prices.
 
@@ -237,21 +242,25 @@ class BatchTrace:
             Of the batch.
         depth
             The number of items to ask the index for, if it does not know every rank.
+        fixed
+            The list that some of the requests begin with, with prices and without.
         """
         k = chosen.rows.shape[1]
         known: int | None = None
-        if not prices.any() and not replaced:
-            plain, ranks = chosen.rows, np.where(chosen.rows >= 0, np.arange(1, k + 1), 0)
+        if not prices.any() and not replaced and fixed is None:
+            found, ranks = chosen, np.where(chosen.rows >= 0, np.arange(1, k + 1), 0)
         elif isinstance(index, ExactIndex):
             ranks, found = rank_without_prices(index, users, chosen, eligible)
-            plain = found.rows
         else:
-            known, rows = depth, search_eligible(index, users, None, depth, eligible).rows
-            same = (rows[:, None, :] == chosen.rows[:, :, None]) & (chosen.rows[:, :, None] >= 0)
-            ranks, plain = np.where(same.any(axis=2), same.argmax(axis=2) + 1, 0), rows[:, :k]
+            known, found = depth, search_eligible(index, users, None, depth, eligible)
+            same = (found.rows[:, None, :] == chosen.rows[:, :, None]) & (chosen.rows[:, :, None] >= 0)
+            ranks = np.where(same.any(axis=2), same.argmax(axis=2) + 1, 0)
+        if fixed is not None:
+            found = fixed.put_first(found, k, catalog, users, eligible)
         return cls(
-            catalog, users, eligible, prices, missing, terms, keeps_floors, chosen, replaced, ranks, plain, known
-        )
+            catalog, users, eligible, prices, missing, terms, keeps_floors, chosen, replaced, ranks,
+            found.rows[:, :k], known, fixed,
+        )  # fmt: skip
 
     def request(self, i: int) -> RequestTrace:
         """Return the trace of one request."""
@@ -263,7 +272,7 @@ class BatchTrace:
             user=self.users[i],
             prices=self.prices,
             missing=self._missing(i),
-            keeps_floors=self.keeps_floors,
+            keeps_floors=self._keeps_floors(i),
             excluded=nothing if eligible is None else eligible.excluded[eligible.offsets[i] : eligible.offsets[i + 1]],
             selection=None if eligible is None else eligible.selection(i),
             chosen=chosen,
@@ -278,20 +287,25 @@ class BatchTrace:
         catalog, trace = self.catalog, self.request(i)
         rows, relevance = self._candidates(i)
         order = np.lexsort((_ties(catalog, rows), -relevance))
+        if self.fixed is not None and self.fixed.requests[i]:
+            order = order[self.fixed.order(rows[order])]
         prices, ranks = self._applied(i, rows, relevance)[order].tolist(), self.ranks[i, order].tolist()
         rows, relevance = rows[order], relevance[order]
         groups, before = catalog.group_of[rows], set(trace.before.tolist())
         ids, labels = catalog.ids_of(rows).tolist(), catalog.labels_of(groups).tolist()
         plain, chosen = set(trace.plain.tolist()), set(rows.tolist())
         absent = iter(catalog.ids_of([row for row in trace.plain.tolist() if row not in chosen]).tolist())
+        is_fixed = self._is_fixed(i, rows).tolist()
         is_priced = (self.prices[groups] != 0).tolist()
         candidates = []
         for at, (row, group) in enumerate(zip(rows.tolist(), groups.tolist(), strict=True)):
             promise, is_plain = self._promises.get(group), row in plain
             reason = "relevance" if is_plain else f"promise: {promise}" if promise else "price"
+            named = promise or (f"{labels[at]} (no promise)" if is_priced[at] else None)
             if row not in before:
                 reason = f"forced: {promise}"
-            named = promise or (f"{labels[at]} (no promise)" if is_priced[at] else None)
+            elif is_fixed[at]:
+                reason, named = FIXED_LIST, None
             candidates.append(
                 ExplainedCandidate(
                     ids[at],
@@ -322,6 +336,16 @@ class BatchTrace:
         rows, relevance = self.replaced.get(i, self._candidates(i))
         return rows[rows >= 0], relevance[rows >= 0]
 
+    def _is_fixed(self, i: int, rows: _Rows) -> npt.NDArray[np.bool_]:
+        """Return which of these items a request got because its list begins with them."""
+        if self.fixed is None or not self.fixed.requests[i]:
+            return np.zeros(len(rows), dtype=bool)
+        return np.isin(rows, self.fixed.rows)
+
+    def _keeps_floors(self, i: int) -> bool:
+        """Return whether a subsidy ended with its floor: not beside a fixed list, as `guard.keep_floors` has it."""
+        return self.keeps_floors and (self.fixed is None or not self.fixed.requests[i])
+
     def _missing(self, i: int) -> npt.NDArray[np.int64]:
         earlier = self.chosen.rows[:i]
         counts = np.bincount(self.catalog.group_of[earlier[earlier >= 0]], minlength=len(self.missing))
@@ -335,16 +359,17 @@ class BatchTrace:
             # Slots are given to the best scores first, so that the first item that was dropped ends them.
             kept = np.isin(rows, self.chosen.rows[i])
             n_open = n_open if kept.all() else int(np.argmin(kept))
-        if n_open == 0:
+        is_open = ~self._is_fixed(i, rows)[:n_open]
+        if not is_open.any():
             return None
-        lowest = float((relevance - self._applied(i, rows, relevance))[:n_open].min())
+        lowest = float((relevance - self._applied(i, rows, relevance))[:n_open][is_open].min())
         return lowest if np.isfinite(lowest) else None
 
     def _applied(self, i: int, rows: _Rows, relevance: _Floats) -> _Floats:
         """Return the prices of a list that has the best items of each group: a subsidy ends with its floor."""
         groups = self.catalog.group_of[rows]
         price: _Floats = self.prices[groups]
-        if not self.keeps_floors:
+        if not self._keeps_floors(i):
             return price
         # By score, not by relevance: beside a huge price, different relevances give the same score, as in the search.
         order = np.lexsort((_ties(self.catalog, rows), price - relevance, groups))

@@ -184,3 +184,12 @@ def test_help_teaches() -> None:
     text = evaluate("--help").stdout
     for words in ("fairsync evaluate models/", "--policy none --policy", "Your own vectors"):
         assert words in text
+
+
+def test_requests_without_a_known_history_are_named(files: Path) -> None:
+    users = np.load("users.npy")
+    assert "without a known history" not in evaluate(*OWN, "--k", 5).stdout
+    users[[3, 9]] = 0
+    np.save("users.npy", users)
+    assert "2 requests without a known history" in evaluate(*OWN, "--k", 5).stdout
+    assert json.loads(evaluate(*OWN, "--k", 5, "--json").stdout)["cold_requests"] == 2

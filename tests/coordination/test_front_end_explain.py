@@ -1,5 +1,7 @@
 """Front ends explain their answers, and those that any front end has saved."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -85,3 +87,32 @@ def test_an_empty_answer_is_explained_too() -> None:
         assert explanation.why_not(0).reason == "condition"
         assert "relevance" in str(explanation)
     assert len(front.explain("y").candidates) == 4
+
+
+@pytest.mark.parametrize("count_cold", [True, False])
+@pytest.mark.parametrize("cold", ["mean", [7, 40, 31], [50, 3, 12, 33, 9]])
+def test_cold_requests_with_rules_are_answered_and_explained_as_by_a_retriever(cold: Any, count_cold: bool) -> None:
+    users = np.where(np.arange(48)[:, None] % 3 == 0, 0.0, USERS)
+    terms: dict[str, Any] = {"k": 4, "floors": {"b": 40}, "horizon": 48, "batch_size": 8}
+    coordinator = Coordinator(CATALOG, **terms)
+    front = FrontEnd(CATALOG, coordinator, cold=cold, count_cold=count_cold)
+    retriever = FairRetriever(CATALOG, cold=cold, count_cold=count_cold, **terms)
+    exclude = [[int(item), 40] for item in RNG.integers(60, size=48)]
+    where: list[Where | None] = [{"stock": True} if i % 2 else None for i in range(48)]
+    mine = retriever.retrieve(users, exclude, where, explain=True)
+    ids = [f"r{i}" for i in range(48)]
+    found = front.retrieve(users, None, ids, exclude=exclude, where=where, explain=True)
+    assert found.ids.tolist() == mine.ids.tolist()
+    assert found.cold.tolist() == (np.arange(48) % 3 == 0).tolist()
+    assert coordinator.report().exposures == retriever.report().exposures
+    assert front.limited_requests == retriever.limited_requests == (48 if count_cold else 32)
+    for i, request_id in enumerate(ids):
+        assert not set(exclude[i]) & set(found.ids[i].tolist())
+        explanation, later = found.explain(i), FrontEnd(CATALOG, coordinator).explain(request_id)
+        assert explanation == mine.explain(i) == later
+        assert [one.id for one in explanation.candidates] == found.ids[i].tolist()
+        for item in set(range(60)) - set(found.ids[i].tolist()):
+            assert later.why_not(item) == explanation.why_not(item) == mine.explain(i).why_not(item)
+    again = front.retrieve(users, None, ids, explain=True)
+    assert again.cold.tolist() == found.cold.tolist()
+    assert again.explain(3) == found.explain(3)

@@ -183,3 +183,14 @@ def test_a_search_that_fails_releases_its_lease(name: str, tmp_path: Path) -> No
         FrontEnd(catalog, coordinator, index=Broken()).retrieve(np.ones((3, 2)))
     FrontEnd(catalog, coordinator).retrieve(np.ones((10, 2)))
     assert coordinator.report().esp == 1
+
+
+def test_cold_requests_that_do_not_count_are_saved(name: str, tmp_path: Path) -> None:
+    world = make_world(8, items=30, horizon=40)
+    coordinator = RayCoordinator.start(world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=0, horizon=40)
+    front, other = (FrontEnd(world.catalog, coordinator, count_cold=False) for _ in range(2))
+    found = front.retrieve(np.vstack([world.users[:1], np.zeros((1, 5))]), request_ids=["warm", "cold"])
+    again = other.retrieve(np.zeros((1, 5)), request_ids=["cold"])
+    assert again.ids.tolist() == found.ids[1:].tolist()
+    assert found.cold.tolist() == [False, True]
+    assert coordinator.report().requests == 1

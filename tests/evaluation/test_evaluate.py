@@ -152,3 +152,16 @@ def test_requests_with_rules_are_answered_under_them() -> None:
         evaluate(catalog, USERS, ks=[2], exclude=[[1]])
     with pytest.raises(InvalidInputError, match="where has 1"):
         evaluate(catalog, USERS, ks=[2], where=[None])
+
+
+@pytest.mark.parametrize("cold", ["mean", IDS[:5].tolist()])
+def test_requests_without_a_known_history_are_answered_and_counted(cold: Any) -> None:
+    users = np.where(RNG.random((70, 1)) < 0.2, 0.0, USERS)
+    found = evaluate(CATALOG, users, ks=[3, 8], floors=40, policies=["none", "guaranteed"], batch_size=8, cold=cold)
+    assert found.cold_requests == found.to_dict()["cold_requests"] == int((~users.any(axis=1)).sum()) > 0
+    for one in found.results:
+        terms: dict[str, Any] = {"k": one.k, "floors": 40, "horizon": 70, "batch_size": 8, "policy": one.policy}
+        retriever = FairRetriever(CATALOG, cold=cold, **terms)
+        retriever.retrieve(users)
+        assert one.exposures == retriever.report().exposures
+        assert one.relevance == pytest.approx(retriever.report().relevance)

@@ -181,3 +181,14 @@ def test_what_a_request_may_exclude_limits_promises(tmp_path: Path) -> None:
     service = make_promise_service(load_settings(config, {"FAIRSYNC_PROMISE_MAX_EXCLUDE": "18"}))
     assert service.coordinator.terms.caps.tolist() == [2, 2, 2]
     service.coordinator.ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("cold", "problem"), [("[999]", "ids that the catalog does not hold"), ("[0.5]", "dimensions")]
+)
+def test_a_fallback_for_cold_users_that_cannot_be(tmp_path: Path, cold: str, problem: str) -> None:
+    config = configured(tmp_path)
+    config.write_text(config.read_text().replace("k = 3", f"k = 3\ncold = {cold}"))
+    assert any(problem in one for one in check_settings(load_settings(config, {})).problems)
+    with pytest.raises(FairSyncError, match=problem):
+        make_promise_service(load_settings(config, {}))

@@ -251,3 +251,17 @@ def test_a_call_that_hangs_does_not_keep_it_from_ending(tmp_path: Path) -> None:
         process.wait()
     assert answers == [503]
     assert "abandoned" in log.read_text()
+
+
+def test_the_fallback_for_cold_users_is_a_setting(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    config.write_text(config.read_text().replace("k = 3", "k = 3\ncold = [41, 7, 19]\ncount_cold = false"))
+    service = make_promise_service(load_settings(config, {}))
+    try:
+        found = service.retrieve(np.zeros((2, 8)))
+        assert found.ids.tolist() == [[41, 7, 19]] * 2
+        assert found.cold.all()
+        assert service.coordinator.totals().requests == 0
+    finally:
+        service.close()
+        service.coordinator.ledger.close()

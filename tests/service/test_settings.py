@@ -8,7 +8,7 @@ import pytest
 
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import Retention, SqlLedger
-from fairsync.service.settings import load_settings
+from fairsync.service.settings import load_settings, parse_settings
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "deploy").glob("*.toml"))
 PLAIN = '[catalog]\npath = "items"\n'
@@ -159,3 +159,15 @@ def test_the_examples_in_deploy_are_valid(path: Path) -> None:
 
 def test_the_examples_in_deploy_are_found() -> None:
     assert [path.stem for path in EXAMPLES] == ["one-process", "ray", "replicas"]
+
+
+@pytest.mark.parametrize("cold", ["mean", [0.5, 1.0], [3, 4], ["tea-1", "jam-7"]])
+def test_the_fallback_for_cold_users(cold: object) -> None:
+    given = {"catalog": {"path": "items"}, "ledger": "memory://", "promise": {"cold": cold, "count_cold": False}}
+    settings = parse_settings(given)
+    assert repr((settings.promise.cold, settings.promise.count_cold)) == repr((cold, False))  # 3 is not 3.0 here
+    assert parse_settings({**given, "promise": {}}).promise.cold == "mean"
+    refused: list[object] = ["median", [], 3]
+    for wrong in refused:
+        with pytest.raises(InvalidInputError, match="cold"):
+            parse_settings({**given, "promise": {"cold": wrong}})

@@ -156,6 +156,11 @@ def evaluate(
         screen.print(
             f"{count(found.unknown_targets, 'target')} not in the catalog: counted as not found.", style="yellow"
         )
+    if found.cold_requests:
+        screen.print(
+            f"{count(found.cold_requests, 'request')} without a known history: answered by the mean user before.",
+            style="yellow",
+        )
     if source.targets is None:
         screen.print("No targets were given (--targets), so accuracy is not measured.", style="yellow")
     if written:

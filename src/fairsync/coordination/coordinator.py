@@ -265,6 +265,19 @@ class Coordinator(NoCopies, Closable):
         """Return the saved answers to requests, by request id; see `Ledger.answers`."""
         return self.ledger.answers(request_ids)
 
+    def save_answers(self, answers: Mapping[str, bytes]) -> None:
+        """Save answers that do not count, by request id, so that a repeated request gets the same answer.
+
+        Raises
+        ------
+        RepeatedRequestError
+            Some of the requests have been answered before. Nothing was saved: repeat it without them.
+        """
+        with self._changed:
+            self._check_open()
+            nothing = Entry(np.zeros(len(self.labels), dtype=np.int64), 0, 0.0, 0.0)
+            self.ledger.record([nothing], answers=answers)
+
     def record_impressions(self, impressions: ArrayLike, key: str) -> bool:
         """Record exposures that were reported as really shown; return False if this idempotency key is known.
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.batch import ServedBatch, serve
+from fairsync.batch import ServedBatch, serve, uncounted_batch
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
+from fairsync.cold_start import MEAN, ColdStart
 from fairsync.eligible import Rules
 from fairsync.errors import (
     ExpiredRequestError,
@@ -37,11 +38,16 @@ if TYPE_CHECKING:
     from fairsync.batch import Batch
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
+    from fairsync.cold_start import Cold
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
     from fairsync.eligible import Exclude
     from fairsync.explanation import Explanation
+    from fairsync.fixed_list import FixedList
     from fairsync.search.eligibility import Eligibility
+
+# Requests without a lease that are answered together: conditions of many more may select more than fits the memory.
+_TOGETHER = 256
 
 
 class FrontEnd(NoCopies, Closable):
@@ -58,6 +64,9 @@ class FrontEnd(NoCopies, Closable):
         The coordinator, in this process or another.
     index
         The name of an index, or an index object, as for :class:`fairsync.FairRetriever`.
+    cold, count_cold
+        The fallback for cold requests, and whether their answers are exposures, as for
+        :class:`fairsync.FairRetriever`. The mean is that of the requests of this front end.
 
     Attributes
     ----------
@@ -68,11 +77,19 @@ class FrontEnd(NoCopies, Closable):
 
     use_instead = "it holds leases and an index; make one in each process with FrontEnd(catalog, coordinator)"
 
-    def __init__(self, catalog: Catalog, coordinator: CoordinatorProtocol, *, index: str | Index = "exact") -> None:
-        self.coordinator = coordinator
+    def __init__(
+        self,
+        catalog: Catalog,
+        coordinator: CoordinatorProtocol,
+        *,
+        index: str | Index = "exact",
+        cold: Cold = MEAN,
+        count_cold: bool = True,
+    ) -> None:
+        self.coordinator, self.count_cold = coordinator, count_cold
         self._check_groups(catalog)
         # One tuple, so that a request never sees the catalog of one version and the index of another.
-        self._items = (catalog, make_index(index, catalog))
+        self._items = (catalog, make_index(index, catalog), ColdStart(catalog, cold))
         self._changing = threading.Lock()
         self._calls, self._closed, self._idle = 0, False, threading.Condition()
         self.limited_requests = 0
@@ -129,13 +146,13 @@ class FrontEnd(NoCopies, Closable):
             Whether a request gets an empty list if no item meets its condition. Otherwise the call is refused.
         """
         with self._under_way():
-            catalog, index = self._items
+            catalog, index, cold_start = self._items
             vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
             rules = None
             if exclude is not None or where is not None:
                 rules = Rules(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
                 rules.check()  # the batches before a request that is refused would be counted
-            return self._retrieve(catalog, index, vectors, k, request_ids, rules, explain)
+            return self._retrieve(catalog, index, cold_start, vectors, k, request_ids, rules, explain)
 
     def close(self) -> None:
         """Refuse further requests, and wait for those under way, so that no lease is left to expire.
@@ -164,12 +181,15 @@ class FrontEnd(NoCopies, Closable):
         self,
         catalog: Catalog,
         index: Index,
+        cold_start: ColdStart,
         vectors: NDArray[np.floating[Any]],
         k: int | None,
         request_ids: Sequence[str | None] | None,
         rules: Rules | None,
         explain: bool | Mapping[Label, str],
     ) -> Candidates:
+        vectors, cold = cold_start.fill(vectors, catalog)
+        fixed = cold_start.fixed_list(cold, catalog)
         k = self.coordinator.k if k is None else check_k(k, catalog)
         ids = check_request_ids(request_ids, len(vectors))
         first: dict[str, int] = {}  # the first position of each request id
@@ -182,42 +202,48 @@ class FrontEnd(NoCopies, Closable):
             for position, request_id in enumerate(ids)
             if position not in saved and (request_id is None or first[request_id] == position)
         ]
+        uncounted = [] if self.count_cold or cold is None else [position for position in waiting if cold[position]]
+        if cold is not None and uncounted:
+            waiting = [position for position in waiting if not cold[position]]
+
+        def part(here: list[int]) -> _Part:
+            return _Part(
+                vectors[here],
+                k,
+                [ids[position] for position in here],
+                evaluate=None if rules is None else partial(rules.eligibility_of, here),
+                cold=None if cold is None else cold[here],
+                fixed=None if fixed is None else fixed.take(np.array(here)),
+                explain=explain,
+            )
+
         start, parts = 0, []
         while start < len(waiting):
             lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
-            names = [ids[position] for position in here]
-            evaluate = None if rules is None else partial(rules.eligibility_of, here)
-            parts.append(self._serve(catalog, index, lease, vectors[here], k, names, evaluate, explain))
+            parts.append(self._serve(catalog, index, lease, part(here)))
             start += lease.batch.requests
+        parts += [
+            self._serve_uncounted(catalog, index, part(uncounted[begin : begin + _TOGETHER]))
+            for begin in range(0, len(uncounted), _TOGETHER)
+        ]
         if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
+        if len(waiting) == len(ids):
+            cold_start.observe(vectors, cold)
+        elif waiting:
+            cold_start.observe(vectors[waiting], None if cold is None else cold[waiting])
         found = Candidates.join([*parts, *saved.values()])
         if len(waiting) < len(ids):
-            place = {position: i for i, position in enumerate([*waiting, *saved])}
+            place = {position: i for i, position in enumerate([*waiting, *uncounted, *saved])}
             found = found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
         return found if rules is None else replace(found, unknown_excluded=rules.unknown)
 
-    def _serve(
-        self,
-        catalog: Catalog,
-        index: Index,
-        lease: Lease,
-        vectors: NDArray[np.floating[Any]],
-        k: int,
-        request_ids: Sequence[str | None],
-        evaluate: Callable[[], Eligibility | None] | None,
-        explain: bool | Mapping[Label, str],
-    ) -> Candidates:
+    def _serve(self, catalog: Catalog, index: Index, lease: Lease, part: _Part) -> Candidates:
         """Answer the requests of a lease and settle it; release it on failure."""
         try:
-            eligible = None if evaluate is None else evaluate()
-            served = serve(
-                _fit(lease.batch, catalog, k), catalog, index, vectors, eligible, explain=explain is not False
-            )
-            if served.trace is not None and isinstance(explain, Mapping):
-                served = replace(served, trace=replace(served.trace, names=explain))
-            found = self._settle(catalog, served, lease, k, request_ids)
+            served = part.serve(_fit(lease.batch, catalog, part.k), catalog, index)
+            found = self._settle(catalog, served, lease, part)
         except BaseException:
             # If the lease was settled before the failure, releasing it changes nothing.
             self.coordinator.release(lease.number)
@@ -227,16 +253,26 @@ class FrontEnd(NoCopies, Closable):
                 self.limited_requests += served.limited
         return found
 
-    def _settle(
-        self, catalog: Catalog, served: ServedBatch, lease: Lease, k: int, request_ids: Sequence[str | None]
-    ) -> Candidates:
+    def _serve_uncounted(self, catalog: Catalog, index: Index, part: _Part) -> Candidates:
+        """Answer cold requests that do not count: they need no lease. Their answers are saved all the same."""
+        served = part.serve(uncounted_batch(len(part.vectors), part.k, catalog), catalog, index)
+        found, answers = part.candidates(catalog, served)
+        while answers:
+            try:
+                self.coordinator.save_answers(answers)
+            except RepeatedRequestError as error:  # another front end has answered some of them meanwhile
+                saved = self._saved_answers(error.request_ids, part.k)
+                answers = {request_id: answer for request_id, answer in answers.items() if request_id not in saved}
+                found = _with_saved(found, saved, part.request_ids)
+            else:
+                break
+        return found
+
+    def _settle(self, catalog: Catalog, served: ServedBatch, lease: Lease, part: _Part) -> Candidates:
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
-        rows, relevance = served.hits.rows, served.hits.relevance
-        found = Candidates.of(catalog, rows, relevance, np.full(len(rows), served.searched))
-        if served.trace is not None:
-            found = replace(found, explained=tuple(PendingExplanation(served.trace, i) for i in range(len(rows))))
+        rows, relevance, request_ids = served.hits.rows, served.hits.relevance, part.request_ids
+        found, answers = part.candidates(catalog, served)
         entry = served.entry
-        answers = {request_id: found.dump(i) for i, request_id in enumerate(request_ids) if request_id is not None}
         while True:
             try:
                 self.coordinator.settle(lease.number, entry, served.sample, answers, served.slots)
@@ -248,11 +284,9 @@ class FrontEnd(NoCopies, Closable):
                     float(relevance[again][there].sum()),
                     len(again),
                 )
-                saved = self._saved_answers(error.request_ids, k)
+                saved = self._saved_answers(error.request_ids, part.k)
                 answers = {request_id: answer for request_id, answer in answers.items() if request_id not in saved}
-                found = Candidates.join(
-                    [saved.get(name or "", found.take(slice(i, i + 1))) for i, name in enumerate(request_ids)]
-                )
+                found = _with_saved(found, saved, request_ids)
             else:
                 return found
 
@@ -315,7 +349,12 @@ class FrontEnd(NoCopies, Closable):
         """
         self._change(lambda catalog: remove_items(catalog, ids))
 
-    def replace(self, catalog: Catalog, index: str | Callable[[Catalog], Index] | None = None) -> None:
+    def replace(
+        self,
+        catalog: Catalog,
+        index: str | Callable[[Catalog], Index] | None = None,
+        cold: Cold | None = None,
+    ) -> None:
         """Replace the catalog, because there is a new version of the model, or the index should be rebuilt.
 
         Parameters
@@ -324,11 +363,14 @@ class FrontEnd(NoCopies, Closable):
             All items, with the embeddings of the new model.
         index
             A name, or a function of the catalog. Defaults to an index of the present kind with the same settings.
+        cold
+            The fallback for cold requests from now on; see :meth:`fairsync.FairRetriever.replace`.
         """
         with self._changing:
             under = catalog.under(self.coordinator.labels)
             self._check_groups(under)
-            self._items = (under, replace_index(self.index, index, under))
+            start = ColdStart(under, self._items[2].fallback if cold is None else cold)
+            self._items = (under, replace_index(self.index, index, under), start)
 
     def follow(self, change: CatalogChange) -> None:
         """Continue with the catalog after a change that was made elsewhere."""
@@ -336,11 +378,11 @@ class FrontEnd(NoCopies, Closable):
 
     def _change(self, change: Callable[[Catalog], CatalogChange]) -> None:
         with self._changing:
-            before, index = self._items
+            before, index, start = self._items
             changed = change(before)
             check_k(self.coordinator.k, changed.catalog)
             self._check_groups(changed.catalog)
-            self._items = (changed.catalog, follow(index, changed, before))
+            self._items = (changed.catalog, follow(index, changed, before), start)
 
     def _check_groups(self, catalog: Catalog) -> None:
         known = list(self.coordinator.labels)
@@ -349,6 +391,60 @@ class FrontEnd(NoCopies, Closable):
                 "the catalog has other groups than the coordinator: give both the same catalog, and tell the"
                 " coordinator first when groups are added (Coordinator.promise(catalog=...))."
             )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some of the requests of a call, which are answered together.
+
+    Attributes
+    ----------
+    vectors : numpy.ndarray
+        (n, interests, d) user vectors; those of cold requests are filled in.
+    k : int
+        Candidates per request.
+    request_ids : list
+        The id of each request, or None.
+    evaluate : Callable or None
+        Returns the items that each of them may get; None for all items.
+    cold : numpy.ndarray or None
+        (n,) which of them are cold; None if none is.
+    fixed : FixedList or None
+        The list that some of them begin with.
+    explain : bool or dict
+        Whether they are explained; texts of promises by label.
+    """
+
+    vectors: NDArray[np.floating[Any]]
+    k: int
+    request_ids: list[str | None]
+    evaluate: Callable[[], Eligibility | None] | None
+    cold: NDArray[np.bool_] | None
+    fixed: FixedList | None
+    explain: bool | Mapping[Label, str]
+
+    def serve(self, batch: Batch, catalog: Catalog, index: Index) -> ServedBatch:
+        """Find the candidates."""
+        eligible, is_explained = None if self.evaluate is None else self.evaluate(), self.explain is not False
+        served = serve(batch, catalog, index, self.vectors, eligible, self.fixed, explain=is_explained)
+        if served.trace is not None and isinstance(self.explain, Mapping):
+            return replace(served, trace=replace(served.trace, names=self.explain))
+        return served
+
+    def candidates(self, catalog: Catalog, served: ServedBatch) -> tuple[Candidates, dict[str, bytes]]:
+        """Return the candidates that were found, and the answers to be saved, by request id."""
+        rows, relevance = served.hits.rows, served.hits.relevance
+        found = Candidates.of(catalog, rows, relevance, np.full(len(rows), served.searched), cold=self.cold)
+        if self.fixed is not None:
+            found = self.fixed.in_order(found)
+        if served.trace is not None:
+            found = replace(found, explained=tuple(PendingExplanation(served.trace, i) for i in range(len(rows))))
+        return found, {name: found.dump(i) for i, name in enumerate(self.request_ids) if name is not None}
+
+
+def _with_saved(found: Candidates, saved: dict[str, Candidates], request_ids: Sequence[str | None]) -> Candidates:
+    """Return the candidates with the saved answer of each request that has one."""
+    return Candidates.join([saved.get(name or "", found.take(slice(i, i + 1))) for i, name in enumerate(request_ids)])
 
 
 def _fit(batch: Batch, catalog: Catalog, k: int) -> Batch:

@@ -42,6 +42,10 @@ class CoordinatorProtocol(Protocol):
         """Return the saved answers to requests, by request id; see `Ledger.answers`."""
         ...
 
+    def save_answers(self, answers: Mapping[str, bytes]) -> None:
+        """Save answers that do not count, by request id. Raises `RepeatedRequestError` if some are known."""
+        ...
+
     def release(self, number: int) -> None:
         """Return a lease that was not answered. Its requests can be leased again."""
         ...

@@ -92,6 +92,11 @@ class CoordinatorHost:
         return self._coordinator.answers(request_ids)
 
     @ray.method(concurrency_group="settling")
+    def save_answers(self, answers: Mapping[str, bytes]) -> None:
+        """Save answers that do not count."""
+        self._coordinator.save_answers(answers)
+
+    @ray.method(concurrency_group="settling")
     def release(self, number: int) -> None:
         """Return a lease that was not answered."""
         self._coordinator.release(number)
@@ -260,6 +265,10 @@ class RayCoordinator:
         """Return the saved answers to requests, by request id; see `Ledger.answers`."""
         answers: dict[str, bytes] = self._call("answers", list(request_ids))
         return answers
+
+    def save_answers(self, answers: Mapping[str, bytes]) -> None:
+        """Save answers that do not count, by request id; see `Coordinator.save_answers`."""
+        self._call("save_answers", dict(answers))
 
     def release(self, number: int) -> None:
         """Return a lease that was not answered. Its requests can be leased again."""

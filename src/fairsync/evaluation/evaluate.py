@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.cold_start import MEAN, is_cold
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation.list_metrics import ListMetrics, measure_lists
 from fairsync.evaluation.rows import target_rows
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
+    from fairsync.cold_start import Cold
     from fairsync.eligible import Exclude
     from fairsync.floors import Floors
     from fairsync.policies import Policy
@@ -78,6 +80,8 @@ class Evaluation:
         Targets that are not in the catalog. They count as not found.
     results : tuple of PolicyResult
         The results, sorted by k and then in the given order of policies.
+    cold_requests : int
+        Requests about whose user nothing was known, answered by the fallback.
     """
 
     requests: int
@@ -85,6 +89,7 @@ class Evaluation:
     floors: dict[Label, int]
     unknown_targets: int
     results: tuple[PolicyResult, ...]
+    cold_requests: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary. Groups are rows, so that labels keep their type."""
@@ -92,6 +97,7 @@ class Evaluation:
             "requests": self.requests,
             "batch_size": self.batch_size,
             "unknown_targets": self.unknown_targets,
+            "cold_requests": self.cold_requests,
             "results": [
                 {
                     "policy": one.policy,
@@ -122,6 +128,7 @@ def evaluate(
     watch: Callable[[str, int, int], object] | None = None,
     exclude: Exclude | None = None,
     where: Where | Sequence[Where | None] | None = None,
+    cold: Cold = MEAN,
 ) -> Evaluation:
     """Answer requests under each policy at each k, and measure the candidate lists.
 
@@ -152,6 +159,8 @@ def evaluate(
     exclude, where
         The ids that each request must not get, such as those of its history, and conditions on attributes; see
         :meth:`fairsync.FairRetriever.retrieve`. Targets are as they are given, also those that cannot be found.
+    cold
+        The fallback for requests whose vectors are zero; see :class:`fairsync.FairRetriever`.
 
     Examples
     --------
@@ -174,7 +183,14 @@ def evaluate(
     by_label, shared = dict(zip(catalog.labels, promised.tolist(), strict=True)), make_index(index, catalog)
     retrievers = [  # all of them before the first request is answered, so that infeasible floors are refused at once
         FairRetriever(
-            catalog, k=k, floors=by_label, horizon=len(vectors), policy=policy, batch_size=batch_size, index=shared
+            catalog,
+            k=k,
+            floors=by_label,
+            horizon=len(vectors),
+            policy=policy,
+            batch_size=batch_size,
+            index=shared,
+            cold=cold,
         )
         for policy in sorted(chosen, key=lambda policy: policy.name != _PLAIN)  # the others are compared with it
         for k in (lengths[-1:] if policy.name == _PLAIN else lengths)
@@ -189,7 +205,8 @@ def evaluate(
             plain = total if name == _PLAIN else results[_PLAIN, k].relevance if (_PLAIN, k) in results else 0.0
             results[name, k] = PolicyResult(name, k, metrics, total, total / plain if plain > 0 else None, exposures)
     in_order = tuple(results[policy.name, k] for k in lengths for policy in chosen)
-    return Evaluation(len(vectors), retrievers[0].terms.batch_size, by_label, unknown, in_order)
+    n_cold = int(is_cold(vectors).sum())
+    return Evaluation(len(vectors), retrievers[0].terms.batch_size, by_label, unknown, in_order, n_cold)
 
 
 def _check(policies: Sequence[str], ks: Sequence[int], has_floors: bool) -> None:

@@ -71,10 +71,11 @@ def _product(items: npt.NDArray[np.float32], column: npt.NDArray[np.float32]) ->
     panel = max(1, PANEL_PRODUCTS_OF_ONE // dim)
     whole = n // panel * panel
     scores = np.empty(n, dtype=np.float32)
-    if whole:
-        np.matmul(items[:whole].reshape(-1, panel, dim), column, out=scores[:whole].reshape(-1, panel))
-    if whole < n:
-        with np.errstate(invalid="ignore"):  # BLAS may touch lanes beyond the end; none of them is used
+    # All values are finite, but BLAS may compute with what an earlier product left in its buffers, and discard it.
+    with np.errstate(invalid="ignore"):
+        if whole:
+            np.matmul(items[:whole].reshape(-1, panel, dim), column, out=scores[:whole].reshape(-1, panel))
+        if whole < n:
             np.matmul(items[whole:], column, out=scores[whole:])
     return scores
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from fairsync.catalog.files import open_catalog
+from fairsync.cold_start import ColdStart
 from fairsync.errors import FairSyncError
 from fairsync.floors import group_caps, make_terms
 from fairsync.ledger.urls import describe_url
@@ -87,6 +88,8 @@ def check(
             verdicts = _verdicts(settings, catalog, now or datetime.now(UTC), problems)
         with _collecting(problems):
             load_histories(settings, catalog.dim)
+        with _collecting(problems):
+            ColdStart(catalog, settings.promise.cold)
     with _collecting(problems):
         Tokens(settings.tokens, environ)
     with _collecting(problems):
@@ -114,6 +117,8 @@ def _facts(settings: Settings) -> dict[str, str]:
     if settings.tokens:
         access = ", ".join(f"{one.name} ({'/'.join(one.roles)})" for one in settings.tokens)
     counted = {"retrieved": "retrieved candidates", "impressions": "reported impressions"}[promise.count]
+    if not promise.count_cold:
+        counted += ", without those of cold users"
     return {
         "address": f"http://{http.host}:{http.port}",
         "access": access,

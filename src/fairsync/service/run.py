@@ -72,7 +72,13 @@ def make_promise_service(settings: Settings) -> PromiseService:
         auto_restart=False,
         replica=f"{socket.gethostname()}:{http.port or os.getpid()}" if is_postgres(settings.ledger.url) else "",
     )
-    front = FrontEnd(catalog, coordinator, index=make_search(settings.search, catalog))
+    front = FrontEnd(
+        catalog,
+        coordinator,
+        index=make_search(settings.search, catalog),
+        cold=promise.cold,
+        count_cold=promise.count_cold,
+    )
     worst_case_traffic = settings.traffic.worst_case
     return PromiseService(
         front,

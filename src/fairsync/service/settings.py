@@ -72,6 +72,11 @@ class PromiseSettings(Struct, frozen=True, kw_only=True):
     max_exclude: Annotated[int, Meta(ge=0)] = 0
     """Items that a request excludes at most, history included, as promises assume. Requests that exclude more, or have
     a condition, are answered, and promises cannot count on them."""
+    cold: Literal["mean"] | Annotated[list[str | int | float], Meta(min_length=1)] = "mean"
+    """Fallback for users of whom nothing is known: the ``"mean"`` of the latest user vectors, and before the first that
+    of the items; a vector, with at least one float in it; or a list of item ids, shown in this order."""
+    count_cold: bool = True
+    """Whether candidates of such users are exposures."""
 
 
 class TrafficSettings(Struct, frozen=True, kw_only=True):

@@ -369,3 +369,48 @@ def test_groups_of_changed_files_keep_their_counts(tmp_path: Path) -> None:
         assert views["green"].exposures == world.impressions["green"]
         assert not views["green"].possible or world.impressions["green"] >= 100
         world.serve(10)
+
+
+@pytest.mark.parametrize("count_cold", [True, False])
+def test_impressions_of_cold_answers_count_as_set(count_cold: bool) -> None:
+    catalog = Catalog(np.random.default_rng(0).normal(size=(30, 4)), ["a", "b", "c"] * 10)
+    coordinator = Coordinator(catalog, k=4, floors=0, horizon=1, auto_restart=False)
+    front = FrontEnd(catalog, coordinator, count_cold=count_cold)
+    service = PromiseService(front, coordinator, [], Forecast(rate=1.0), count="impressions", clock=Clock())
+    found = service.retrieve(np.array([np.ones(4), np.zeros(4)]), ["warm", "cold"])
+    assert found.cold.tolist() == [False, True]
+    assert coordinator.totals().requests == (2 if count_cold else 1)
+    results = [service.record_impressions(name, found.ids[i].tolist()) for i, name in enumerate(["warm", "cold"])]
+    assert [one.counted for one in results] == [4, 4 if count_cold else 0]
+    assert [one.unknown for one in results] == [0, 0]
+    impressions = coordinator.totals().impressions
+    assert impressions is not None
+    assert impressions.sum() == (8 if count_cold else 4)
+
+
+def test_costs_are_estimated_without_cold_requests() -> None:
+    catalog = Catalog(np.random.default_rng(0).normal(size=(30, 4)), ["a", "b", "c"] * 10)
+    coordinator = Coordinator(catalog, k=4, floors=0, horizon=1, auto_restart=False)
+    service = PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=1.0), clock=Clock())
+    service.retrieve(np.zeros((3, 4)))
+    assert service.cost_monitor.reservoir.seen == 0
+    service.retrieve(np.array([np.ones(4), np.zeros(4), -np.ones(4)]))
+    assert service.cost_monitor.reservoir.seen == 2
+
+
+def test_costs_are_estimated_under_the_rules_of_the_requests_that_are_not_cold() -> None:
+    catalog = Catalog(np.random.default_rng(0).normal(size=(30, 4)), {"kind": ["a", "b", "c"] * 10})
+    coordinator = Coordinator(catalog, k=4, floors=0, horizon=1, auto_restart=False)
+    service = PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=1.0), clock=Clock())
+    users = np.array([np.zeros(4), np.ones(4), np.zeros(4), -np.ones(4)])
+    found = service.retrieve(users, exclude=[[0], [1], [2], [3, 4]], where=[None, {"kind": "a"}, None, {"kind": "b"}])
+    answered = service.cost_monitor.reservoir.answered(catalog)
+    assert answered is not None
+    assert answered.eligible is not None
+    kinds, rows = catalog.labels_of(catalog.group_of), np.arange(30)
+    allowed = {1: (kinds == "a") & (rows != 1), 3: (kinds == "b") & ~np.isin(rows, [3, 4])}
+    for i, user in enumerate(answered.users[:, 0]):  # a sample is in random order
+        position = 1 if user[0] > 0 else 3
+        assert answered.rows[i].tolist() == found.rows[position].tolist()
+        assert answered.eligible.mask(i).tolist() == allowed[position].tolist()
+    assert len(answered.users) == 2

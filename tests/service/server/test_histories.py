@@ -50,6 +50,26 @@ def test_unknown_items_are_left_out_and_numbers_are_words() -> None:
     assert histories.vectors([[1, "2", "strange", 3], ["7"], ["a", 4, "b"]]).tolist() == [[3, 3], [7, 1], [4, 1]]
 
 
+def test_a_user_without_a_known_item_has_a_zero_vector() -> None:
+    assert Histories(Last(), 2).vectors([[], ["5"], ["strange", "other"]]).tolist() == [[0, 0], [5, 1], [0, 0]]
+
+
+def test_a_user_without_a_known_item_is_answered_as_a_cold_one(model: Held) -> None:
+    model.may_go_on.set()
+    service = small_service()
+    with running(service) as one:
+        body = {"histories": [["5"], [], ["strange"], ["3", "strange"]]}
+        answers = httpx.post(f"{one.url}/v1/retrieve", json=body, timeout=60).json()["answers"]
+        with Client(one.url) as client:
+            found = client.retrieve_for(body["histories"])
+    assert [answer["cold"] for answer in answers] == found.cold.tolist() == [False, True, True, False]
+    vector = np.zeros(8)
+    vector[:2] = 5, 1  # the mean of those before
+    best = np.argsort(-(service.catalog.embeddings @ vector))[:3]
+    assert [answers[i]["ids"] for i in (1, 2)] == [best.tolist()] * 2
+    assert service.coordinator.totals().requests == 8
+
+
 def test_one_long_history_does_not_make_all_long() -> None:
     """A body of a few megabytes must not become a table of gigabytes."""
     vectors = Histories(Last(), 2).vectors([[1] * 500_000 + [5], *([[2]] * 1_023)])
@@ -64,7 +84,7 @@ def test_a_model_of_another_size_is_refused() -> None:
 
 def test_no_more_than_the_latest_items_are_looked_at() -> None:
     history: list[Any] = [1, *["unknown"] * LONGEST_HISTORY]
-    assert Histories(Last(), 2).vectors([history, [2, *history[2:]]]).tolist() == [[-1, 0], [2, 1]]
+    assert Histories(Last(), 2).vectors([history, [2, *history[2:]]]).tolist() == [[0, 0], [2, 1]]
     kept = compact(RetrieveRequest(histories=[history]), 10).histories
     assert kept is not None
     assert len(kept[0]) == LONGEST_HISTORY

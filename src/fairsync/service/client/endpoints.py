@@ -105,7 +105,8 @@ class Endpoints:
         Parameters
         ----------
         users
-            Vectors of the users, (n, d) or (n, interests, d).
+            Vectors of the users, (n, d) or (n, interests, d). A user whose vectors are all zero is cold: the answer is
+            that of a fallback, and ``cold`` of the result marks it.
         k
             Candidates per user. Defaults to the k of the service.
         request_ids
@@ -145,7 +146,7 @@ class Endpoints:
         Parameters
         ----------
         histories
-            Item ids of each user, oldest first.
+            Item ids of each user, oldest first. A user without any known one is cold.
         k, request_ids, exclude, where, explain
             As in `retrieve`.
         exclude_history
@@ -335,6 +336,7 @@ def _decode_retrieved(body: bytes) -> Retrieved:
         relevance.to_numpy() if isinstance(relevance, NumberArray) else _padded(relevance, answer.k, -np.inf),
         answer.searched.to_numpy(),
         unknown_excluded=np.array(answer.unknown_excluded, dtype=np.int64),
+        cold=np.array(answer.cold or [], dtype=bool),
         explained=() if answer.explanations is msgspec.UNSET else tuple(map(_stored, answer.explanations)),
         request_ids=[str(request_id) for request_id in answer.request_ids],
     )

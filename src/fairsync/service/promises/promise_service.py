@@ -10,10 +10,12 @@ import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fairsync.candidates import Candidates
 from fairsync.catalog.changes import remove_items, upsert_items
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
 from fairsync.inputs import check_k
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.candidates import Candidates
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.changes import CatalogChange
     from fairsync.catalog.groups import Groups, Label
@@ -170,10 +171,13 @@ class PromiseService:
             return found
         vectors, totals = np.asarray(users), self.coordinator.totals()
         vectors = vectors if vectors.ndim == 3 else vectors[:, None]
+        warm = found
+        if found.cold.any():  # costs are estimated without cold requests, whose vectors are zero
+            vectors, warm = vectors[~found.cold], found.take(np.flatnonzero(~found.cold))
         self._recent.add(vectors)
         if self.catalog is catalog:  # otherwise the items that were searched are not known
-            rules = None if exclude is None and where is None else _by_request(exclude, where, len(found))
-            self.cost_monitor.observe(catalog, self.k, totals.began, vectors, found, rules)
+            rules = None if exclude is None and where is None else _by_request(exclude, where, ~found.cold)
+            self.cost_monitor.observe(catalog, self.k, totals.began, vectors, warm, rules)
         weight, lacking = min(_DEGRADED_WEIGHT * len(found), 1.0), np.count_nonzero(found.searched < 1)
         self.degraded += weight * (lacking / len(found) - self.degraded)
         if totals.requests >= self.coordinator.terms.horizon:
@@ -199,7 +203,10 @@ class PromiseService:
         report_id
             Distinguishes several reports on one request.
         """
-        labels, unknown = groups_shown(items, self.coordinator.answers([request_id]).get(request_id), self.catalog)
+        answer = self.coordinator.answers([request_id]).get(request_id)
+        labels, unknown = groups_shown(items, answer, self.catalog)
+        if answer and not self.front.count_cold and Candidates.load(answer).cold.any():
+            return ImpressionResult(counted=0, repeated=0, unknown=unknown)
         codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
         counts = np.bincount(codes, minlength=len(self.coordinator.labels))
         key = json.dumps(["shown", request_id, report_id])  # as all versions have written it
@@ -442,11 +449,13 @@ class PromiseService:
 
 
 def _by_request(
-    exclude: Sequence[Any] | None, where: Where | Sequence[Where | None] | None, n: int
+    exclude: Sequence[Any] | None, where: Where | Sequence[Where | None] | None, of: NDArray[np.bool_]
 ) -> list[RequestRules]:
-    """Return the rules of each request."""
+    """Return the rules of some of the requests."""
+    n = len(of)
     conditions = [where] * n if where is None or isinstance(where, Mapping) else where
-    return list(zip([None] * n if exclude is None else exclude, conditions, strict=True))
+    rules = zip([None] * n if exclude is None else exclude, conditions, strict=True)
+    return list(compress(rules, of.tolist()))
 
 
 def _new_id() -> str:

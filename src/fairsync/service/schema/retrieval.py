@@ -54,13 +54,16 @@ class RetrieveRequest(Record, frozen=True, kw_only=True):
 
     vectors: Annotated[
         list[list[float | list[float]]] | NumberArray | None,
-        Meta(description="One vector per user, or several for each (an item's relevance is its best over them)."),
+        Meta(
+            description="One vector per user, or several for each (an item's relevance is its best over them). A user"
+            " whose vectors are all zero is cold."
+        ),
     ] = None
     histories: Annotated[
         list[list[Label]] | None,
         Meta(
             description="In place of vectors: item ids of each user, oldest first. Unknown ones are ignored, and so are"
-            f" all but the latest {LONGEST_HISTORY:,}."
+            f" all but the latest {LONGEST_HISTORY:,}. A user without any known one is cold."
         ),
     ] = None
     k: Annotated[Annotated[int, Meta(ge=1)] | None, Meta(description="Candidates per user.")] = None
@@ -102,6 +105,9 @@ class RetrieveAnswer(Record, frozen=True, kw_only=True):
     relevance: list[float]
     searched: Annotated[float, Meta(description="Share of the catalog that was searched.")]
     degraded: bool
+    cold: Annotated[
+        bool, Meta(description="Whether nothing was known of the user, so that the candidates are those of a fallback.")
+    ]
     short: Annotated[
         bool, Meta(description="Whether there are fewer than k candidates, because fewer items are eligible.")
     ] = False
@@ -132,6 +138,7 @@ class RetrieveColumns(Record, frozen=True, kw_only=True):
     k: int
     short: list[bool]
     unknown_excluded: list[int]
+    cold: list[bool] | None = None
     explanations: list[ExplanationView | None] | UnsetType = UNSET
 
 

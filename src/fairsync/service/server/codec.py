@@ -189,17 +189,17 @@ def encode_candidates(found: Candidates, request_ids: Sequence[str | None], medi
         answer = RetrieveColumns(
             request_ids=list(request_ids), ids=ids, groups=groups, relevance=relevance,
             searched=NumberArray.of(found.searched), k=found.ids.shape[1], short=short, unknown_excluded=unknown,
-            explanations=_explanations(found) or msgspec.UNSET,
+            cold=found.cold.tolist(), explanations=_explanations(found) or msgspec.UNSET,
         )  # fmt: skip
         return msgspec.msgpack.encode(answer)
     lists = [column.tolist() for column in columns] if lists is None else lists
-    rows = zip(request_ids, *lists, found.searched.tolist(), short, unknown, strict=True)
+    rows = zip(request_ids, *lists, found.searched.tolist(), short, unknown, found.cold.tolist(), strict=True)
     answers = [
         RetrieveAnswer(
             request_id=one, ids=ids, groups=groups, relevance=relevance, searched=searched, degraded=searched < 1,
-            short=is_short, unknown_excluded=n_unknown,
+            short=is_short, unknown_excluded=n_unknown, cold=is_cold,
         )
-        for one, ids, groups, relevance, searched, is_short, n_unknown in rows
+        for one, ids, groups, relevance, searched, is_short, n_unknown, is_cold in rows
     ]  # fmt: skip
     if found.explained:
         explanations = _explanations(found)

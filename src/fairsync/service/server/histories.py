@@ -41,7 +41,8 @@ _WHOLE_NUMBER = re.compile(r"-?[0-9]{1,18}")
 class Histories:
     """Computes user vectors from histories.
 
-    Items that the model does not know are ignored, because catalogs change faster than models are trained.
+    Items that the model does not know are ignored, because catalogs change faster than models are trained. A user
+    without a known item has a zero vector, and is answered as a cold one (:mod:`fairsync.cold_start`).
 
     Parameters
     ----------
@@ -69,7 +70,12 @@ class Histories:
         rows = np.full((len(known), max(map(len, known), default=0) or 1), PADDING, dtype=np.int64)
         for user, items in enumerate(known):
             rows[user, : len(items)] = items
-        return self._model.user_vectors(rows)
+        vectors = self._model.user_vectors(rows)
+        empty = [user for user, items in enumerate(known) if not items]
+        if empty:
+            vectors = vectors.copy()
+            vectors[empty] = 0.0
+        return vectors
 
 
 class HistoryEncoder:
