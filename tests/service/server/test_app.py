@@ -131,7 +131,7 @@ def test_items_come_and_go(http: httpx.Client) -> None:
     ask = {"vectors": [[1.0] * 8], "k": 1}
     assert http.post("/v1/retrieve", json=ask).json()["answers"][0] | {"relevance": 0} == {
         "request_id": None, "ids": [99], "groups": ["new"], "relevance": 0, "searched": 1.0, "degraded": False,
-        "cold": False,
+        "short": False, "unknown_excluded": 0, "cold": False,
     }  # fmt: skip
     assert http.request("DELETE", "/v1/items", json={"ids": [99]}).json() == {"items": 60}
     assert http.post("/v1/retrieve", json=ask).json()["answers"][0]["ids"] != [99]
