@@ -228,7 +228,7 @@ def test_a_promise_that_could_not_be_saved_is_not_made() -> None:
             promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
         server.start()
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(coordinator.ledger, "save", _cut_off)
+            patched.setattr(coordinator.ledger, "write_saved", _cut_off)
             with pytest.raises(BackendUnavailableError, match="cut off"):
                 promise_service.set_promise(promise_from_record(campaign(5, 60), catalog))
         assert promise_service.promises() == []
@@ -237,7 +237,7 @@ def test_a_promise_that_could_not_be_saved_is_not_made() -> None:
         coordinator.close()
 
 
-def _cut_off(name: str, value: bytes) -> None:
+def _cut_off(*_: object) -> None:
     raise BackendUnavailableError("cut off")
 
 

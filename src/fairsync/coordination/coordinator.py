@@ -294,7 +294,12 @@ class Coordinator(NoCopies, Closable):
             return self._state.record(Entry(np.zeros_like(counts), 0, 0.0, 0.0, impressions=counts), key)
 
     def set_targets(
-        self, more: Floors, requests: int, restart_at: float | None = None, groups: Grouped | None = None
+        self,
+        more: Floors,
+        requests: int,
+        restart_at: float | None = None,
+        groups: Grouped | None = None,
+        saves: Mapping[str, bytes] | None = None,
     ) -> None:
         """Aim at additional exposures within a number of further requests, for promises that end by the clock.
 
@@ -311,12 +316,14 @@ class Coordinator(NoCopies, Closable):
             Start of a new horizon, in seconds since 1970. By default the horizon under way continues.
         groups
             Groups of a changed catalog; new ones follow the known ones.
+        saves
+            Values to save in the ledger in the same transaction, by name.
         """
         requests = check_positive(requests, "requests")
 
         def attempt() -> bool:
             known = self.groups if groups is None else self._state.extended_groups(groups)
-            return self._state.set_targets(known, resolve_floors(more, known), requests, restart_at)
+            return self._state.set_targets(known, resolve_floors(more, known), requests, restart_at, saves)
 
         self._retry(attempt)
 

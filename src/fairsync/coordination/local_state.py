@@ -154,9 +154,19 @@ class LocalState:
         return True
 
     def set_targets(
-        self, groups: Groups, more: NDArray[np.int64], requests: int, restart_at: float | None = None
+        self,
+        groups: Groups,
+        more: NDArray[np.int64],
+        requests: int,
+        restart_at: float | None = None,
+        saves: Mapping[str, bytes] | None = None,
     ) -> bool:
-        """Aim at additional exposures within a number of requests, in a new horizon if ``restart_at`` is given."""
+        """Aim at additional exposures within a number of requests, in a new horizon if ``restart_at`` is given.
+
+        The targets are in memory: values are saved first, so that nothing changes if that fails.
+        """
+        for name, value in (saves or {}).items():
+            self.ledger.save(name, value)
         progress, price_state, n_groups = self.loop.progress, self.price_state, len(groups.labels)
         if restart_at is not None:
             progress = progress.restart(restart_at)

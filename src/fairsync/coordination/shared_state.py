@@ -237,7 +237,12 @@ class SharedState:
         return self._change(attempt)
 
     def set_targets(
-        self, groups: Groups, more: NDArray[np.int64], requests: int, restart_at: float | None = None
+        self,
+        groups: Groups,
+        more: NDArray[np.int64],
+        requests: int,
+        restart_at: float | None = None,
+        saves: Mapping[str, bytes] | None = None,
     ) -> bool:
         """Aim at additional exposures, in a new horizon if one is to begin; False if it has to be tried again.
 
@@ -247,6 +252,8 @@ class SharedState:
             The groups, the additional exposures of each, and the expected number of further requests.
         restart_at
             Start of a new horizon. Nothing is changed if one has begun since then.
+        saves
+            Values to save in the same transaction, by name.
         """
 
         def attempt(transaction: Transaction, rows: _Rows) -> bool:
@@ -258,6 +265,8 @@ class SharedState:
             totals = latest.totals.grown(len(groups.labels))
             terms = target_terms(self.terms, totals, rows.leases.requests, groups, more, requests)
             self._write_terms(transaction, groups, terms)
+            for name, value in (saves or {}).items():
+                self.ledger.write_saved(transaction, name, value)
             return True
 
         return self._change(attempt)

@@ -84,7 +84,12 @@ class StateStore(Protocol):
         ...
 
     def set_targets(
-        self, groups: Groups, more: NDArray[np.int64], requests: int, restart_at: float | None = None
+        self,
+        groups: Groups,
+        more: NDArray[np.int64],
+        requests: int,
+        restart_at: float | None = None,
+        saves: Mapping[str, bytes] | None = None,
     ) -> bool:
-        """Aim at additional exposures; False if it has to be tried again."""
+        """Aim at additional exposures, and save values in the same transaction; False if it has to be tried again."""
         ...

@@ -87,6 +87,11 @@ class SavedState:
 
     def save(self, ledger: Ledger) -> None:
         """Save the state in the ledger."""
+        for name, value in self.dump().items():
+            ledger.save(name, value)
+
+    def dump(self) -> dict[str, bytes]:
+        """Return what the ledger saves, by name."""
         document = {
             "format": _FORMAT,
             "labels": list(self.labels),
@@ -98,7 +103,7 @@ class SavedState:
             "ledger_time": self.ledger_time.offsets,
             "reading": None if self.reading is None else asdict(self.reading),
         }
-        ledger.save(_NAME, json.dumps(document).encode())
+        return {_NAME: json.dumps(document).encode()}
 
     @classmethod
     def load(cls, ledger: Saved) -> SavedState | None:

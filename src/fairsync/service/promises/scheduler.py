@@ -153,8 +153,7 @@ class Scheduler:
             if self._window_began(now):
                 self._begin_period(now)
             else:
-                self._make_plan(now)
-                self.save()
+                self._make_plan(now, saves=True)
         except BaseException:
             self.state = before
             raise
@@ -283,8 +282,8 @@ class Scheduler:
             self.state = self.state.with_past(past).without_ended(now)
         self.save()
 
-    def _make_plan(self, now: datetime, *, begins_period: bool = False) -> None:
-        """Plan, and set the coordinator's targets."""
+    def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
+        """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
         promises, start = tuple(self.state.promises.values()), None
         if begins_period:
             start = self.periods.recount_for_next(promises, now)
@@ -292,9 +291,15 @@ class Scheduler:
         else:
             exposures = self.periods.exposures(promises)
         plan = self.planner.plan(promises, exposures, self.state.forecast, now, self.state.plan)
-        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start)
-        self.state = replace(self.state, plan=plan)
-        self._planned_at = now.timestamp()
+        state, saved = replace(self.state, plan=plan), None
+        if saves:
+            state = replace(state, reading=self._read_clock())
+            saved = state.dump()
+        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start, saves=saved)
+        self.state, self._planned_at = state, now.timestamp()
+        if saves:
+            self.coordinator.announce()
+            self._saved_at = now.timestamp()
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
 
