@@ -202,7 +202,7 @@ def _serve_all(
     relevance = float(chosen.relevance.sum())
     is_priced = bool(prices.any())
     best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
-    if fixed is not None and best is not None:  # what a fixed list gives up was given up by whoever made it
+    if fixed is not None and best is not None:  # what a fixed list gives up is no cost of the floors
         best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)

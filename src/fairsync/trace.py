@@ -1,7 +1,7 @@
 """Traces: what was seen when requests were answered, and the explanations that follow from it.
 
 A trace is recorded only if it is asked for. It holds what cannot be computed later (prices, missing exposures, ranks
-without prices, and what the guard replaced); the explanation itself is made when somebody looks at it.
+without prices, and what the guard replaced); the explanation itself is made when it is read.
 """
 
 from __future__ import annotations

@@ -384,7 +384,7 @@ class SharedState:
         ((terms,),) = transaction.execute("SELECT value::bigint FROM facts WHERE name = 'terms'") or [(0,)]
         transaction.execute(SET_GRANTS, horizon=latest.number, terms=terms, requests=latest.totals.requests + leased)
 
-    def _set_grants_anew(self, transaction: Transaction) -> None:
+    def _reset_grants(self, transaction: Transaction) -> None:
         """Set the number of leased requests: a process that had the ledger to itself may have added to the horizon."""
         rows = self._read_alone(transaction)
         self._set_grants(transaction, rows.latest, rows.leases.requests)
@@ -454,7 +454,7 @@ class SharedState:
         while not self._try_to_join(groups, terms, if_differs, may_wait=time.monotonic() < deadline):
             time.sleep(self.retry_delay(tries))
             tries += 1
-        self.ledger.database.run(self._set_grants_anew, "exclusive")
+        self.ledger.database.run(self._reset_grants, "exclusive")
 
     def _try_to_join(self, groups: Groups, terms: Terms, if_differs: IfDiffers, *, may_wait: bool) -> bool:
         shared = SharedTerms.saved_in(self.ledger)

@@ -75,7 +75,8 @@ def reasons(report: Report) -> list[str]:
     found, lines = report.outlooks, []
     if report.limited_requests:
         limited = count(report.limited_requests, "request")
-        lines.append(f"{limited} excluded more than was declared or had a condition: other floors are not certain.")
+        known = "were not certain in advance" if report.esp == 1 else "that are not reached yet are not certain"
+        lines.append(f"{limited} excluded more than was declared or had a condition: floors {known}.")
     worst = sorted(
         (label for label, one in found.items() if one.reason),
         key=lambda label: (found[label].outlook != "will miss", -found[label].shortfall),

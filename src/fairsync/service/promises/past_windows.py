@@ -83,7 +83,7 @@ def windows_ended(
 def clock_change(saved: ClockReading | None, now: ClockReading | None) -> Span | None:
     """Return the time that a clock which was set ahead has left out since the state was last saved; None if it was not.
 
-    No window was missed there, because no time has passed: the clock was wrong before. If the machine was started anew
+    No window was missed there, because no time has passed: the clock was wrong before. If the machine was restarted
     and the service had not noticed that its clock was wrong, nothing can tell this from an outage. Nor can a machine
     tell that it was paused: windows that were missed then are left out, too.
 
