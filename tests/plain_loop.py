@@ -68,13 +68,13 @@ class PlainLoop:
             g = int(self.catalog.group_of[row])
             after[g] = max(0, after[g] - 1)
         return sum(after) <= left * self.terms.k and all(
-            a <= left * c for a, c in zip(after, self.terms.caps.tolist(), strict=True)
+            a <= left * c for a, c in zip(after, self.terms.capacities.tolist(), strict=True)
         )
 
     def forced(self, rows: list[int], chosen: list[int], missing: list[int], left: int) -> list[int]:
         taken: list[int] = []
         still = list(missing)
-        owed = [m - left * c for m, c in zip(missing, self.terms.caps.tolist(), strict=True)]
+        owed = [m - left * c for m, c in zip(missing, self.terms.capacities.tolist(), strict=True)]
         for row in rows:
             g = int(self.catalog.group_of[row])
             if owed[g] > 0:

@@ -23,9 +23,9 @@ Floats = npt.NDArray[np.float64]
 
 def edge_floors(catalog: Catalog, k: int, horizon: int, e: int, rng: np.random.Generator) -> dict[int, int]:
     """Floors that promise every slot, or all that the groups can show."""
-    caps, left, floors = np.minimum(np.maximum(catalog.group_sizes - e, 0), k), horizon * k, {}
+    capacities, left, floors = np.minimum(np.maximum(catalog.group_sizes - e, 0), k), horizon * k, {}
     for group in rng.permutation(catalog.n_groups).tolist():
-        floors[group] = min(left, horizon * int(caps[group]))
+        floors[group] = min(left, horizon * int(capacities[group]))
         left -= floors[group]
     return floors
 

@@ -21,15 +21,15 @@ from worlds import make_world
 Ints = npt.NDArray[np.int64]
 
 
-def floors_at_the_edge(rng: np.random.Generator, caps: Ints, k: int, horizon: int) -> dict[int, int]:
+def floors_at_the_edge(rng: np.random.Generator, capacities: Ints, k: int, horizon: int) -> dict[int, int]:
     """Floors that cannot be raised: either every slot is promised, or every group has all that is possible."""
-    wanted, left = np.zeros(len(caps), dtype=np.int64), horizon * k
-    for group in rng.permutation(len(caps)):
-        wanted[group] = min(left, horizon * int(caps[group]))
+    wanted, left = np.zeros(len(capacities), dtype=np.int64), horizon * k
+    for group in rng.permutation(len(capacities)):
+        wanted[group] = min(left, horizon * int(capacities[group]))
         left -= int(wanted[group])
     for _ in range(3):  # move some of it, so that several groups are tight at the same time
-        a, b = rng.integers(len(caps), size=2)
-        much = min(int(wanted[a]), horizon * int(caps[b]) - int(wanted[b])) // 2
+        a, b = rng.integers(len(capacities), size=2)
+        much = min(int(wanted[a]), horizon * int(capacities[b]) - int(wanted[b])) // 2
         wanted[a] -= much
         wanted[b] += much
     return {int(group): int(floor) for group, floor in enumerate(wanted)}
@@ -39,7 +39,7 @@ def against_the_neediest(retriever: FairRetriever, scores: npt.NDArray[np.float6
     """Exclude e items of the group whose floor misses most, the best first."""
     catalog = retriever.catalog
     missing = retriever.terms.floors - np.array([*retriever.report().exposures.values()])
-    neediest = int(np.argmax(missing / np.maximum(retriever.terms.caps, 1)))
+    neediest = int(np.argmax(missing / np.maximum(retriever.terms.capacities, 1)))
     order = np.lexsort((-scores, catalog.group_of != neediest))
     return [int(row) for row in order[:e]]
 
@@ -70,12 +70,12 @@ def test_floors_hold_at_the_very_edge_whatever_up_to_e_items_are_excluded(
         seed, groups=int(rng.integers(1, 5)), items=int(rng.integers(k + e + 1, 30)), horizon=horizon, k=k
     )
     catalog = world.catalog
-    caps = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
-    floors = floors_at_the_edge(rng, caps, k, horizon)
+    capacities = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
+    floors = floors_at_the_edge(rng, capacities, k, horizon)
     retriever = FairRetriever(
         catalog, k=k, floors=floors, horizon=horizon, batch_size=batch, max_exclude=e, policy=policy
     )
-    assert retriever.terms.caps.tolist() == caps.tolist()
+    assert retriever.terms.capacities.tolist() == capacities.tolist()
     for user in world.users:
         excluded = hostile(retriever, catalog.embeddings @ user, e, rng)
         found = retriever.retrieve(user[None], exclude=[excluded])
@@ -92,8 +92,8 @@ def test_floors_hold_at_the_very_edge_whatever_up_to_e_items_are_excluded(
 def test_a_batch_with_exclusions_holds_floors_as_single_requests_do(seed: int, e: int, batch: int) -> None:
     rng = np.random.default_rng(seed)
     world = make_world(seed, items=25, horizon=30, k=3)
-    caps = np.minimum(np.maximum(world.catalog.group_sizes - e, 0), 3)
-    floors = floors_at_the_edge(rng, caps, 3, 30)
+    capacities = np.minimum(np.maximum(world.catalog.group_sizes - e, 0), 3)
+    floors = floors_at_the_edge(rng, capacities, 3, 30)
     retriever = FairRetriever(world.catalog, k=3, floors=floors, horizon=30, batch_size=batch, max_exclude=e)
     scores = world.users @ world.catalog.embeddings.T
     excluded = [np.argsort(-row)[:e] for row in scores]
@@ -269,7 +269,7 @@ def test_max_exclude_is_saved_with_the_retriever(tmp_path: Any) -> None:
     retriever.save(tmp_path / "saved")
     loaded = FairRetriever.load(tmp_path / "saved")
     assert loaded.terms.max_exclude == 2
-    assert loaded.terms.caps.tolist() == retriever.terms.caps.tolist()
+    assert loaded.terms.capacities.tolist() == retriever.terms.capacities.tolist()
 
 
 def test_a_long_call_is_the_same_as_single_requests() -> None:

@@ -121,8 +121,8 @@ def test_no_promise_misses_more_than_the_forecast_was_too_high(
     horizon, k = 60, int(rng.integers(1, 5))
     world = make_world(seed, groups=4, items=int(rng.integers(k + e + 4, 30)), horizon=horizon, k=k)
     catalog = world.catalog
-    caps = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
-    floors = {g: int(level * horizon * min(int(caps[g]), k / promised)) for g in range(promised)}
+    capacities = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
+    floors = {g: int(level * horizon * min(int(capacities[g]), k / promised)) for g in range(promised)}
     retriever = FairRetriever(catalog, k=k, floors=floors, horizon=horizon, batch_size=batch, max_exclude=e)
     terms, adversary = retriever.terms, Adversary(kind, rng, catalog, horizon)
     missing = terms.floors.copy()
@@ -130,7 +130,7 @@ def test_no_promise_misses_more_than_the_forecast_was_too_high(
     for t, user in enumerate(world.users):
         left = horizon - t - 1
         forecast = retriever._state.begin(terms, retriever.policy).next_batch(terms, retriever.policy, 1).forecast
-        counts_on = left * terms.caps if forecast is None else forecast.counted(left).groups
+        counts_on = left * terms.capacities if forecast is None else forecast.counted(left).groups
         mask = adversary.allowed(t, missing, counts_on)
         own = np.minimum(np.bincount(catalog.group_of[mask], minlength=4), k)
         asked = np.minimum(np.maximum(missing - counts_on, 0), own)
@@ -161,8 +161,8 @@ def test_a_gloomy_forecast_breaks_no_floor_that_is_certain(seed: int, e: int, ba
     horizon = 40
     world = make_world(seed, groups=4, items=int(rng.integers(k + e + 4, 30)), horizon=horizon, k=k)
     catalog = world.catalog
-    caps = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
-    floors = floors_at_the_edge(rng, caps, k, horizon)
+    capacities = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
+    floors = floors_at_the_edge(rng, capacities, k, horizon)
     retriever = FairRetriever(catalog, k=k, floors=floors, horizon=horizon, batch_size=batch, max_exclude=e)
     few = [rng.permutation(len(catalog))[: rng.integers(e + 1, len(catalog))] for _ in world.users]
     retriever.retrieve(world.users, exclude=few)

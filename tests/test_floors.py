@@ -55,7 +55,7 @@ def test_numpy_labels_are_converted() -> None:
 @settings(max_examples=150, deadline=None)
 def test_floors_can_be_met_if_and_only_if_a_plan_exists(missing: list[int], left: int, k: int, seed: int) -> None:
     """Against a linear program: x[t, g] exposures of g in request t, at most c_g each and k in all."""
-    caps = np.minimum(np.random.default_rng(seed).integers(1, 6, size=len(missing)), k)
+    capacities = np.minimum(np.random.default_rng(seed).integers(1, 6, size=len(missing)), k)
     n = len(missing)
     possible = not any(missing)
     if left:
@@ -65,10 +65,10 @@ def test_floors_can_be_met_if_and_only_if_a_plan_exists(missing: list[int], left
             np.zeros(left * n),
             A_ub=np.vstack([per_request, per_group]),
             b_ub=np.concatenate([np.full(left, k), -np.array(missing)]),
-            bounds=[(0, c) for c in np.tile(caps, left)],
+            bounds=[(0, c) for c in np.tile(capacities, left)],
         )
         possible = plan.status == 0
-    terms = Terms(np.zeros_like(caps), caps, k, horizon=100, batch_size=1)
+    terms = Terms(np.zeros_like(capacities), capacities, k, horizon=100, batch_size=1)
     assert can_be_met(np.array(missing), left, terms) == possible
 
 
@@ -77,7 +77,7 @@ def test_a_changed_promise_keeps_the_rest() -> None:
     terms = make_terms(catalog, 2, {"a": 5}, 10, 4, auto_restart=False)
     grown = Catalog(np.eye(5), ["a", "a", "b", "b", "c"])
     changed = changed_terms(terms, catalog.labels, grown, None, None)
-    assert (changed.floors.tolist(), changed.caps.tolist()) == ([5, 0, 0], [2, 2, 1])
+    assert (changed.floors.tolist(), changed.capacities.tolist()) == ([5, 0, 0], [2, 2, 1])
     assert (changed.k, changed.horizon, changed.batch_size, changed.auto_restart) == (2, 10, 4, False)
     assert changed_terms(terms, catalog.labels, catalog, {"b": 7}, 20).floors.tolist() == [0, 7]
 

@@ -21,8 +21,8 @@ from worlds import make_world
 seeds = st.integers(0, 2**32 - 1)
 
 
-def terms_for(caps: list[int], k: int) -> Terms:
-    array = np.array(caps)
+def terms_for(capacities: list[int], k: int) -> Terms:
+    array = np.array(capacities)
     return Terms(np.zeros_like(array), array, k, horizon=100, batch_size=1)
 
 

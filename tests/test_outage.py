@@ -13,7 +13,7 @@ from fairsync.catalog.changes import remove_items
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError
-from fairsync.floors import can_be_met, group_caps
+from fairsync.floors import can_be_met, group_capacities
 from fairsync.ledger import MemoryLedger
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
@@ -77,7 +77,7 @@ def test_floors_hold_as_far_as_they_can(
             return
         if number == 0 or index.down != before:
             reached = np.bincount(world.catalog.group_of[alive], minlength=n_groups)
-            there = replace(terms, caps=np.minimum(terms.caps, reached))
+            there = replace(terms, capacities=np.minimum(terms.capacities, reached))
             certain = can_be_met(np.maximum(terms.floors - returned, 0), 60 - number, there)
         found = retriever.retrieve(user[None])
         rows = [position[name] for name in found.ids[0].tolist()]
@@ -100,8 +100,8 @@ def test_a_lasting_outage_changes_nothing_that_is_possible_without_those_items(
     index = Patchy(world.catalog)
     index.down = down
     rest = world.catalog.part(index.alive)
-    caps = group_caps(rest, world.k)
-    floors = {group: min(floor, 60 * int(caps[group])) for group, floor in world.floors.items()}
+    capacities = group_capacities(rest, world.k)
+    floors = {group: min(floor, 60 * int(capacities[group])) for group, floor in world.floors.items()}
     retriever = FairRetriever(world.catalog, k=world.k, floors=floors, horizon=60, batch_size=batch, index=index)
     retriever.retrieve(world.users)
     assert retriever.report().esp == 1

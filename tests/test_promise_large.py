@@ -55,10 +55,10 @@ def test_every_floor_is_kept(
     rng = np.random.default_rng(seed)
     # A few groups that users do not like, or all of them.
     promised = rng.permutation(GROUPS)[: 3 if few else GROUPS]
-    caps = np.minimum(catalog.group_sizes, k)
+    capacities = np.minimum(catalog.group_sizes, k)
     floors, left = np.zeros(GROUPS, dtype=int), int(tightness * k * horizon)
     for group in promised:
-        floors[group] = min(left, int(rng.integers(0, 2 * left // len(promised) + 2)), horizon * caps[group])
+        floors[group] = min(left, int(rng.integers(0, 2 * left // len(promised) + 2)), horizon * capacities[group])
         left -= floors[group]
     retriever = FairRetriever(
         catalog, k=k, floors=dict(enumerate(floors.tolist())), horizon=horizon, batch_size=batch_size, index=index

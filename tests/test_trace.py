@@ -91,9 +91,10 @@ def test_every_statement_is_that_of_brute_force(case: Case) -> None:
     labels = [("a", "b", "c")[group] for group in group_of]
     stock = rng.random(case.n_items) < 0.7
     catalog = Catalog(embeddings, {"kind": labels, "stock": stock.tolist()}, ids)
-    caps = np.minimum(np.bincount(group_of), case.k)
+    capacities = np.minimum(np.bincount(group_of), case.k)
     floor = {
-        label: int(case.tightness * min(case.k / groups, cap) * horizon) for label, cap in zip("abc", caps, strict=True)
+        label: int(case.tightness * min(case.k / groups, cap) * horizon)
+        for label, cap in zip("abc", capacities, strict=True)
     }
     index = RecordingIndex(catalog)
     retriever = FairRetriever(

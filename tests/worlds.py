@@ -46,14 +46,14 @@ def make_world(
     if order != "random":  # the users who like group 0 come all at the start, or all at the end
         liking = (users @ centres[0]).max(axis=1)
         users = users[np.argsort(-liking if order == "first" else liking)]
-    caps = np.minimum(np.bincount(labels, minlength=groups), k)
+    capacities = np.minimum(np.bincount(labels, minlength=groups), k)
     weights = np.ones(groups) if even else rng.dirichlet(np.full(groups, 0.3))
     wanted, left = np.zeros(groups, dtype=int), int(tightness * horizon * k)
     for group in rng.permutation(groups):  # first what is wished for, then whatever still fits
-        wanted[group] = min(int(weights[group] / weights.sum() * tightness * horizon * k), horizon * caps[group])
+        wanted[group] = min(int(weights[group] / weights.sum() * tightness * horizon * k), horizon * capacities[group])
     left -= int(wanted.sum())
     for group in rng.permutation(groups):
-        more = min(max(left, 0), horizon * int(caps[group]) - int(wanted[group]))
+        more = min(max(left, 0), horizon * int(capacities[group]) - int(wanted[group]))
         wanted[group] += more
         left -= more
     floors = {int(group): int(floor) for group, floor in enumerate(wanted)}

@@ -185,7 +185,7 @@ def _serve_all(
         hits = fixed.put_first(hits, k, catalog, users, None)
     searched = 1.0
     if hits.reached is not None:
-        terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
+        terms = replace(terms, capacities=np.minimum(terms.capacities, hits.reached))
         searched = float(hits.reached.sum() / len(catalog))
     groups = catalog.group_of.take(hits.rows)
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
@@ -233,7 +233,7 @@ def _serve_eligible(
         hits = fixed.put_first(hits, k, catalog, users, eligible)
     searched = 1.0
     if hits.reached is not None:
-        terms = replace(terms, caps=np.minimum(terms.caps, hits.reached))
+        terms = replace(terms, capacities=np.minimum(terms.capacities, hits.reached))
         searched = float(hits.reached.sum() / len(catalog))
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)

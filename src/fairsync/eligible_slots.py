@@ -62,21 +62,21 @@ class SlotForecast:
     Attributes
     ----------
     shares : numpy.ndarray
-        (G,) the lowest plausible mean, over requests, of the share of the caps that a request can show.
+        (G,) the lowest plausible mean, over requests, of the share of the capacities that a request can show.
     total : float
         The same for the slots of groups with a floor together, as a share of ``k``.
-    caps, k
-        The caps and the candidates of a request, as in the terms.
+    capacities, k
+        The capacities and the candidates of a request, as in the terms.
     """
 
     shares: NDArray[np.float64]
     total: float
-    caps: NDArray[np.int64]
+    capacities: NDArray[np.int64]
     k: int
 
     def of(self, n_groups: int) -> SlotForecast:
         """Return the forecast of the first groups only."""
-        return SlotForecast(self.shares[:n_groups], self.total, self.caps[:n_groups], self.k)
+        return SlotForecast(self.shares[:n_groups], self.total, self.capacities[:n_groups], self.k)
 
     def counted(self, left: int) -> CountedSlots:
         """Return what can be counted on in this number of requests.
@@ -88,9 +88,9 @@ class SlotForecast:
         ([19981, 9570, 139], 0)
         """
         if left <= 0:
-            return CountedSlots(np.zeros(len(self.caps), dtype=np.int64), 0)
+            return CountedSlots(np.zeros(len(self.capacities), dtype=np.int64), 0)
         doubt = _CAUTION / left
-        groups = np.floor(left * self.caps * lowest_mean(self.shares, doubt)).astype(np.int64)
+        groups = np.floor(left * self.capacities * lowest_mean(self.shares, doubt)).astype(np.int64)
         return CountedSlots(groups, int(left * self.k * float(lowest_mean(self.total, doubt))))
 
 
@@ -105,7 +105,7 @@ class EligibleSlots:
     limited : int
         Requests of this horizon that excluded more than was declared, or had a condition.
     shares : numpy.ndarray
-        (G,) the share of the caps that each request could show, summed.
+        (G,) the share of the capacities that each request could show, summed.
     able : numpy.ndarray
         (G,) the number of requests that could show the group at all.
     total : float
@@ -148,16 +148,16 @@ class EligibleSlots:
             The promise.
         """
         n, n_groups = eligible.shape
-        caps = terms.caps[:n_groups]
-        slots = np.minimum(eligible, caps)
+        capacities = terms.capacities[:n_groups]
+        slots = np.minimum(eligible, capacities)
         promised = terms.floors[:n_groups] > 0
-        most = max(min(int(caps[promised].sum()), terms.k), 1)
+        most = max(min(int(capacities[promised].sum()), terms.k), 1)
         together = np.minimum(slots[:, promised].sum(axis=1), most)
         rest = requests - n
         return cls(
             float(requests),
             n,
-            rest + slots.sum(axis=0) / np.maximum(caps, 1),
+            rest + slots.sum(axis=0) / np.maximum(capacities, 1),
             rest + (eligible > 0).sum(axis=0).astype(np.float64),
             rest + float(together.sum()) / most,
         )
@@ -198,22 +198,22 @@ class EligibleSlots:
         n = max(self.requests, 1e-9)
         doubt = _CAUTION / n
         shares = lowest_mean(np.minimum(self.shares / n, 1.0), doubt)
-        return SlotForecast(shares, float(lowest_mean(min(self.total / n, 1.0), doubt)), terms.caps, terms.k)
+        return SlotForecast(shares, float(lowest_mean(min(self.total / n, 1.0), doubt)), terms.capacities, terms.k)
 
     def expected(self, terms: Terms) -> NDArray[np.float64]:
         """Return (G,) the mean number of slots that a request could give to each group."""
-        return np.minimum(self.shares / max(self.requests, 1e-9), 1.0) * terms.caps
+        return np.minimum(self.shares / max(self.requests, 1e-9), 1.0) * terms.capacities
 
     def highest(self, terms: Terms) -> NDArray[np.float64]:
         """Return (G,) the highest plausible mean of the slots that a request to come can give to each group."""
         n = max(self.requests, 1e-9)
-        return highest_mean(np.minimum(self.shares / n, 1.0), _CAUTION / n) * terms.caps
+        return highest_mean(np.minimum(self.shares / n, 1.0), _CAUTION / n) * terms.capacities
 
     def highest_sum(self, terms: Terms, left: int) -> NDArray[np.float64]:
         """Return (G,) the highest plausible number of slots that the requests to come can give to each group."""
         n = max(self.requests, 1e-9)
         mean = highest_mean(np.minimum(self.shares / n, 1.0), _WARNING / n)
-        return left * highest_mean(mean, _WARNING / max(left, 1)) * terms.caps
+        return left * highest_mean(mean, _WARNING / max(left, 1)) * terms.capacities
 
 
 def lowest_mean(mean: Any, doubt: float) -> NDArray[np.float64]:

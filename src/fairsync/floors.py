@@ -32,15 +32,15 @@ def make_terms(
     Examples
     --------
     >>> from fairsync.catalog import Catalog
-    >>> make_terms(Catalog(np.eye(3), ["a", "b", "b"]), k=2, floors=5, horizon=10, batch_size=4).caps.tolist()
+    >>> make_terms(Catalog(np.eye(3), ["a", "b", "b"]), k=2, floors=5, horizon=10, batch_size=4).capacities.tolist()
     [1, 2]
     """
     k, horizon = check_k(k, groups), check_positive(horizon, "horizon")
     max_exclude = _check_max_exclude(max_exclude, k, groups)
     resolved = resolve_floors(floors, groups)
     check_feasible(resolved, groups, k, horizon, max_exclude)
-    caps, batch_size = group_caps(groups, k, max_exclude), check_positive(batch_size, "batch_size")
-    return Terms(resolved, caps, k, horizon, batch_size, auto_restart, max_exclude)
+    capacities, batch_size = group_capacities(groups, k, max_exclude), check_positive(batch_size, "batch_size")
+    return Terms(resolved, capacities, k, horizon, batch_size, auto_restart, max_exclude)
 
 
 def changed_terms(
@@ -88,7 +88,7 @@ def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
     return _check_total(resolved)
 
 
-def group_caps(groups: Grouped, k: int, max_exclude: int = 0) -> npt.NDArray[np.int64]:
+def group_capacities(groups: Grouped, k: int, max_exclude: int = 0) -> npt.NDArray[np.int64]:
     """Return (G,) the exposures of each group that any request can hold.
 
     They are min(k, items of the group), for a request that excludes none of them. One that excludes ``max_exclude``
@@ -97,7 +97,7 @@ def group_caps(groups: Grouped, k: int, max_exclude: int = 0) -> npt.NDArray[np.
     Examples
     --------
     >>> from fairsync.catalog.groups import Groups
-    >>> group_caps(Groups(["a", "b"], np.array([2, 9])), k=5, max_exclude=3).tolist()
+    >>> group_capacities(Groups(["a", "b"], np.array([2, 9])), k=5, max_exclude=3).tolist()
     [0, 5]
     """
     return np.minimum(np.maximum(groups.group_sizes - max_exclude, 0), k)
@@ -120,7 +120,7 @@ def check_feasible(floors: npt.NDArray[np.int64], groups: Grouped, k: int, horiz
     Traceback (most recent call last):
     fairsync.errors.InfeasibleFloorsError: The floor of group 'books' is 11, which cannot be met: ...
     """
-    most = group_caps(groups, k, max_exclude) * horizon
+    most = group_capacities(groups, k, max_exclude) * horizon
     for code in np.flatnonzero(floors > most)[:1]:
         size = int(groups.group_sizes[code])
         per_request = min(max(size - max_exclude, 0), k)
@@ -149,7 +149,7 @@ def can_be_met(missing: npt.NDArray[np.int64], left: int, terms: Terms) -> bool:
     >>> can_be_met(np.array([4, 2]), 3, terms), can_be_met(np.array([4, 2]), 2, terms)
     (True, False)
     """
-    return bool((missing <= left * terms.caps).all()) and int(missing.sum()) <= left * terms.k
+    return bool((missing <= left * terms.capacities).all()) and int(missing.sum()) <= left * terms.k
 
 
 def _check_max_exclude(value: object, k: int, groups: Grouped) -> int:

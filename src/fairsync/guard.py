@@ -121,7 +121,7 @@ def _due(missing: Counts, left: int, terms: Terms, own: Counts | None = None) ->
 
     Of the first of these requests, ``own`` is what it can show of each group, if that is not what any request can.
     """
-    possible = left * terms.caps if own is None else (left - 1) * terms.caps + own
+    possible = left * terms.capacities if own is None else (left - 1) * terms.capacities + own
     return np.minimum(missing, possible)
 
 
@@ -375,7 +375,7 @@ def compose(
                     " can return every item of a group; 'exact' can."
                 )
 
-    owed = np.maximum(missing - left * terms.caps, 0)
+    owed = np.maximum(missing - left * terms.capacities, 0)
     still = missing - owed
     first = owed.copy()
     take(owed, int(owed.sum()))

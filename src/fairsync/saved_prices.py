@@ -168,7 +168,7 @@ def _is_same(before: Terms, now: Terms) -> bool:
         return False
     if not now.auto_restart:
         return True
-    equal = (before.floors == now.floors).all() and (before.caps == now.caps).all()
+    equal = (before.floors == now.floors).all() and (before.capacities == now.capacities).all()
     return bool(equal) and before.horizon == now.horizon
 
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from fairsync.cli import app
 from fairsync.ledger import Entry, SqlLedger
 from fairsync.ledger.file_lock import FileLock
-from fairsync.schedule import Forecast, Promise, Window
+from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.promises.saved_state import SavedState
 from ledger.old_formats import OLD, write_old
 from postgres_server import PASSWORD, QUOTED, PostgresServer
@@ -57,7 +57,7 @@ def opened(source: str, tmp_path: Path) -> SqlLedger:
 def fill(ledger: SqlLedger) -> None:
     """Record exposures, and save the promises of a service."""
     ledger.record([ENTRY], key="x", answers={"a": b"answer"})
-    promise = Promise("books [bold]", 500, Window.day("UTC"))
+    promise = ScheduledPromise("books [bold]", 500, Window.day("UTC"))
     SavedState(("books [bold]", "wine"), {"p1": promise}, Forecast(rate=1.0)).save(ledger)
 
 

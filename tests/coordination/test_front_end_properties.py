@@ -131,8 +131,8 @@ def test_items_may_change_in_each_front_end(
     report = coordinator.report()
     assert report.exposures == {label: returned[label] for label in world.catalog.labels}
     assert report.requests == 60
-    caps = np.minimum(world.catalog.group_sizes, 3)
-    if (caps == 3).all():
+    capacities = np.minimum(world.catalog.group_sizes, 3)
+    if (capacities == 3).all():
         assert all(returned[label] >= floor for label, floor in world.floors.items())
 
 
@@ -152,15 +152,15 @@ def test_floors_hold_at_the_very_edge_whatever_up_to_e_items_are_excluded(
     horizon, rng = 48, np.random.default_rng(seed)
     world = make_world(seed, groups=int(rng.integers(1, 5)), items=int(rng.integers(k + e + 1, 30)), horizon=horizon)
     catalog = world.catalog
-    caps = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
+    capacities = np.minimum(np.maximum(catalog.group_sizes - e, 0), k)
     floors, slots = np.zeros(catalog.n_groups, dtype=int), horizon * k
     for code in rng.permutation(catalog.n_groups):
-        floors[code] = min(horizon * caps[code], slots)
+        floors[code] = min(horizon * capacities[code], slots)
         slots -= floors[code]
     coordinator = Coordinator(
         catalog, k=k, floors=dict(enumerate(floors.tolist())), horizon=horizon, batch_size=batch_size, max_exclude=e
     )
-    assert coordinator.terms.caps.tolist() == caps.tolist()
+    assert coordinator.terms.capacities.tolist() == capacities.tolist()
     ends = [FrontEnd(catalog, coordinator) for _ in range(fronts)]
     parts = np.array_split(rng.permutation(horizon), fronts)
 

@@ -696,7 +696,7 @@ def test_floors_at_the_very_edge_hold_in_all_coordinators_whatever_is_excluded(s
     )
     terms: dict[str, Any] = {"k": 3, "floors": {"a": 40, "b": 80}, "horizon": 40, "batch_size": 4, "max_exclude": 2}
     coordinators = [start(catalog, **terms) for _ in range(2)]
-    assert [one.terms.caps.tolist() for one in coordinators] == [[1, 3]] * 2
+    assert [one.terms.capacities.tolist() for one in coordinators] == [[1, 3]] * 2
     fronts, rows = [FrontEnd(catalog, one) for one in coordinators], np.arange(12)
     for number in range(20):
         for front in fronts:

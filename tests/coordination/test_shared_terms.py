@@ -27,7 +27,10 @@ def test_it_is_saved_and_loaded() -> None:
     assert (loaded.number, loaded.groups.labels, loaded.floors) == (5, ["a", "b", "c"], (3, 0, 0))
     terms = loaded.terms(4)
     expected = make_terms(THREE, 2, {"a": 3}, 10, 4)
-    assert (terms.floors.tolist(), terms.caps.tolist()) == (expected.floors.tolist(), expected.caps.tolist())
+    assert (terms.floors.tolist(), terms.capacities.tolist()) == (
+        expected.floors.tolist(),
+        expected.capacities.tolist(),
+    )
     assert (terms.k, terms.horizon, terms.batch_size, terms.auto_restart) == (2, 10, 4, True)
     assert loaded.difference(shared()) == ""
 
@@ -64,4 +67,4 @@ def test_coordinators_must_agree_in_what_a_request_may_exclude() -> None:
     assert excluding(1).difference(excluding(0)) == "max_exclude (1 here, 0 there)"
     loaded = SharedTerms.load(excluding(2).dump())
     assert loaded.difference(excluding(2)) == ""
-    assert (loaded.terms(4).max_exclude, loaded.terms(4).caps.tolist()) == (2, [1, 0, 0])
+    assert (loaded.terms(4).max_exclude, loaded.terms(4).capacities.tolist()) == (2, [1, 0, 0])

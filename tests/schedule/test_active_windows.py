@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairsync.schedule import Forecast, Promise, Window, make_plan
+from fairsync.schedule import Forecast, ScheduledPromise, Window, make_plan
 from fairsync.schedule.active_windows import MOST_DEADLINES, ActiveWindows, thin_out
 from schedule.traffic import START
 
@@ -41,7 +41,7 @@ def test_later_windows_are_counted_as_one_by_one() -> None:
     windows = [Window.hour("UTC"), Window.day("Europe/Berlin"), Window.week("UTC")]
     windows += [Window.campaign(START + n * HOUR, START + (n + 30) * HOUR, "UTC") for n in (-5, 0, 5, 100)]
     windows += [Window("day", "UTC", start=START + 50 * HOUR), Window("day", "UTC", end=START + 100 * HOUR)]
-    promises = [Promise("toys", 1 + n, window) for n, window in enumerate(windows)]
+    promises = [ScheduledPromise("toys", 1 + n, window) for n, window in enumerate(windows)]
     active = ActiveWindows.of(promises, START, 3, {"toys": 3})
     counted = active.requirements([0] * len(active.promises), [0] * len(active.deadlines)).later_windows
     for promise, span, row in zip(active.promises, active.spans, counted.tolist(), strict=True):
@@ -53,15 +53,18 @@ def test_a_plan_with_thousands_of_deadlines_is_as_with_few() -> None:
     """Campaigns that end one after the other get the pace that each of them alone would need, or a little more."""
     n, forecast = 2_000, Forecast(rate=10.0)
     promises = [
-        Promise(group, 50, Window.campaign(START - HOUR, START + (1 + group) * HOUR, "UTC")) for group in range(n)
+        ScheduledPromise(group, 50, Window.campaign(START - HOUR, START + (1 + group) * HOUR, "UTC"))
+        for group in range(n)
     ]
-    caps: dict[Label, int] = dict.fromkeys(range(n), 3)
-    plan = make_plan(promises, {}, forecast, START, 20, caps)
-    assert len(ActiveWindows.of(promises, START, 20, caps).deadlines) <= MOST_DEADLINES
+    capacities: dict[Label, int] = dict.fromkeys(range(n), 3)
+    plan = make_plan(promises, {}, forecast, START, 20, capacities)
+    assert len(ActiveWindows.of(promises, START, 20, capacities).deadlines) <= MOST_DEADLINES
     assert plan.span.end == START + HOUR
     assert all(one.possible and not one.at_risk for one in plan.statuses)
     floors = np.array([plan.floors[group] for group in range(n)])
-    alone = np.array([make_plan([one], {}, forecast, START, 20, caps).floors[one.group] for one in promises[:200:10]])
+    alone = np.array(
+        [make_plan([one], {}, forecast, START, 20, capacities).floors[one.group] for one in promises[:200:10]]
+    )
     # Alone, all of a campaign's time is its period: its pace is its floor by its hours.
     paces = alone / np.arange(1, 201)[::10]
     assert floors[0] == 50

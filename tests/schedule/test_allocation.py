@@ -39,7 +39,7 @@ def test_feasible_requirements_stay_feasible_after_an_allocation(
 def test_allocations_never_exceed_the_slots(requirements: Requirements, requests: int) -> None:
     given_ = allocate(requirements, requirements.missing, requests)
     assert (given_ >= 0).all()
-    assert (given_ <= requirements.caps * requests).all()
+    assert (given_ <= requirements.capacities * requests).all()
     assert given_.sum() <= requests * requirements.k
 
 
@@ -47,7 +47,7 @@ def test_scarce_slots_go_to_the_nearest_deadline_and_are_apportioned() -> None:
     requirements = Requirements(
         group=np.array([0, 1, 2]), missing=np.array([30, 10, 100]), floor=np.array([30, 10, 100]),
         deadline=np.array([0, 0, 1]), later_windows=np.zeros((3, 2), dtype=np.int64),
-        requests=np.array([5, 6]), caps=np.array([4, 4, 4]), k=4,
+        requests=np.array([5, 6]), capacities=np.array([4, 4, 4]), k=4,
     )  # fmt: skip
     # Group 0 could be shown 20 times at most, and there are 20 slots for 20 + 10.
     assert allocate(requirements, requirements.missing, 5).tolist() == [13, 7, 0]
@@ -69,14 +69,14 @@ def test_apportionment_by_largest_remainders(total: int, weights: list[int]) -> 
 
 def allocate_one_by_one(requirements: Requirements, wanted: npt.NDArray[np.int64], requests: int) -> list[int]:
     """Allocate slots deadline by deadline, in plain Python."""
-    allocated = [0] * len(requirements.caps)
+    allocated = [0] * len(requirements.capacities)
     deadlines = range(len(requirements.requests))
 
     def give(up_to: npt.NDArray[np.int64], extra: int | None = None) -> None:
-        caps = requirements.caps.tolist()
+        capacities = requirements.capacities.tolist()
         wish = [
             max(min(most, cap * requests) - has, 0)
-            for most, cap, has in zip(up_to.tolist(), caps, allocated, strict=True)
+            for most, cap, has in zip(up_to.tolist(), capacities, allocated, strict=True)
         ]
         total = min(sum(wish), requests * requirements.k - sum(allocated))
         for group, more in enumerate(apportion(total if extra is None else min(extra, total), wish)):

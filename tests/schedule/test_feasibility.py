@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import Promise, Window, check_promise, make_plan
+from fairsync.schedule import ScheduledPromise, Window, check_promise, make_plan
 from fairsync.schedule.active_windows import ActiveWindows
 from schedule.linear_program import can_deliver
 from schedule.test_plan import HOURS, situations
 from schedule.traffic import DAY, HOUR, START, Hours
 
 
-def fits(promises: list[Promise], requests: list[int], k: int, caps: dict[Label, int]) -> bool:
-    active = ActiveWindows.of(promises, START, k, caps)
+def fits(promises: list[ScheduledPromise], requests: list[int], k: int, capacities: dict[Label, int]) -> bool:
+    active = ActiveWindows.of(promises, START, k, capacities)
     until = [sum(requests[: int((deadline - START) / HOUR)]) for deadline in active.deadlines]
     return can_deliver(active.requirements([promise.floor for promise in active.promises], until))
 
@@ -26,11 +26,13 @@ def fits(promises: list[Promise], requests: list[int], k: int, caps: dict[Label,
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
-    others, forecast, k, caps = data.draw(situations(recurring=False))
+    others, forecast, k, capacities = data.draw(situations(recurring=False))
     last = data.draw(st.integers(1, HOURS))
-    new = Promise(data.draw(st.sampled_from(list(caps))), 10**6, Window.campaign(START, START + last * HOUR, "UTC"))
-    assume(fits(others, forecast.lower_hourly, k, caps))
-    verdict = check_promise(new, others, {}, forecast, START, k, caps)
+    new = ScheduledPromise(
+        data.draw(st.sampled_from(list(capacities))), 10**6, Window.campaign(START, START + last * HOUR, "UTC")
+    )
+    assume(fits(others, forecast.lower_hourly, k, capacities))
+    verdict = check_promise(new, others, {}, forecast, START, k, capacities)
     assert not verdict.accepted
     assert verdict.effective_from is None
     assert verdict.largest_safe <= verdict.largest
@@ -38,13 +40,13 @@ def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
         (verdict.largest, forecast.expected_hourly),
         (verdict.largest_safe, forecast.lower_hourly),
     ):
-        assert largest == 0 or fits([*others, replace(new, floor=largest)], requests, k, caps)
-        assert not fits([*others, replace(new, floor=largest + 1)], requests, k, caps)
+        assert largest == 0 or fits([*others, replace(new, floor=largest)], requests, k, capacities)
+        assert not fits([*others, replace(new, floor=largest + 1)], requests, k, capacities)
     if verdict.largest_safe:
-        again = check_promise(replace(new, floor=verdict.largest_safe), others, {}, forecast, START, k, caps)
+        again = check_promise(replace(new, floor=verdict.largest_safe), others, {}, forecast, START, k, capacities)
         assert again.accepted
         assert again.effective_from == START
-        plan = make_plan([*others, again.promise], {}, forecast, START, k, caps)
+        plan = make_plan([*others, again.promise], {}, forecast, START, k, capacities)
         assert not any(status.at_risk for status in plan.statuses)
 
 
@@ -56,7 +58,7 @@ DAYS = Hours(
 
 
 def test_the_weakest_hour_limits_an_hourly_promise() -> None:
-    verdict = check_promise(Promise("toys", 50, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS)
+    verdict = check_promise(ScheduledPromise("toys", 50, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS)
     assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (False, 20, 16)
     assert verdict.tightest.start == START + DAY
     assert verdict.message == (
@@ -65,14 +67,14 @@ def test_the_weakest_hour_limits_an_hourly_promise() -> None:
         " is expected to have room for 20 beside all other promises. The largest feasible"
         " floor is 20; to be safe, 16. Lower the floor to that, or lengthen the window."
     )
-    fine = check_promise(Promise("toys", 18, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS)
+    fine = check_promise(ScheduledPromise("toys", 18, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS)
     assert fine.accepted
     assert fine.message.endswith("if traffic comes as expected. To be safe, promise 16.")
     assert json.loads(json.dumps(fine.to_dict()))["largest"] == 20
 
 
 def test_a_daily_promise_late_in_the_day_takes_effect_tomorrow() -> None:
-    daily = Promise("toys", 1000, Window.day("UTC"))
+    daily = ScheduledPromise("toys", 1000, Window.day("UTC"))
     early = check_promise(daily, [], {}, DAYS, START, 2, CAPS)
     late = check_promise(daily, [], {}, DAYS, START + 22 * HOUR, 2, CAPS)
     assert early.largest == late.largest == 2 * (8 * 10 + 16 * 100)
@@ -82,8 +84,8 @@ def test_a_daily_promise_late_in_the_day_takes_effect_tomorrow() -> None:
 
 
 def test_a_daily_promise_beside_a_campaign_leaves_it_its_share() -> None:
-    sale = Promise("books", 14_000, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
-    daily = Promise("toys", 1, Window.day("UTC"))
+    sale = ScheduledPromise("books", 14_000, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+    daily = ScheduledPromise("toys", 1, Window.day("UTC"))
     # A week has 7 x 3,360 slots, of which 14,000 are promised: 1,360 are left each day.
     assert check_promise(daily, [sale], {}, DAYS, START, 2, CAPS).largest == 1360
     # With two days left the sale should miss 4,000 exposures. It misses 6,000, which leaves less for others.
@@ -94,8 +96,8 @@ def test_a_daily_promise_beside_a_campaign_leaves_it_its_share() -> None:
 
 
 def test_campaigns_in_the_future_the_present_and_the_past() -> None:
-    def campaign(first: int, last: int) -> Promise:
-        return Promise("toys", 100, Window.campaign(START + first * DAY, START + last * DAY, "UTC"))
+    def campaign(first: int, last: int) -> ScheduledPromise:
+        return ScheduledPromise("toys", 100, Window.campaign(START + first * DAY, START + last * DAY, "UTC"))
 
     soon = check_promise(campaign(2, 3), [], {}, DAYS, START, 2, CAPS)
     assert (soon.largest, soon.effective_from) == (3360, START + 2 * DAY)
@@ -107,10 +109,10 @@ def test_campaigns_in_the_future_the_present_and_the_past() -> None:
 
 def test_exposures_so_far_count_towards_a_campaign() -> None:
     """If a floor is raised while the campaign runs, earlier exposures are not required again."""
-    campaign = Promise("toys", 100, Window.campaign(START, START + 4 * HOUR, "UTC"))
-    caps: dict[Label, int] = {"toys": 1}
+    campaign = ScheduledPromise("toys", 100, Window.campaign(START, START + 4 * HOUR, "UTC"))
+    capacities: dict[Label, int] = {"toys": 1}
     forecast = Hours([10] * HOURS, [10] * HOURS)
-    cold = check_promise(campaign, [], {}, forecast, START + 2 * HOUR, 1, caps)
+    cold = check_promise(campaign, [], {}, forecast, START + 2 * HOUR, 1, capacities)
     assert (cold.largest, cold.accepted) == (20, False)
-    warm = check_promise(campaign, [], {campaign: 85}, forecast, START + 2 * HOUR, 1, caps)
+    warm = check_promise(campaign, [], {campaign: 85}, forecast, START + 2 * HOUR, 1, capacities)
     assert (warm.largest, warm.accepted) == (105, True)

@@ -14,39 +14,39 @@ from hypothesis import strategies as st
 from fairsync import Catalog, FairRetriever, UnknownGroupError
 from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import Forecast, Plan, Promise, Window, check_promise, make_plan
+from fairsync.schedule import Forecast, Plan, ScheduledPromise, Window, check_promise, make_plan
 from schedule.traffic import DAY, HOUR, START, Hours, serve_floors_only
 
 HOURS = 6
 
 
 @st.composite
-def situations(draw: st.DrawFn, recurring: bool) -> tuple[list[Promise], Hours, int, dict[Label, int]]:
+def situations(draw: st.DrawFn, recurring: bool) -> tuple[list[ScheduledPromise], Hours, int, dict[Label, int]]:
     """Draw a few hours of traffic, and promises that need a large part of its slots."""
     k = draw(st.integers(1, 4))
-    caps: dict[Label, int] = {group: draw(st.integers(1, k)) for group in range(draw(st.integers(1, 3)))}
+    capacities: dict[Label, int] = {group: draw(st.integers(1, k)) for group in range(draw(st.integers(1, 3)))}
     sure = draw(st.lists(st.integers(0, 5), min_size=HOURS, max_size=HOURS))
     likely = [low + draw(st.integers(0, 5)) for low in sure]
     promises = []
     for _ in range(draw(st.integers(1, 4))):
-        group, last = draw(st.sampled_from(list(caps))), draw(st.integers(1, HOURS))
+        group, last = draw(st.sampled_from(list(capacities))), draw(st.integers(1, HOURS))
         first = 0 if not recurring else draw(st.integers(0, last - 1))
-        floor = draw(st.integers(1, max(1, sum(sure[first:last]) * int(caps[group]))))
+        floor = draw(st.integers(1, max(1, sum(sure[first:last]) * int(capacities[group]))))
         if recurring and draw(st.booleans()):
-            promises.append(Promise(group, max(1, floor // 8), Window.hour("UTC")))
+            promises.append(ScheduledPromise(group, max(1, floor // 8), Window.hour("UTC")))
         else:
             window = Window.campaign(START + first * HOUR, START + last * HOUR, "UTC")
-            promises.append(Promise(group, floor, window))
-    return promises, Hours(likely, sure), k, caps
+            promises.append(ScheduledPromise(group, floor, window))
+    return promises, Hours(likely, sure), k, capacities
 
 
 @pytest.mark.parametrize("recurring", [False, True])
 @settings(max_examples=50)
 @given(data=st.data())
 def test_any_traffic_above_the_lower_bound_keeps_all_feasible_promises(recurring: bool, data: st.DataObject) -> None:
-    promises, forecast, k, caps = data.draw(situations(recurring))
+    promises, forecast, k, capacities = data.draw(situations(recurring))
     came = [low + data.draw(st.integers(0, 8)) for low in forecast.lower_hourly]
-    plans, outcomes = serve_floors_only(promises, forecast, came, k, caps)
+    plans, outcomes = serve_floors_only(promises, forecast, came, k, capacities)
     # If no window begins later, the first plan tells. Otherwise a window is safe if none of its plans warned.
     warned = {
         (status.promise, status.span)
@@ -62,13 +62,13 @@ def test_any_traffic_above_the_lower_bound_keeps_all_feasible_promises(recurring
 @settings(max_examples=50)
 @given(st.data())
 def test_floors_always_fit_and_plans_can_be_serialised(data: st.DataObject) -> None:
-    promises, forecast, k, caps = data.draw(situations(True))
+    promises, forecast, k, capacities = data.draw(situations(True))
     at = START + data.draw(st.integers(0, HOURS * 60)) * HOUR / 60
     exposures = {promise: data.draw(st.integers(0, 2 * promise.floor)) for promise in promises}
-    plan = make_plan(promises, exposures, forecast, at, k, caps)
+    plan = make_plan(promises, exposures, forecast, at, k, capacities)
     assert plan.horizon >= 1
     assert sum(plan.floors.values()) <= plan.horizon * k
-    assert all(0 <= floor <= plan.horizon * caps[group] for group, floor in plan.floors.items())
+    assert all(0 <= floor <= plan.horizon * capacities[group] for group, floor in plan.floors.items())
     assert plan.span.start == at < plan.span.end
     assert Plan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
     for promise in promises:  # no window begins or ends within the period
@@ -83,9 +83,9 @@ def test_floors_always_fit_and_plans_can_be_serialised(data: st.DataObject) -> N
 def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
     rng = np.random.default_rng(0)
     catalog = Catalog(rng.normal(size=(40, 4)), ["red"] * 36 + ["blue"] * 3 + ["green"])
-    caps: dict[Label, int] = {"red": 5, "blue": 3, "green": 1}
-    promises = [Promise("blue", 120, Window.hour("UTC")), Promise("green", 200, Window.day("UTC"))]
-    plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, 5, caps)
+    capacities: dict[Label, int] = {"red": 5, "blue": 3, "green": 1}
+    promises = [ScheduledPromise("blue", 120, Window.hour("UTC")), ScheduledPromise("green", 200, Window.day("UTC"))]
+    plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, 5, capacities)
     assert (plan.floors, plan.horizon) == ({"blue": 72, "green": 4}, 24)
     retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
     retriever.retrieve(rng.normal(size=(24, 4)))
@@ -93,8 +93,8 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
 
 
 TOYS: dict[Label, int] = {"toys": 4, "books": 4}
-DAILY = Promise("toys", 100, Window.day("UTC"))
-SALE = Promise("toys", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+DAILY = ScheduledPromise("toys", 100, Window.day("UTC"))
+SALE = ScheduledPromise("toys", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
 STEADY = Hours([100] * 24 * 14, [80] * 24 * 14)
 
 
@@ -111,13 +111,13 @@ def test_shares_and_the_largest_of_a_groups_promises() -> None:
 
 def test_shares_of_many_small_promises_add_up() -> None:
     week = Window.week("UTC")
-    promises = [Promise(group, 3, week) for group in range(50)]
-    caps: dict[Label, int] = dict.fromkeys(range(50), 1)
-    hourly = Promise(0, 1, Window.hour("UTC"))
-    exposures: dict[Promise, int] = {hourly: 1}
+    promises = [ScheduledPromise(group, 3, week) for group in range(50)]
+    capacities: dict[Label, int] = dict.fromkeys(range(50), 1)
+    hourly = ScheduledPromise(0, 1, Window.hour("UTC"))
+    exposures: dict[ScheduledPromise, int] = {hourly: 1}
     done = 0
     for hour in range(168):
-        plan = make_plan([*promises, hourly], exposures, STEADY, START + hour * HOUR, 4, caps)
+        plan = make_plan([*promises, hourly], exposures, STEADY, START + hour * HOUR, 4, capacities)
         assert sum(plan.floors.values()) == math.ceil((150 - done) / (168 - hour))  # not one for each group
         exposures = plan.count(plan.floors, plan.span.end - HOUR / 3600) | {hourly: 1}
         done = sum(exposures[promise] for promise in promises)
@@ -128,8 +128,8 @@ def test_shares_of_many_small_promises_add_up() -> None:
 def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
     # Of 400 exposures the second hour's 80 requests (lower bound) hold 320 at 4 each, less the slot that is promised to
     # books. So 81 have to come in the first hour. By expected traffic, nearly all in the second hour, 4 would do.
-    promise = Promise("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
-    clock = Promise("books", 1, Window.hour("UTC"))
+    promise = ScheduledPromise("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
+    clock = ScheduledPromise("books", 1, Window.hour("UTC"))
     forecast = Hours([100, 9_900], [80, 80])
     assert make_plan([promise, clock], {}, forecast, START, 4, TOYS).floors == {"toys": 81, "books": 1}
 
@@ -137,8 +137,8 @@ def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
 def test_later_windows_of_other_groups_are_reserved() -> None:
     # Each hour has at least 80 requests of one slot, 60 of them promised to books: toys can have 20 an hour, 40 in all.
     one: dict[Label, int] = {"toys": 1, "books": 1}
-    books = Promise("books", 60, Window.hour("UTC"))
-    toys = Promise("toys", 40, Window.campaign(START, START + 2 * HOUR, "UTC"))
+    books = ScheduledPromise("books", 60, Window.hour("UTC"))
+    toys = ScheduledPromise("toys", 40, Window.campaign(START, START + 2 * HOUR, "UTC"))
     forecast = Hours([800, 8000], [80, 80])
     plan = make_plan([books, toys], {}, forecast, START, 1, one)
     assert plan.floors == {"books": 60, "toys": 20}
@@ -152,15 +152,15 @@ def test_later_windows_of_other_groups_are_reserved() -> None:
 
 def test_a_campaign_to_come_is_reserved_too_and_its_start_ends_the_period() -> None:
     one: dict[Label, int] = {"toys": 1, "books": 1}
-    soon = Promise("books", 70, Window.campaign(START + 2 * HOUR, START + 3 * HOUR, "UTC"))
-    toys = Promise("toys", 180, Window.campaign(START, START + 3 * HOUR, "UTC"))
+    soon = ScheduledPromise("books", 70, Window.campaign(START + 2 * HOUR, START + 3 * HOUR, "UTC"))
+    toys = ScheduledPromise("toys", 180, Window.campaign(START, START + 3 * HOUR, "UTC"))
     plan = make_plan([soon, toys], {}, Hours([100] * 3, [80] * 3), START, 1, one)
     assert plan.span.end == START + 2 * HOUR
     assert [(status.promise, status.certain) for status in plan.statuses] == [(toys, 170)]
 
 
 def test_infeasible_floors_are_cut_and_reported() -> None:
-    promises = [Promise("toys", 600, Window.hour("UTC")), Promise("books", 200, Window.hour("UTC"))]
+    promises = [ScheduledPromise("toys", 600, Window.hour("UTC")), ScheduledPromise("books", 200, Window.hour("UTC"))]
     plan = make_plan(promises, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS, worst_case_traffic=1.0)
     # 80 requests hold at most 320 exposures of toys, and 320 slots are apportioned as 320 to 200.
     assert plan.floors == {"toys": 197, "books": 123}
@@ -169,13 +169,13 @@ def test_infeasible_floors_are_cut_and_reported() -> None:
     # The 100 expected requests have 400 slots, apportioned as 400 to 200.
     assert [status.reachable for status in plan.statuses] == [267, 133]
     assert [status.shortfall for status in plan.statuses] == [333, 67]
-    later = [promises[0], Promise("books", 200, Window.day("UTC"))]
+    later = [promises[0], ScheduledPromise("books", 200, Window.day("UTC"))]
     assert make_plan(later, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS).floors == {"toys": 320, "books": 0}
 
 
 def test_impression_rates_and_pending_impressions() -> None:
     """One in four retrieved toys is shown. 40 are missing, 8 of them pending: 128 must be retrieved for the others."""
-    promise, forecast = Promise("toys", 100, Window.hour("UTC")), Hours([100], [80])
+    promise, forecast = ScheduledPromise("toys", 100, Window.hour("UTC")), Hours([100], [80])
     plan = make_plan(
         [promise],
         {promise: 60},
@@ -209,7 +209,7 @@ def test_counts_of_the_next_plan() -> None:
 def test_nothing_promised() -> None:
     plan = make_plan([], {}, STEADY, START + HOUR / 2, 4, {})
     assert (plan.floors, plan.span.end, plan.statuses) == ({}, START + HOUR, ())
-    over = Promise("toys", 1, Window.campaign(START - DAY, START, "UTC"))
+    over = ScheduledPromise("toys", 1, Window.campaign(START - DAY, START, "UTC"))
     assert make_plan([over], {}, STEADY, START, 4, TOYS).statuses == ()
 
 
@@ -222,8 +222,8 @@ def test_a_group_without_items() -> None:
     ("change", "message"),
     [
         ({"now": datetime(2026, 3, 2)}, "now is .* without a time zone"),
-        ({"caps": {"tois": 4}}, "Did you mean 'tois'"),
-        ({"caps": {"toys": 5}}, "the cap of group 'toys' is 5"),
+        ({"capacities": {"tois": 4}}, "Did you mean 'tois'"),
+        ({"capacities": {"toys": 5}}, "the cap of group 'toys' is 5"),
         ({"k": 0}, "k must be a whole number"),
         ({"exposures": {DAILY: -1}}, "must be whole numbers, 0 or more; of 100 exposures of 'toys'"),
     ],
@@ -231,7 +231,7 @@ def test_a_group_without_items() -> None:
 def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {
         "promises": [DAILY], "exposures": {}, "forecast": Forecast(1.0), "now": datetime(2026, 3, 2, tzinfo=UTC),
-        "k": 4, "caps": {"toys": 4},
+        "k": 4, "capacities": {"toys": 4},
     }  # fmt: skip
     make_plan(**given)
     with pytest.raises((InvalidInputError, UnknownGroupError), match=message):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import Promise, Window
+from fairsync.schedule import ScheduledPromise, Window
 
 
 @pytest.mark.parametrize(
@@ -13,4 +13,4 @@ from fairsync.schedule import Promise, Window
 )
 def test_invalid_promises_are_refused(group: Any, floor: Any, window: Any) -> None:
     with pytest.raises(InvalidInputError):
-        Promise(group, floor, window)
+        ScheduledPromise(group, floor, window)

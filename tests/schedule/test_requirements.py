@@ -12,7 +12,10 @@ from schedule.linear_program import can_deliver, requirements_cases
 
 
 def is_feasible(requirements: Requirements) -> bool:
-    alone = requirements.missing <= requirements.caps[requirements.group] * requirements.requests[requirements.deadline]
+    alone = (
+        requirements.missing
+        <= requirements.capacities[requirements.group] * requirements.requests[requirements.deadline]
+    )
     return bool(alone.all() and (requirements.slack() >= 0).all())
 
 
@@ -26,7 +29,7 @@ def test_the_condition_equals_the_linear_program(requirements: Requirements) -> 
 @given(requirements_cases(), st.lists(st.integers(0, 6), min_size=3, max_size=3))
 def test_later_windows_need_slots_too(requirements: Requirements, hourly: list[int]) -> None:
     """Promises that recur in every block, beside those that were drawn."""
-    groups, blocks = len(requirements.caps), len(requirements.requests)
+    groups, blocks = len(requirements.capacities), len(requirements.requests)
     floor = np.array(hourly[:groups])
     busier = replace(
         requirements,

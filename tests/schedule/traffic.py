@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from fairsync.catalog.groups import Label
-from fairsync.schedule import Plan, Promise, Span, make_plan
+from fairsync.schedule import Plan, ScheduledPromise, Span, make_plan
 
 START = datetime(2026, 3, 2, tzinfo=UTC)  # a Monday
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -30,28 +30,28 @@ class Hours:
 
 
 def serve_floors_only(
-    promises: list[Promise],
+    promises: list[ScheduledPromise],
     forecast: Hours,
     came: list[int],
     k: int,
-    caps: dict[Label, int],
+    capacities: dict[Label, int],
     step: int = 10**6,
-) -> tuple[list[Plan], dict[tuple[Promise, Span], int]]:
+) -> tuple[list[Plan], dict[tuple[ScheduledPromise, Span], int]]:
     """Serve hour by hour with a retriever that meets floors as late as possible and does nothing else.
 
     A new plan is made whenever a horizon has passed, and after ``step`` requests. Returns all plans, and the exposures
     of each window that ended.
     """
     plans: list[Plan] = []
-    exposures: dict[Promise, int] = {}
-    outcomes: dict[tuple[Promise, Span], int] = {}
+    exposures: dict[ScheduledPromise, int] = {}
+    outcomes: dict[tuple[ScheduledPromise, Span], int] = {}
     for hour, requests in enumerate(came):
         now, left = START + hour * HOUR, requests
         while True:
-            plan = make_plan(promises, exposures, forecast, now, k, caps, plans[-1] if plans else None)
+            plan = make_plan(promises, exposures, forecast, now, k, capacities, plans[-1] if plans else None)
             plans.append(plan)
             served = min(left, plan.horizon, step)
-            gained = forced(plan, served, k, caps)
+            gained = forced(plan, served, k, capacities)
             exposures, left = plan.count(gained, now), left - served
             if left == 0:
                 break
@@ -64,14 +64,14 @@ def serve_floors_only(
     return plans, outcomes
 
 
-def forced(plan: Plan, requests: int, k: int, caps: dict[Label, int]) -> dict[Label, int]:
+def forced(plan: Plan, requests: int, k: int, capacities: dict[Label, int]) -> dict[Label, int]:
     """Return the fewest exposures possible after ``requests``: those that the rest of the horizon cannot hold."""
     rest = plan.horizon - requests
-    gained = {label: max(floor - rest * caps[label], 0) for label, floor in plan.floors.items()}
+    gained = {label: max(floor - rest * capacities[label], 0) for label, floor in plan.floors.items()}
     lacking = sum(plan.floors.values()) - rest * k - sum(gained.values())
     for label, floor in plan.floors.items():
-        more = min(max(lacking, 0), floor - gained[label], requests * caps[label] - gained[label])
+        more = min(max(lacking, 0), floor - gained[label], requests * capacities[label] - gained[label])
         gained[label] += more
         lacking -= more
-    assert all(count <= requests * caps[label] for label, count in gained.items())
+    assert all(count <= requests * capacities[label] for label, count in gained.items())
     return gained

@@ -179,7 +179,7 @@ def test_what_a_request_may_exclude_limits_promises(tmp_path: Path) -> None:
         problems = check_settings(settings).problems
         assert (words is None and problems == []) or (words is not None and words in problems[0]), (most, problems)
     service = make_promise_service(load_settings(config, {"FAIRSYNC_PROMISE_MAX_EXCLUDE": "18"}))
-    assert service.coordinator.terms.caps.tolist() == [2, 2, 2]
+    assert service.coordinator.terms.capacities.tolist() == [2, 2, 2]
     service.coordinator.ledger.close()
 
 

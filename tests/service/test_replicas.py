@@ -26,7 +26,7 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.postgres import LEADER, PostgresDatabase
-from fairsync.schedule import Forecast, Promise, Window
+from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.client import Client
 from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.promise_service import PromiseService
@@ -191,7 +191,7 @@ def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pyte
     monkeypatch.setattr("fairsync.coordination.coordinator._ELECTION_SECONDS", 0.0)
     catalog, rng, retrieved = make_catalog(), np.random.default_rng(0), Counter[Any]()
     now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
-    promises = [Promise("wine", 200, Window.day("UTC")), Promise("toys", 5, Window.hour("UTC"))]
+    promises = [ScheduledPromise("wine", 200, Window.day("UTC")), ScheduledPromise("toys", 5, Window.hour("UTC"))]
     with PostgresServer() as server, ExitStack() as stack:
 
         def started() -> PromiseService:

@@ -208,7 +208,7 @@ def test_groups_that_came_or_went_keep_their_counts_on_a_server(tmp_path: Path) 
         ledger = second.coordinator.ledger
         counted = np.sum([one.exposures for one in (*ledger.past(), ledger.totals())], axis=0)
         assert dict(zip(second.coordinator.labels, counted.tolist(), strict=True)) == impressions
-        assert first.scheduler.planner.caps()["toys"] == 3, "whoever started first still has them"
+        assert first.scheduler.planner.capacities()["toys"] == 3, "whoever started first still has them"
         for promise_service in (first, second):
             promise_service.close()
             promise_service.coordinator.close()

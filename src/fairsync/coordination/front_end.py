@@ -24,7 +24,7 @@ from fairsync.errors import (
     RepeatedRequestError,
     UnknownRequestError,
 )
-from fairsync.floors import group_caps
+from fairsync.floors import group_capacities
 from fairsync.inputs import check_k, check_request_ids, check_users
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
@@ -450,15 +450,15 @@ def _with_saved(found: Candidates, saved: dict[str, Candidates], request_ids: Se
 def _fit(batch: Batch, catalog: Catalog, k: int) -> Batch:
     """Return the batch for k candidates of this catalog, whose items or groups may differ from the coordinator's."""
     g, terms = catalog.n_groups, batch.terms
-    caps = np.minimum(terms.caps[:g], group_caps(catalog, terms.k, terms.max_exclude))
-    if k == terms.k and g == len(terms.floors) and (caps == terms.caps).all():
+    capacities = np.minimum(terms.capacities[:g], group_capacities(catalog, terms.k, terms.max_exclude))
+    if k == terms.k and g == len(terms.floors) and (capacities == terms.capacities).all():
         return batch
     return replace(
         batch,
         k=k,
         prices=batch.prices[:g],
         missing=batch.missing[:g],
-        terms=replace(terms, floors=terms.floors[:g], caps=caps),
+        terms=replace(terms, floors=terms.floors[:g], capacities=capacities),
         forecast=None if batch.forecast is None else batch.forecast.of(g),
         watched=batch.watched and k == terms.k,  # a sample is cut at k: one of another k would mislead the policy
     )

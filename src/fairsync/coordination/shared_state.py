@@ -50,7 +50,7 @@ from fairsync.coordination.shared_queries import (
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import target_terms
 from fairsync.errors import InvalidInputError, UnusableLedgerError
-from fairsync.floors import check_reachable, group_caps
+from fairsync.floors import check_reachable, group_capacities
 from fairsync.loop import LoopState, PriceState, Progress
 
 if TYPE_CHECKING:
@@ -366,9 +366,9 @@ class SharedState:
         terms, missing = self.terms, self.progress.missing(self.terms)
         if not self.policy.keeps_floors or not missing.any():
             return terms.horizon if terms.auto_restart else 1 << 62
-        if (missing[terms.caps == 0] > 0).any():
+        if (missing[terms.capacities == 0] > 0).any():
             return 0
-        each = -(-missing // np.maximum(terms.caps, 1))
+        each = -(-missing // np.maximum(terms.capacities, 1))
         return terms.horizon - max(int(each.max()), -(-int(missing.sum()) // terms.k))
 
     def _next_batch(self, n: int, leased: int, mine: int) -> Batch:
@@ -473,8 +473,8 @@ class SharedState:
         self._number, self.groups = shared.number, shared.groups
         known = self.extended_groups(groups)
         floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
-        caps = group_caps(known, terms.k, terms.max_exclude)
-        return self.promise(known, replace(terms, floors=floors, caps=caps), may_wait=may_wait)
+        capacities = group_capacities(known, terms.k, terms.max_exclude)
+        return self.promise(known, replace(terms, floors=floors, capacities=capacities), may_wait=may_wait)
 
     def _join_by_the_clock(self, groups: Groups, shared: SharedTerms) -> bool:
         """Continue with the leader's targets, and with the groups of this coordinator's catalog, which may be newer.
@@ -484,10 +484,10 @@ class SharedState:
         known = self.extended_groups(groups)
         there = np.pad(shared.groups.group_sizes, (0, len(known.labels) - len(shared.groups.labels)))
         known = replace(known, group_sizes=np.where(known.group_sizes, known.group_sizes, there))
-        caps = group_caps(known, shared.k, shared.max_exclude)
-        if caps.tolist() == self.terms.caps.tolist():
+        capacities = group_capacities(known, shared.k, shared.max_exclude)
+        if capacities.tolist() == self.terms.capacities.tolist():
             return True
-        now, new = self.ledger.totals(), len(caps) - len(self.terms.floors)
+        now, new = self.ledger.totals(), len(capacities) - len(self.terms.floors)
         known_now = now.exposures[: len(self.terms.floors)]  # groups may have been added since
         more = np.pad(np.maximum(self.terms.floors - known_now, 0), (0, new))
         return self.set_targets(known, more, max(self.terms.horizon - now.requests, 1))

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairsync.catalog.groups import Groups
 from fairsync.errors import InvalidInputError
-from fairsync.floors import group_caps
+from fairsync.floors import group_capacities
 from fairsync.policies import Terms
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class SharedTerms:
         mine, theirs = self._settings(), other._settings()
         # Items may come and go as long as a request can hold as many of each group as before.
         mine["sizes"], theirs["sizes"] = (
-            group_caps(one.groups, self.k, self.max_exclude).tolist() for one in (self, other)
+            group_capacities(one.groups, self.k, self.max_exclude).tolist() for one in (self, other)
         )
         if not (self.auto_restart or other.auto_restart):
             for name in ("sizes", "floors", "horizon"):  # the leader sets them with every plan
@@ -108,8 +108,11 @@ class SharedTerms:
 
     def terms(self, batch_size: int) -> Terms:
         """Return the terms of a coordinator with this batch size."""
-        floors, caps = np.array(self.floors, dtype=np.int64), group_caps(self.groups, self.k, self.max_exclude)
-        return Terms(floors, caps, self.k, self.horizon, batch_size, self.auto_restart, self.max_exclude)
+        floors, capacities = (
+            np.array(self.floors, dtype=np.int64),
+            group_capacities(self.groups, self.k, self.max_exclude),
+        )
+        return Terms(floors, capacities, self.k, self.horizon, batch_size, self.auto_restart, self.max_exclude)
 
     def _settings(self) -> dict[str, Any]:
         return {

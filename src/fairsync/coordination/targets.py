@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.floors import group_caps
+from fairsync.floors import group_capacities
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +44,7 @@ def target_terms(
     >>> aim.floors.tolist(), aim.horizon
     ([27, 7], 30)
     """
-    caps = group_caps(groups, terms.k, terms.max_exclude)
-    floors = totals.exposures + np.minimum(more, requests * caps)
+    capacities = group_capacities(groups, terms.k, terms.max_exclude)
+    floors = totals.exposures + np.minimum(more, requests * capacities)
     horizon = totals.requests + leased + requests
-    return replace(terms, floors=floors, caps=caps, horizon=horizon, auto_restart=False)
+    return replace(terms, floors=floors, capacities=capacities, horizon=horizon, auto_restart=False)

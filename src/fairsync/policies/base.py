@@ -15,13 +15,13 @@ Counts: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Terms:
-    """The promise as arrays: floors, caps, candidates per request, horizon and batch size.
+    """The promise as arrays: floors, capacities, candidates per request, horizon and batch size.
 
     Attributes
     ----------
     floors : numpy.ndarray
         (G,) minimum exposures of each group in the horizon.
-    caps : numpy.ndarray
+    capacities : numpy.ndarray
         (G,) the exposures of a group that any request can surely have: min(k, items of the group less those that a
         request may exclude).
     k : int
@@ -38,7 +38,7 @@ class Terms:
     """
 
     floors: Counts
-    caps: Counts
+    capacities: Counts
     k: int
     horizon: int
     batch_size: int
@@ -107,7 +107,7 @@ class Feedback:
         The longer lists of those requests, if the policy asked for them (``watches``).
     slots : numpy.ndarray or None
         (G,) the most exposures of each group that a request to come will show on average, as far as can be seen from
-        the items that were eligible so far; None for the caps.
+        the items that were eligible so far; None for the capacities.
     """
 
     requests: int

@@ -175,7 +175,7 @@ class Guaranteed:
         left = max(feedback.remaining, 1)
         if left <= terms.batch_size and state.variances is not None:
             missing += np.where(missing > 0, np.sqrt(left * state.variances), 0.0)
-        target = np.minimum(missing / left, terms.caps)
+        target = np.minimum(missing / left, terms.capacities)
         if feedback.slots is not None:  # a floor that will be missed must not take the slots of the others
             target = np.minimum(target, feedback.slots)
         # With the extra deviation the target can exceed k. It is kept just below, or no finite subsidies would reach

@@ -40,7 +40,7 @@ class Uncalibrated(Memoryless):
     def decide(self, terms: Terms, exposures: Counts, served: int) -> Floats:
         """Return prices under which groups below their floor come first, or alone where they can fill a list."""
         below = exposures < terms.floors
-        # A cap is min(k, items of the group), so the caps add up to k if and only if there are k items.
-        if not below.any() or terms.caps[below].sum() < terms.k:
+        # A capacity is min(k, items of the group), so the capacities add up to k if and only if there are k items.
+        if not below.any() or terms.capacities[below].sum() < terms.k:
             return np.where(below, -_FIRST, 0.0)
         return np.where(below, 0.0, np.inf)

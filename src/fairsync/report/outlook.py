@@ -92,7 +92,7 @@ def promise_outlooks(
 
 def promise_outlook(code: int, missing: int, left: int, terms: Terms, slots: EligibleSlots) -> PromiseOutlook:
     """Return the outlook of a promise to one group that still misses some exposures, with some requests to come."""
-    one = replace(terms, floors=terms.floors[[code]], caps=terms.caps[[code]])
+    one = replace(terms, floors=terms.floors[[code]], capacities=terms.capacities[[code]])
     return _judge(np.array([missing]), left, one, slots.only(code))[0]
 
 

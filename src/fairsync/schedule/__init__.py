@@ -8,7 +8,7 @@ from fairsync.schedule.backtest import Backtest, backtest
 from fairsync.schedule.feasibility import Feasibility, check_promise
 from fairsync.schedule.forecast import Forecast, TrafficForecast
 from fairsync.schedule.plan import WORST_CASE_TRAFFIC, Plan, make_plan
-from fairsync.schedule.promise import Promise
+from fairsync.schedule.promise import ScheduledPromise
 from fairsync.schedule.promise_status import PromiseStatus
 from fairsync.schedule.window import Span, Window
 
@@ -18,8 +18,8 @@ __all__ = [
     "Feasibility",
     "Forecast",
     "Plan",
-    "Promise",
     "PromiseStatus",
+    "ScheduledPromise",
     "Span",
     "TrafficForecast",
     "Window",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
-    from fairsync.schedule.promise import Promise
+    from fairsync.schedule.promise import ScheduledPromise
     from fairsync.schedule.seasonal_profile import Floats, Ints
     from fairsync.schedule.window import Span, Window
 
@@ -39,7 +39,7 @@ class ActiveWindows:
     ----------
     now : datetime
         The moment, in UTC.
-    promises : tuple of Promise
+    promises : tuple of ScheduledPromise
         Promises whose window is active or will begin later.
     spans : tuple of Span or None
         The active window of each promise, or None if it begins later.
@@ -51,7 +51,7 @@ class ActiveWindows:
         (:func:`thin_out`).
     labels : tuple
         Labels of the groups that have promises.
-    caps : numpy.ndarray
+    capacities : numpy.ndarray
         (G,) The most exposures of each group that one request can hold.
     k : int
         Candidates per request.
@@ -60,22 +60,22 @@ class ActiveWindows:
     """
 
     now: datetime
-    promises: tuple[Promise, ...]
+    promises: tuple[ScheduledPromise, ...]
     spans: tuple[Span | None, ...]
     end: datetime
     deadlines: tuple[datetime, ...]
     labels: tuple[Label, ...]
-    caps: Ints
+    capacities: Ints
     k: int
     impression_rates: Floats
 
     @classmethod
     def of(
         cls,
-        promises: Iterable[Promise],
+        promises: Iterable[ScheduledPromise],
         now: datetime,
         k: int,
-        caps: Mapping[Label, int],
+        capacities: Mapping[Label, int],
         impression_rates: Mapping[Label, float] | None = None,
     ) -> ActiveWindows:
         """Validate promises and return their active windows at a moment.
@@ -83,22 +83,24 @@ class ActiveWindows:
         Examples
         --------
         >>> from datetime import UTC, date, datetime
-        >>> from fairsync.schedule import Promise, Window
-        >>> daily = Promise("toys", 100, Window.day("UTC"))
-        >>> sale = Promise("toys", 900, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
-        >>> active = ActiveWindows.of([daily, sale], datetime(2026, 3, 4, 9, tzinfo=UTC), k=20, caps={"toys": 20})
+        >>> from fairsync.schedule import ScheduledPromise, Window
+        >>> daily = ScheduledPromise("toys", 100, Window.day("UTC"))
+        >>> sale = ScheduledPromise("toys", 900, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+        >>> active = ActiveWindows.of([daily, sale], datetime(2026, 3, 4, 9, tzinfo=UTC), k=20, capacities={"toys": 20})
         >>> active.end.isoformat(), len(active.deadlines)
         ('2026-03-05T00:00:00+00:00', 2)
         """
         now, k = check_aware(now, "now"), check_positive(k, "k")
         every = tuple(dict.fromkeys(promises))
-        unknown = [promise.group for promise in every if promise.group not in caps]
+        unknown = [promise.group for promise in every if promise.group not in capacities]
         if unknown:
-            raise UnknownGroupError(list(dict.fromkeys(unknown)), list(caps))
+            raise UnknownGroupError(list(dict.fromkeys(unknown)), list(capacities))
         labels = tuple(dict.fromkeys(promise.group for promise in every))
         for label in labels:
-            if not 0 <= caps[label] <= k:
-                raise InvalidInputError(f"the cap of group {label!r} is {caps[label]}: give min(k, items), 0 to {k}.")
+            if not 0 <= capacities[label] <= k:
+                raise InvalidInputError(
+                    f"the cap of group {label!r} is {capacities[label]}: give min(k, items), 0 to {k}."
+                )
         # Thousands of promises may have the same few windows.
         windows = dict.fromkeys(promise.window for promise in every)
         at = {window: window.at(now) for window in windows}
@@ -111,7 +113,7 @@ class ActiveWindows:
         if end not in ends and end - now > _LONGEST_WAIT:
             end = full_hour
         deadlines = thin_out(now, sorted({end} | ends))
-        sizes = np.array([int(caps[label]) for label in labels], dtype=np.int64)
+        sizes = np.array([int(capacities[label]) for label in labels], dtype=np.int64)
         rates = np.array([1.0 if impression_rates is None else impression_rates.get(label, 1.0) for label in labels])
         if not ((rates > 0) & (rates <= 1)).all():
             raise InvalidInputError("impression_rates must be fractions above 0 and at most 1.")
@@ -137,7 +139,7 @@ class ActiveWindows:
             deadline=self.deadline,
             later_windows=self._later_windows,
             requests=np.maximum.accumulate(np.array(requests, dtype=np.int64)),
-            caps=self.caps,
+            capacities=self.capacities,
             k=self.k,
         )
 

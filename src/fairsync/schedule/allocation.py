@@ -57,11 +57,11 @@ def allocate(requirements: Requirements, wanted: Ints, requests: int) -> Ints:
     requests
         Number of requests whose slots are allocated.
     """
-    given = np.zeros(len(requirements.caps), dtype=np.int64)
+    given = np.zeros(len(requirements.capacities), dtype=np.int64)
     deadlines = range(len(requirements.requests))
 
     def wish_for(up_to: Ints) -> Ints:
-        wish: Ints = np.maximum(np.minimum(up_to, requirements.caps * requests) - given, 0)
+        wish: Ints = np.maximum(np.minimum(up_to, requirements.capacities * requests) - given, 0)
         return wish
 
     def room() -> int:
@@ -112,7 +112,7 @@ def deliverable(requirements: Requirements) -> Ints:
     >>> from fairsync.schedule.requirements import Requirements
     >>> none = np.zeros((2, 2), dtype=np.int64)
     >>> requirements = Requirements(np.array([0, 1]), np.array([3, 9]), np.array([3, 9]), np.array([0, 1]), none,
-    ...                 requests=np.array([4, 10]), caps=np.ones(2, dtype=np.int64), k=1)
+    ...                 requests=np.array([4, 10]), capacities=np.ones(2, dtype=np.int64), k=1)
     >>> deliverable(requirements).tolist()
     [3, 7]
     """

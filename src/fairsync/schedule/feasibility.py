@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.schedule.forecast import TrafficForecast
-    from fairsync.schedule.promise import Promise
+    from fairsync.schedule.promise import ScheduledPromise
     from fairsync.schedule.window import Span
 
 _WEEK = timedelta(days=7)
@@ -32,7 +32,7 @@ class Feasibility:
 
     Attributes
     ----------
-    promise : Promise
+    promise : ScheduledPromise
         The promise that was checked.
     largest : int
         The largest floor that expected traffic can deliver beside all other promises.
@@ -48,7 +48,7 @@ class Feasibility:
         all.
     """
 
-    promise: Promise
+    promise: ScheduledPromise
     largest: int
     largest_safe: int
     tightest: Span
@@ -111,13 +111,13 @@ class Feasibility:
 
 
 def check_promise(
-    promise: Promise,
-    promises: Iterable[Promise],
-    exposures: Mapping[Promise, int],
+    promise: ScheduledPromise,
+    promises: Iterable[ScheduledPromise],
+    exposures: Mapping[ScheduledPromise, int],
     forecast: TrafficForecast,
     now: datetime,
     k: int,
-    caps: Mapping[Label, int],
+    capacities: Mapping[Label, int],
     impression_rates: Mapping[Label, float] | None = None,
 ) -> Feasibility:
     """Check a new promise against the forecast and the existing promises.
@@ -130,16 +130,17 @@ def check_promise(
     promise
         The promise to check. If it is already among the promises, it is checked beside the others. The exposures of
         its active window, if any, are taken from ``exposures``.
-    promises, exposures, forecast, now, k, caps, impression_rates
+    promises, exposures, forecast, now, k, capacities, impression_rates
         As for :func:`fairsync.schedule.make_plan`.
 
     Examples
     --------
     >>> from datetime import UTC, datetime
-    >>> from fairsync.schedule import Forecast, Promise, Window
-    >>> now, caps = datetime(2026, 3, 2, 18, tzinfo=UTC), {"toys": 2, "books": 2}
-    >>> made = [Promise("toys", 1000, Window.day("UTC"))]
-    >>> verdict = check_promise(Promise("books", 900, Window.day("UTC")), made, {}, Forecast(rate=0.01), now, 2, caps)
+    >>> from fairsync.schedule import Forecast, ScheduledPromise, Window
+    >>> now, shown = datetime(2026, 3, 2, 18, tzinfo=UTC), {"toys": 2, "books": 2}
+    >>> made = [ScheduledPromise("toys", 1000, Window.day("UTC"))]
+    >>> more = ScheduledPromise("books", 900, Window.day("UTC"))
+    >>> verdict = check_promise(more, made, {}, Forecast(rate=0.01), now, 2, shown)
     >>> verdict.accepted, verdict.largest  # a day has 864 requests of two slots
     (False, 728)
     >>> print(verdict.message)
@@ -156,7 +157,7 @@ def check_promise(
 
     def limits(span: Span, start: datetime) -> tuple[int, int]:
         """Return the largest floors of a window from a moment on, by expected traffic and by its lower bound."""
-        active = ActiveWindows.of([*others, promise], start, k, caps, impression_rates)
+        active = ActiveWindows.of([*others, promise], start, k, capacities, impression_rates)
         missing = [
             _missing_at(other, other_span, exposures, expect, now, start, active.deadlines[deadline])
             for other, other_span, deadline in zip(active.promises, active.spans, active.deadline.tolist(), strict=True)
@@ -184,13 +185,13 @@ def check_promise(
     if promise.floor <= largest:
         at_once = not promise.window.recurs or (current is not None and limits(current, now)[0] >= promise.floor)
         effective_from = now if at_once and current else spans[0].start
-    return Feasibility(promise, largest, largest_safe, tightest, effective_from, caps.get(promise.group, 0))
+    return Feasibility(promise, largest, largest_safe, tightest, effective_from, capacities.get(promise.group, 0))
 
 
 def _missing_at(
-    promise: Promise,
+    promise: ScheduledPromise,
     span: Span | None,
-    exposures: Mapping[Promise, int],
+    exposures: Mapping[ScheduledPromise, int],
     expect: Callable[[datetime, datetime], float],
     now: datetime,
     start: datetime,
@@ -206,14 +207,14 @@ def _missing_at(
     return missing if whole == 0 else min(missing, math.ceil(missing * left / whole))
 
 
-def _largest_floor(active: ActiveWindows, promise: Promise, missing: list[int], requests: list[int]) -> int:
+def _largest_floor(active: ActiveWindows, promise: ScheduledPromise, missing: list[int], requests: list[int]) -> int:
     """Return the largest floor of a promise, in counted exposures, for which all promises stay feasible."""
     this = active.promises.index(promise)
     every = active.requirements([0 if p == this else count for p, count in enumerate(missing)], requests)
     is_other = np.arange(len(active.promises)) != this
     others = replace(every, later_windows=every.later_windows * is_other[:, None])
     own, group = int(every.deadline[this]), int(every.group[this])
-    cap = int(every.caps[group])
+    cap = int(every.capacities[group])
     until: list[int] = every.requests.tolist()
     limits = [cap * until[own]]
     for s in range(len(until)):

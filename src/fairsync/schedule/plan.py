@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.schedule.forecast import TrafficForecast
-    from fairsync.schedule.promise import Promise
+    from fairsync.schedule.promise import ScheduledPromise
     from fairsync.schedule.requirements import Requirements
     from fairsync.schedule.seasonal_profile import Ints
 
@@ -62,7 +62,7 @@ class Plan:
     cut: Mapping[Label, int]
     statuses: tuple[PromiseStatus, ...]
 
-    def count(self, gained: Mapping[Label, int], now: datetime) -> dict[Promise, int]:
+    def count(self, gained: Mapping[Label, int], now: datetime) -> dict[ScheduledPromise, int]:
         """Return the exposures of each promise in its window at a later moment, for the next plan.
 
         Parameters
@@ -102,12 +102,12 @@ class Plan:
 
 
 def make_plan(
-    promises: Iterable[Promise],
-    exposures: Mapping[Promise, int],
+    promises: Iterable[ScheduledPromise],
+    exposures: Mapping[ScheduledPromise, int],
     forecast: TrafficForecast,
     now: datetime,
     k: int,
-    caps: Mapping[Label, int],
+    capacities: Mapping[Label, int],
     previous: Plan | None = None,
     impression_rates: Mapping[Label, float] | None = None,
     pending: Mapping[Label, int] | None = None,
@@ -132,7 +132,7 @@ def make_plan(
         The moment of planning.
     k
         Candidates per request.
-    caps
+    capacities
         {label: min(k, items of the group)}.
     previous
         The previous plan. It tells since when a promise has been at risk or impossible.
@@ -151,15 +151,15 @@ def make_plan(
     At 18:00 the day has a quarter of its traffic to come, the week of the sale six and a quarter of seven.
 
     >>> from datetime import UTC, date, datetime
-    >>> from fairsync.schedule import Forecast, Promise, Window
-    >>> daily = Promise("toys", 100, Window.day("UTC"))
-    >>> sale = Promise("books", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+    >>> from fairsync.schedule import Forecast, ScheduledPromise, Window
+    >>> daily = ScheduledPromise("toys", 100, Window.day("UTC"))
+    >>> sale = ScheduledPromise("books", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
     >>> plan = make_plan([daily, sale], {daily: 70, sale: 75}, Forecast(rate=0.01),
-    ...                  datetime(2026, 3, 2, 18, tzinfo=UTC), k=10, caps={"toys": 10, "books": 10})
+    ...                  datetime(2026, 3, 2, 18, tzinfo=UTC), k=10, capacities={"toys": 10, "books": 10})
     >>> plan.floors, plan.horizon, round(plan.expected)
     ({'toys': 30, 'books': 25}, 108, 216)
     """
-    active = ActiveWindows.of(promises, now, k, caps, impression_rates)
+    active = ActiveWindows.of(promises, now, k, capacities, impression_rates)
     now, pending = active.now, pending or {}
     for promise, count in exposures.items():
         if isinstance(count, bool) or not isinstance(count, Integral) or count < 0:
@@ -217,7 +217,7 @@ def _paced_exposures(requirements: Requirements, expected: list[float]) -> Ints:
 
 def _statuses(
     active: ActiveWindows,
-    exposures: Mapping[Promise, int],
+    exposures: Mapping[ScheduledPromise, int],
     missing: list[int],
     forecast: TrafficForecast,
     at_expected: Requirements,

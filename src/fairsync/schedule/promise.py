@@ -1,4 +1,4 @@
-"""Promise: a floor on the exposures of a group in each window."""
+"""A promise of the schedule: a floor on the exposures of a group in each window."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Promise:
+class ScheduledPromise:
     """A floor on the exposures of a group in each window.
 
     A group may have several promises. One exposure counts for all of them.
@@ -30,10 +30,10 @@ class Promise:
 
     Examples
     --------
-    >>> promise = Promise("toys", 100, Window.day("Europe/Berlin"))
+    >>> promise = ScheduledPromise("toys", 100, Window.day("Europe/Berlin"))
     >>> print(promise)
     100 exposures of 'toys' (each day, Europe/Berlin)
-    >>> Promise.from_dict(promise.to_dict()) == promise
+    >>> ScheduledPromise.from_dict(promise.to_dict()) == promise
     True
     """
 
@@ -56,6 +56,6 @@ class Promise:
         return {"group": self.group, "floor": self.floor, "window": self.window.to_dict()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Promise:
+    def from_dict(cls, values: dict[str, Any]) -> ScheduledPromise:
         """Return the object that :meth:`to_dict` describes."""
         return cls(values["group"], values["floor"], Window.from_dict(values["window"]))

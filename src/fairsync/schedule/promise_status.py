@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fairsync.schedule.datetimes import parse_aware
-from fairsync.schedule.promise import Promise
+from fairsync.schedule.promise import ScheduledPromise
 from fairsync.schedule.window import Span
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class PromiseStatus:
 
     Attributes
     ----------
-    promise : Promise
+    promise : ScheduledPromise
         The promise.
     span : Span
         Its active window.
@@ -43,14 +43,14 @@ class PromiseStatus:
     --------
     >>> from datetime import UTC, datetime
     >>> from fairsync.schedule import Window
-    >>> daily = Promise("toys", 100, Window.day("UTC"))
+    >>> daily = ScheduledPromise("toys", 100, Window.day("UTC"))
     >>> span = daily.window.at(datetime(2026, 3, 4, 9, tzinfo=UTC))
     >>> status = PromiseStatus(daily, span, exposures=20, at_pace=60, reachable=100, certain=80)
     >>> status.missing, status.possible, status.at_risk, status.shortfall
     (80, True, True, 0)
     """
 
-    promise: Promise
+    promise: ScheduledPromise
     span: Span
     exposures: int
     at_pace: int
@@ -87,7 +87,7 @@ class PromiseStatus:
         --------
         >>> from datetime import UTC, datetime
         >>> from fairsync.schedule import Window
-        >>> daily, noon = Promise("toys", 100, Window.day("UTC")), datetime(2026, 3, 4, 12, tzinfo=UTC)
+        >>> daily, noon = ScheduledPromise("toys", 100, Window.day("UTC")), datetime(2026, 3, 4, 12, tzinfo=UTC)
         >>> bad = PromiseStatus(daily, daily.window.at(noon), exposures=20, at_pace=40, reachable=70, certain=50)
         >>> earlier = bad.carry_over(None, noon)
         >>> better = PromiseStatus(daily, daily.window.at(noon), exposures=60, at_pace=90, reachable=100, certain=95)
@@ -127,7 +127,7 @@ class PromiseStatus:
         # Plans that older versions stored do not have all of these keys.
         at_risk, impossible = values.get("at_risk_since"), values["impossible_since"]
         return cls(
-            Promise.from_dict(values["promise"]),
+            ScheduledPromise.from_dict(values["promise"]),
             Span.from_dict(values["span"]),
             exposures=int(values["exposures"]),
             at_pace=int(values["at_pace"]),

@@ -50,7 +50,7 @@ class Requirements:
         (P, S) Number of later windows of each promise that end by each deadline.
     requests : numpy.ndarray
         (S,) Requests until each deadline, the nearest first.
-    caps : numpy.ndarray
+    capacities : numpy.ndarray
         (G,) The most exposures of each group that one request can hold.
     k : int
         Candidates per request.
@@ -63,7 +63,7 @@ class Requirements:
 
     >>> one, none = np.ones(2, dtype=np.int64), np.zeros((2, 2), dtype=np.int64)
     >>> requirements = Requirements(np.array([0, 1]), np.array([3, 9]), np.array([3, 9]), np.array([0, 1]), none,
-    ...                 requests=np.array([4, 10]), caps=one, k=1)
+    ...                 requests=np.array([4, 10]), capacities=one, k=1)
     >>> requirements.due(0).tolist(), requirements.due(1).tolist()  # at the second deadline 12 exposures, and 10 slots
     ([3, 3], [3, 9])
     >>> requirements.slack().tolist()
@@ -72,7 +72,8 @@ class Requirements:
     A group misses 9 exposures in two days. A promise for each day brings 4 of them on the second day.
 
     >>> days = Requirements(np.array([0, 0]), np.array([4, 9]), np.array([4, 9]), np.array([0, 1]),
-    ...               later_windows=np.array([[0, 1], [0, 0]]), requests=np.array([10, 20]), caps=np.array([1]), k=1)
+    ...               later_windows=np.array([[0, 1], [0, 0]]), requests=np.array([10, 20]),
+    ...               capacities=np.array([1]), k=1)
     >>> days.due(1).tolist(), replace(days, counts_later=False).due(1).tolist()
     ([9], [13])
     """
@@ -83,20 +84,20 @@ class Requirements:
     deadline: Ints
     later_windows: Ints
     requests: Ints
-    caps: Ints
+    capacities: Ints
     k: int
     counts_later: npt.NDArray[np.bool_] | bool = True
 
     def per_group(self, values: Ints) -> Ints:
         """Return (G,) the largest value among the promises of each group, at least 0."""
-        most = np.zeros(len(self.caps), dtype=np.int64)
+        most = np.zeros(len(self.capacities), dtype=np.int64)
         np.maximum.at(most, self.group, values)
         return most
 
     def due_per_promise(self, s: int) -> Ints:
         """Return (P,) the missing exposures of each promise that cannot be delivered after deadline s."""
         after = np.maximum(self.requests[self.deadline] - self.requests[s], 0)
-        missing: Ints = np.maximum(self.missing - self.caps[self.group] * after, 0)
+        missing: Ints = np.maximum(self.missing - self.capacities[self.group] * after, 0)
         return missing
 
     def due(self, s: int) -> Ints:

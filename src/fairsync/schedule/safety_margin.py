@@ -66,7 +66,7 @@ def cap_unreachable(requirements: Requirements) -> Requirements:
     >>> from fairsync.schedule.requirements import Requirements
     >>> days = Requirements(np.array([0, 0, 1]), np.array([8, 20, 12]), np.array([8, 20, 12]), np.array([0, 1, 0]),
     ...                     later_windows=np.array([[0, 1], [0, 0], [0, 1]]), requests=np.array([22, 44]),
-    ...                     caps=np.array([1, 1]), k=1)
+    ...                     capacities=np.array([1, 1]), k=1)
     >>> for requests in ([22, 44], [10, 20]):
     ...     capped = cap_unreachable(replace(days, requests=np.array(requests)))
     ...     print(capped.floor, capped.counts_later, capped.due(1) - capped.reserved(1))
@@ -75,7 +75,7 @@ def cap_unreachable(requirements: Requirements) -> Requirements:
     """
     later, requests = requirements.later_windows, requirements.requests
     after = np.maximum(requests - requests[requirements.deadline][:, None], 0)
-    possible = requirements.caps[requirements.group][:, None] * after // np.maximum(later, 1)
+    possible = requirements.capacities[requirements.group][:, None] * after // np.maximum(later, 1)
     alone = np.where(later > 0, possible, requirements.floor[:, None]).min(axis=1, initial=np.iinfo(np.int64).max)
     fair = replace(requirements, floor=np.minimum(requirements.floor, alone))
     reserved = np.array([fair.reserved(s).sum() for s in range(len(requests))], dtype=np.int64)
@@ -104,19 +104,19 @@ def bring_forward(requirements: Requirements, given: Ints, horizon: int) -> tupl
 
     >>> from fairsync.schedule.requirements import Requirements
     >>> requirements = Requirements(np.array([0]), np.array([40]), np.array([40]), np.array([0]),
-    ...                 np.zeros((1, 1), dtype=np.int64), requests=np.array([10]), caps=np.array([2]), k=5)
+    ...                 np.zeros((1, 1), dtype=np.int64), requests=np.array([10]), capacities=np.array([2]), k=5)
     >>> bring_forward(requirements, np.array([40]), horizon=100)
     (array([40]), 20)
     """
-    worst_case, caps = int(requirements.requests[0]), requirements.caps
+    worst_case, capacities = int(requirements.requests[0]), requirements.capacities
     nothing = np.zeros_like(requirements.missing)
     mandatory = allocate(requirements, nothing, horizon)
     # A group that gets all that requests can hold gains nothing from a shorter horizon.
-    full = mandatory >= caps * horizon
+    full = mandatory >= capacities * horizon
     rest = np.where(full, 0, mandatory)
-    room = requirements.k - min(int(caps[full].sum()), requirements.k)
-    late = rest > caps * worst_case
-    limits = (rest[late] // caps[late]).tolist()
+    room = requirements.k - min(int(capacities[full].sum()), requirements.k)
+    late = rest > capacities * worst_case
+    limits = (rest[late] // capacities[late]).tolist()
     if rest.sum() > room * worst_case:  # each group alone might fit, but not all of them together
         late, limits = rest > 0, [*limits, int(rest.sum()) // room]
     if not late.any():

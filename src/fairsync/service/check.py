@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairsync.catalog.files import open_catalog
 from fairsync.cold_start import ColdStart
 from fairsync.errors import FairSyncError
-from fairsync.floors import group_caps, make_terms
+from fairsync.floors import group_capacities, make_terms
 from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
@@ -135,10 +135,12 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
     """Return the feasibility of each promise of the file. A promise that is invalid is a problem."""
     promises = promises_from_records(settings.promises, catalog)
     k = settings.promise.k
-    caps = dict(zip(catalog.labels, group_caps(catalog, k, settings.promise.max_exclude).tolist(), strict=True))
+    capacities = dict(
+        zip(catalog.labels, group_capacities(catalog, k, settings.promise.max_exclude).tolist(), strict=True)
+    )
     forecast = make_forecast(settings)
     verdicts = []
     for promise in promises:
         with _collecting(problems):  # such as a campaign that is over
-            verdicts.append(check_promise(promise, promises, {}, forecast, now, k, caps))
+            verdicts.append(check_promise(promise, promises, {}, forecast, now, k, capacities))
     return verdicts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from fairsync.schedule import Promise, Window
+from fairsync.schedule import ScheduledPromise, Window
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,9 +15,9 @@ LABELS = ["Toys", "Books", "Garden", "Kitchen", "Music", MARKUP]
 FLOORS = {"Toys": 1500, "Books": 400, "Garden": 600, MARKUP: 300}
 
 
-def daily_promises(floors: Mapping[str, int]) -> list[Promise]:
+def daily_promises(floors: Mapping[str, int]) -> list[ScheduledPromise]:
     """Return a promise per group, with a window per day of UTC."""
-    return [Promise(label, floor, Window.day("UTC")) for label, floor in floors.items()]
+    return [ScheduledPromise(label, floor, Window.day("UTC")) for label, floor in floors.items()]
 
 
 class Page:

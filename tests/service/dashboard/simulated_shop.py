@@ -12,7 +12,7 @@ from fairsync.catalog import Catalog
 from fairsync.catalog.groups import Label
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.schedule import Forecast, Promise
+from fairsync.schedule import Forecast, ScheduledPromise
 from fairsync.search import ExactIndex, Hits, Index, ShardedIndex
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.sharded import merge
@@ -31,7 +31,7 @@ class SimulatedShop:
     def __init__(
         self,
         labels: Sequence[Label],
-        promises: Sequence[Promise],
+        promises: Sequence[ScheduledPromise],
         start: datetime,
         seed: int = 0,
         index: Callable[[Catalog], Index] = ExactIndex,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairsync.schedule import Promise, Window
+from fairsync.schedule import ScheduledPromise, Window
 from service.dashboard.browser import ServedShop
 from service.dashboard.page import MARKUP, Page
 from service.dashboard.simulated_shop import SimulatedShop, utc
@@ -105,7 +105,7 @@ def test_without_promises_it_explains_the_next_step(browser: Any) -> None:
 
 def test_hundreds_of_groups_are_filtered_sorted_and_rendered_near_the_viewport(browser: Any) -> None:
     labels = [f"Provider {number:03}" for number in range(400)]
-    promises = [Promise(label, 1 + number % 7, Window.day("UTC")) for number, label in enumerate(labels)]
+    promises = [ScheduledPromise(label, 1 + number % 7, Window.day("UTC")) for number, label in enumerate(labels)]
     many = SimulatedShop(labels, promises, utc("2026-03-03T00:00"))
     own = ServedShop(many)
     page = Page(browser, own.url)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import Forecast, Promise, Span
+    from fairsync.schedule import Forecast, ScheduledPromise, Span
     from fairsync.service.schema import PastWindow
 
 Times = npt.NDArray[np.float64]
@@ -36,13 +36,13 @@ K = 5
 class Shop:
     """A small catalog with a group of one item, and promise services on a ledger that outlives them."""
 
-    def __init__(self, promises: Sequence[Promise], forecast: Forecast, seed: int = 0, **options: Any) -> None:
+    def __init__(self, promises: Sequence[ScheduledPromise], forecast: Forecast, seed: int = 0, **options: Any) -> None:
         data = synthetic(n_items=200, n_groups=5, n_users=4_000, dim=8, seed=seed)
         self.catalog = Catalog(data.embeddings, ["rare", *(str(group) for group in data.groups[1:])])
         self.large = [label for label in self.catalog.labels if label != "rare"]
         self.users, self.promises, self.forecast, self.options = data.users, promises, forecast, options
         sizes = zip(self.catalog.labels, self.catalog.group_sizes.tolist(), strict=True)
-        self.caps: dict[Label, int] = {label: min(K, size) for label, size in sizes}
+        self.capacities: dict[Label, int] = {label: min(K, size) for label, size in sizes}
         self.ledger = MemoryLedger(self.catalog.n_groups)
         self.worst_case_traffic = float(options.get("worst_case_traffic", WORST_CASE_TRAFFIC))
         self.given: list[tuple[float, Label]] = []
@@ -107,23 +107,23 @@ class Audit:
         )
 
 
-def audit(past: Sequence[PastWindow], came: Times, caps: Mapping[Label, int], k: int = K) -> Audit:
+def audit(past: Sequence[PastWindow], came: Times, capacities: Mapping[Label, int], k: int = K) -> Audit:
     """Compare windows with what the requests that came could carry, all together, by linear programs."""
     got = [msgspec.structs.replace(one, floor=min(one.floor, one.exposures)) for one in past]
     could: dict[bool, list[PastWindow]] = {True: [], False: []}
     for place, one in enumerate(past):
         if not one.kept:
-            could[can_carry([*got[:place], one, *got[place + 1 :]], came, caps, k)].append(one)
+            could[can_carry([*got[:place], one, *got[place + 1 :]], came, capacities, k)].append(one)
     return Audit([one for one in past if one.kept], impossible=could[False], surprised=could[True])
 
 
-def can_carry(windows: Sequence[PastWindow], came: Times, caps: Mapping[Label, int], k: int) -> bool:
+def can_carry(windows: Sequence[PastWindow], came: Times, capacities: Mapping[Label, int], k: int) -> bool:
     """Say whether requests at these times can give all these windows their floors.
 
     Variables are the exposures of each group in each stretch of time between two edges of windows. The matrix is that
     of a network, so that a whole-numbered way exists if any does.
     """
-    alone = [one.floor <= len(within(came, one)) * caps[one.group] for one in windows]
+    alone = [one.floor <= len(within(came, one)) * capacities[one.group] for one in windows]
     if not all(alone):
         return False
     edges = sorted({edge.timestamp() for one in windows for edge in (one.start, one.end)})
@@ -140,7 +140,7 @@ def can_carry(windows: Sequence[PastWindow], came: Times, caps: Mapping[Label, i
         limits.append(-one.floor)
     rows, columns, values = zip(*entries, strict=True)
     matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(labels) * n))
-    most = [(0, int(caps[label] * count)) for label in labels for count in requests]
+    most = [(0, int(capacities[label] * count)) for label in labels for count in requests]
     found = linprog(np.zeros(len(most)), matrix.tocsr(), limits, bounds=most)  # type: ignore[call-overload]  # stubs know no sparse matrix
     return bool(found.status == 0)
 

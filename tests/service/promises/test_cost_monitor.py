@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from fairsync.schedule import Promise, Window
+from fairsync.schedule import ScheduledPromise, Window
 from fairsync.service.promises.cost_monitor import FEWEST
 from fairsync.service.promises.reservoir import AnswerReservoir
 from fairsync.service.server.prometheus import Metrics
@@ -16,7 +16,7 @@ from service.running import shop_catalog, small_service
 
 DAY = Window.day("UTC")
 LABELS = ["Toys", "Books", "Garden", "Kitchen"]
-PROMISES = [Promise("Toys", 1900, DAY), Promise("Books", 1500, DAY)]
+PROMISES = [ScheduledPromise("Toys", 1900, DAY), ScheduledPromise("Books", 1500, DAY)]
 
 
 def make_shop() -> SimulatedShop:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from fairsync.schedule import Promise, Window
+from fairsync.schedule import ScheduledPromise, Window
 from service.dashboard.simulated_shop import SimulatedShop, utc
 
 DAY = Window.day("UTC")
@@ -14,7 +14,9 @@ START = utc("2026-03-03T00:00")
 
 def make_shop() -> SimulatedShop:
     return SimulatedShop(
-        ["Toys", "Books", "Garden", "Kitchen"], [Promise("Toys", 1900, DAY), Promise("Books", 1500, DAY)], START
+        ["Toys", "Books", "Garden", "Kitchen"],
+        [ScheduledPromise("Toys", 1900, DAY), ScheduledPromise("Books", 1500, DAY)],
+        START,
     )
 
 

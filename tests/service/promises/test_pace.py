@@ -2,12 +2,12 @@
 
 from datetime import UTC, datetime, timedelta
 
-from fairsync.schedule import Forecast, Promise, PromiseStatus, Window
+from fairsync.schedule import Forecast, PromiseStatus, ScheduledPromise, Window
 from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.projections import Projections
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
-DAILY = Promise("toys", 240, Window.day("UTC"))
+DAILY = ScheduledPromise("toys", 240, Window.day("UTC"))
 
 
 def pace_at(history: PaceHistory, now: datetime) -> list[tuple[datetime, int]]:

@@ -7,13 +7,13 @@ import numpy as np
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.ledger import Entry, MemoryLedger
-from fairsync.schedule import Promise, Span, Window
+from fairsync.schedule import ScheduledPromise, Span, Window
 from fairsync.service.promises.ledger_time import LedgerTime
 from fairsync.service.promises.periods import Periods, missing_at_start
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-HOURLY, DAILY = Promise("b", 4, Window.hour("UTC")), Promise("b", 50, Window.day("UTC"))
+HOURLY, DAILY = ScheduledPromise("b", 4, Window.hour("UTC")), ScheduledPromise("b", 50, Window.day("UTC"))
 
 
 def make_periods(count: str = "retrieved", time: LedgerTime | None = None) -> Periods:

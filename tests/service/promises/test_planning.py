@@ -8,7 +8,7 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
-from fairsync.schedule import Forecast, Promise, Window
+from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.planning import Planner
 
@@ -22,11 +22,11 @@ def make_planner() -> Planner:
 
 
 def test_caps_are_the_items_of_a_group_up_to_k() -> None:
-    assert make_planner().caps() == {"a": 5, "b": 5, "rare": 1}
+    assert make_planner().capacities() == {"a": 5, "b": 5, "rare": 1}
 
 
 def test_a_promise_that_becomes_impossible_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    planner, daily, forecast = make_planner(), Promise("rare", 1000, Window.day("UTC")), Forecast(rate=0.01)
+    planner, daily, forecast = make_planner(), ScheduledPromise("rare", 1000, Window.day("UTC")), Forecast(rate=0.01)
     with caplog.at_level(logging.WARNING):
         plan = planner.plan([daily], {daily: 0}, forecast, NOON, None)
         planner.plan([daily], {daily: 1}, forecast, NOON.replace(minute=1), plan)
@@ -37,7 +37,7 @@ def test_a_promise_that_becomes_impossible_is_logged_once(caplog: pytest.LogCapt
 
 def test_a_promise_is_checked_beside_others() -> None:
     planner, forecast = make_planner(), Forecast(rate=0.01)
-    fits, too_much = (Promise("a", floor, Window.day("UTC")) for floor in (900, 10_000))
-    others = [Promise("b", 900, Window.day("UTC"))]
+    fits, too_much = (ScheduledPromise("a", floor, Window.day("UTC")) for floor in (900, 10_000))
+    others = [ScheduledPromise("b", 900, Window.day("UTC"))]
     assert planner.check(fits, others, {}, forecast, NOON).accepted
     assert not planner.check(too_much, others, {}, forecast, NOON).accepted

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from fairsync.schedule import Promise, Window
+from fairsync.schedule import ScheduledPromise, Window
 from service.dashboard.simulated_shop import SimulatedShop, utc
 
 DAY = Window.day("UTC")
@@ -13,7 +13,7 @@ START = utc("2026-03-03T00:00")
 
 
 def test_days_end_within_the_band_and_near_the_forecast() -> None:
-    shop = SimulatedShop(list(FLOORS), [Promise(label, floor, DAY) for label, floor in FLOORS.items()], START)
+    shop = SimulatedShop(list(FLOORS), [ScheduledPromise(label, floor, DAY) for label, floor in FLOORS.items()], START)
     inside, errors = [], []
     for _ in range(3):
         shop.advance(16)
@@ -32,7 +32,9 @@ def test_days_end_within_the_band_and_near_the_forecast() -> None:
 
 
 def test_what_cannot_be_kept_is_not_expected_to_reach_its_floor() -> None:
-    shop = SimulatedShop(list(FLOORS), [Promise(label, 3 * floor, DAY) for label, floor in FLOORS.items()], START)
+    shop = SimulatedShop(
+        list(FLOORS), [ScheduledPromise(label, 3 * floor, DAY) for label, floor in FLOORS.items()], START
+    )
     shop.advance(10, traffic=0.5)
     shop.estimate_cost()
     lost = [view for view in shop.promise_service.promises() if view.state == "impossible"]
@@ -44,7 +46,7 @@ def test_what_cannot_be_kept_is_not_expected_to_reach_its_floor() -> None:
 def test_a_campaign_before_during_and_after() -> None:
     shop = SimulatedShop(list(FLOORS), [], START)
     window = Window.campaign(START + timedelta(days=1), START + timedelta(days=2), "UTC")
-    made = shop.promise_service.set_promise(Promise("Toys", 500, window))
+    made = shop.promise_service.set_promise(ScheduledPromise("Toys", 500, window))
     assert (made.state, made.projected, made.exposures) == ("on track", 500, 0)
     shop.advance(24 + 12)
     during = shop.view("Toys")

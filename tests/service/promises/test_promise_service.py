@@ -16,7 +16,7 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownPromiseError
 from fairsync.ledger import Entry, Ledger, MemoryLedger, SqlLedger
-from fairsync.schedule import Forecast, Promise, Window
+from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.ledger_settings import fit_ledger
 from fairsync.service.promises.promise_service import PromiseService
 
@@ -40,7 +40,9 @@ class Clock:
 class World:
     """A promise service over items of which all users prefer the red ones."""
 
-    def __init__(self, promises: list[Promise], *, ledger: Ledger | None = None, seed: int = 0, **options: Any) -> None:
+    def __init__(
+        self, promises: list[ScheduledPromise], *, ledger: Ledger | None = None, seed: int = 0, **options: Any
+    ) -> None:
         self.rng = np.random.default_rng(seed)
         vectors = self.rng.normal(size=(120, 8)) + np.repeat([[1.0], [0.0], [0.0]], 40, axis=0)
         self.catalog = Catalog(vectors, ["red"] * 40 + ["blue"] * 40 + ["green"] * 40, ids=list(range(120)))
@@ -75,7 +77,7 @@ class World:
 
 
 def test_a_daily_promise_is_kept_day_after_day() -> None:
-    world = World([Promise("blue", 1500, DAY), Promise("green", 100, Window.hour("UTC"))], rate=0.028)
+    world = World([ScheduledPromise("blue", 1500, DAY), ScheduledPromise("green", 100, Window.hour("UTC"))], rate=0.028)
     world.pass_hours(72)
     past = world.promise_service.past(1000)
     days = [one for one in past if one.group == "blue"]
@@ -92,7 +94,7 @@ def test_a_daily_promise_is_kept_day_after_day() -> None:
 
 def test_a_shortfall_of_traffic_is_reported_early() -> None:
     """Usual days teach what to expect; then hardly anybody comes."""
-    world = World([Promise("blue", 6000, DAY)])
+    world = World([ScheduledPromise("blue", 6000, DAY)])
     world.pass_hours(24 * 9)
     assert all(one.kept for one in world.promise_service.past())
     world.pass_hours(10, per_hour=10)
@@ -109,7 +111,7 @@ def test_a_shortfall_of_traffic_is_reported_early() -> None:
 
 
 def test_a_promise_that_few_requests_can_show_is_reported_early() -> None:
-    world = World([Promise("blue", 900, DAY)])
+    world = World([ScheduledPromise("blue", 900, DAY)])
     world.pass_hours(24 * 3)
     (view,) = world.promise_service.promises()
     assert (view.state, view.eligible_share, view.reason) == ("on track", None, "")
@@ -129,7 +131,7 @@ def test_a_promise_that_few_requests_can_show_is_reported_early() -> None:
 
 
 def test_a_surge_does_not_end_the_window() -> None:
-    world = World([Promise("blue", 2000, DAY)])
+    world = World([ScheduledPromise("blue", 2000, DAY)])
     world.pass_hours(5)
     world.serve(6000)
     assert world.promise_service.overview().requests == 6500
@@ -147,8 +149,8 @@ def file(tmp_path: Path) -> Iterator[SqlLedger]:
 
 def test_a_restart_forgets_nothing(file: SqlLedger) -> None:
     """Not the counts of the window, nor prices, promises and traffic; also when it was away over the end of a day."""
-    world = World([Promise("blue", 2000, DAY)], ledger=file)
-    made = world.promise_service.set_promise(Promise("green", 700, Window.week("Europe/Berlin")))
+    world = World([ScheduledPromise("blue", 2000, DAY)], ledger=file)
+    made = world.promise_service.set_promise(ScheduledPromise("green", 700, Window.week("Europe/Berlin")))
     world.pass_hours(15)
     before = world.promise_service.overview()
     world.promise_service.close()
@@ -174,7 +176,12 @@ def test_a_restart_forgets_nothing(file: SqlLedger) -> None:
 def test_windows_that_came_and_went_while_it_was_down_are_listed(file: SqlLedger) -> None:
     berlin = Window.campaign(START + timedelta(hours=30), START + timedelta(hours=40), "Europe/Berlin")
     world = World(
-        [Promise("blue", 500, DAY), Promise("green", 5, Window.hour("UTC")), Promise("red", 1, berlin)], ledger=file
+        [
+            ScheduledPromise("blue", 500, DAY),
+            ScheduledPromise("green", 5, Window.hour("UTC")),
+            ScheduledPromise("red", 1, berlin),
+        ],
+        ledger=file,
     )
     world.pass_hours(20)
     world.clock.go_on(hours=53, minutes=30)  # killed, not closed
@@ -195,7 +202,11 @@ def test_windows_that_came_and_went_while_it_was_down_are_listed(file: SqlLedger
 
 def test_impressions_count() -> None:
     """Two fifths of the candidates are shown, of green ones fewer; some reports come late, twice, or never."""
-    world = World([Promise("blue", 1000, DAY), Promise("green", 300, DAY)], count="impressions", report_within=600.0)
+    world = World(
+        [ScheduledPromise("blue", 1000, DAY), ScheduledPromise("green", 300, DAY)],
+        count="impressions",
+        report_within=600.0,
+    )
     waiting: list[tuple[datetime, str, list[Any]]] = []
     seen: Counter[Any] = Counter()
     number = 0
@@ -232,9 +243,9 @@ def test_impressions_count() -> None:
 
 def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others() -> None:
     """At eight in the evening four hours are left, of 1,600 slots: too few for a day's promise."""
-    world = World([Promise("blue", 2000, DAY)])
+    world = World([ScheduledPromise("blue", 2000, DAY)])
     world.pass_hours(20)
-    late = Promise("green", 3000, DAY)
+    late = ScheduledPromise("green", 3000, DAY)
     assert "from 2026-03-03 00:00 on" in world.promise_service.preview(late).message
     made = world.promise_service.set_promise(late)
     assert (made.start, made.state, made.exposures) == (START + timedelta(days=1), "on track", 0)
@@ -251,17 +262,17 @@ def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others()
     assert world.impressions["green"] < 1000, "nothing was done for it yet"
     world.pass_hours(24)
     assert {(one.group, one.kept) for one in world.promise_service.past()[:2]} == {("blue", True), ("green", True)}
-    early = Promise("red", 10, DAY)
+    early = ScheduledPromise("red", 10, DAY)
     assert world.promise_service.set_promise(early).start == START + timedelta(days=2), (
         "where the rest is enough, at once"
     )
 
 
 def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
-    world = World([Promise("blue", 2000, DAY), Promise("green", 600, DAY)])
+    world = World([ScheduledPromise("blue", 2000, DAY), ScheduledPromise("green", 600, DAY)])
     world.pass_hours(20)
     (name,) = (one.id for one in world.promise_service.promises() if one.group == "green")
-    higher = Promise("green", 3000, DAY)
+    higher = ScheduledPromise("green", 3000, DAY)
     changed = world.promise_service.set_promise(higher, name)
     tomorrow = START + timedelta(days=1)
     assert (changed.id, changed.floor, changed.start) == (name, 3000, tomorrow)
@@ -285,15 +296,15 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
 
 
 def test_promises_are_checked_before_they_are_made() -> None:
-    world = World([Promise("blue", 500, DAY)])
+    world = World([ScheduledPromise("blue", 500, DAY)])
     world.pass_hours(3)
     name = world.promise_service.promises()[0].id
-    good = Promise("green", 200, DAY)
+    good = ScheduledPromise("green", 200, DAY)
     preview = world.promise_service.preview(good)
     assert preview.feasible
     assert preview.least_cost is not None
     assert preview.least_cost >= 0
-    much = Promise("green", 10**6, DAY)
+    much = ScheduledPromise("green", 10**6, DAY)
     refused = world.promise_service.preview(much)
     assert not refused.feasible
     assert 0 < refused.largest < 10**6
@@ -320,7 +331,7 @@ def test_promises_are_checked_before_they_are_made() -> None:
 
 
 def test_the_pace_of_a_promise() -> None:
-    world = World([Promise("blue", 500, DAY)])
+    world = World([ScheduledPromise("blue", 500, DAY)])
     world.pass_hours(12, steps=20)
     pace = world.promise_service.pace(world.promise_service.promises()[0].id)
     assert [point.exposures for point in pace.points] == sorted(point.exposures for point in pace.points)
@@ -330,11 +341,11 @@ def test_the_pace_of_a_promise() -> None:
 
 
 def test_items_come_and_go(file: SqlLedger) -> None:
-    world = World([Promise("blue", 500, DAY)], ledger=file)
+    world = World([ScheduledPromise("blue", 500, DAY)], ledger=file)
     world.pass_hours(2)
     world.promise_service.upsert_items(world.rng.normal(size=(20, 8)), ["new"] * 20, list(range(200, 220)))
     world.promise_service.remove_items(list(range(60, 80)))
-    world.promise_service.set_promise(Promise("new", 300, DAY))
+    world.promise_service.set_promise(ScheduledPromise("new", 300, DAY))
     world.pass_hours(22)
     assert {one.group: one.kept for one in world.promise_service.past()} == {"blue": True, "new": True}
     assert len(world.promise_service.catalog) == 120
@@ -354,7 +365,7 @@ def test_groups_of_changed_files_keep_their_counts(tmp_path: Path) -> None:
     """One group is gone and another one has come, which sorts before the others: counts stay with their labels."""
     path = tmp_path / "a.db"
     with SqlLedger(path, 3) as ledger:
-        world = World([Promise("blue", 500, DAY), Promise("green", 100, DAY)], ledger=ledger)
+        world = World([ScheduledPromise("blue", 500, DAY), ScheduledPromise("green", 100, DAY)], ledger=ledger)
         world.pass_hours(3)
         world.promise_service.close()
     vectors = world.rng.normal(size=(120, 8))

@@ -7,13 +7,13 @@ import pytest
 
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import MemoryLedger
-from fairsync.schedule import Forecast, Promise, Window, make_plan
+from fairsync.schedule import Forecast, ScheduledPromise, Window, make_plan
 from fairsync.service.promises.ledger_time import LedgerTime
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.schema import PastWindow
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-HOURLY = Promise("toys", 9, Window.hour("UTC"))
+HOURLY = ScheduledPromise("toys", 9, Window.hour("UTC"))
 
 
 def past(start: datetime, exposures: int = 9) -> PastWindow:
@@ -22,7 +22,7 @@ def past(start: datetime, exposures: int = 9) -> PastWindow:
 
 
 def make_state() -> SavedState:
-    plan = make_plan([HOURLY], {}, Forecast(rate=1.0), NOON, k=10, caps={"toys": 10})
+    plan = make_plan([HOURLY], {}, Forecast(rate=1.0), NOON, k=10, capacities={"toys": 10})
     time = LedgerTime(((5000.0, 3600.0),))
     return SavedState(("toys", "wine", 7), {"a": HOURLY}, Forecast(rate=1.0), plan, (past(NOON),), 12, time)
 
@@ -67,7 +67,7 @@ def test_the_forecast_observes_requests_once() -> None:
 
 
 def test_recurring_promises_that_have_ended_are_dropped() -> None:
-    ended = Promise("wine", 1, Window("day", "UTC", end=datetime(2026, 3, 2, tzinfo=UTC)))
-    campaign = Promise("wine", 1, Window.campaign(NOON - timedelta(days=2), NOON - timedelta(days=1), "UTC"))
+    ended = ScheduledPromise("wine", 1, Window("day", "UTC", end=datetime(2026, 3, 2, tzinfo=UTC)))
+    campaign = ScheduledPromise("wine", 1, Window.campaign(NOON - timedelta(days=2), NOON - timedelta(days=1), "UTC"))
     state = SavedState(("toys", "wine"), {"a": HOURLY, "b": ended, "c": campaign}, Forecast(rate=1.0))
     assert set(state.without_ended(NOON).promises) == {"a", "c"}, "the outcome of a campaign stays visible"

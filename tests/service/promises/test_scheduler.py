@@ -14,7 +14,7 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.ledger import MemoryLedger
-from fairsync.schedule import Forecast, Promise, Window
+from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.promises.clock import ClockReading
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.promises.scheduler import Scheduler
@@ -35,7 +35,10 @@ class World:
         self.ledger, self.now = MemoryLedger(2), now
         self.set_ahead = self.skew = 0.0  # seconds by which the clock was set, and by which another one is ahead
         self.given: dict[datetime, Counter[Any]] = {}
-        self.promises = {"a": Promise("blue", 20, Window.hour("UTC")), "b": Promise("blue", 400, Window.day("UTC"))}
+        self.promises = {
+            "a": ScheduledPromise("blue", 20, Window.hour("UTC")),
+            "b": ScheduledPromise("blue", 400, Window.day("UTC")),
+        }
         self.start()
 
     def start(self, count: str = "retrieved", boot: str | None = None) -> None:
@@ -264,7 +267,7 @@ def test_a_promise_within_a_period_begins_another_one() -> None:
     """Its exposures are counted from its own start on."""
     world = World()
     world.run(0.5)
-    campaign = Promise("red", 5, Window.campaign(START + HOUR / 2, START + 2 * HOUR, "UTC"))
+    campaign = ScheduledPromise("red", 5, Window.campaign(START + HOUR / 2, START + 2 * HOUR, "UTC"))
     world.scheduler.change(lambda promises: {**promises, "c": campaign})
     assert world.scheduler.exposures()[campaign] == 0
     world.run(0.5)

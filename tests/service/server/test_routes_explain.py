@@ -14,7 +14,7 @@ from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import FairSyncError, RefusedError
 from fairsync.ledger import MemoryLedger, Retention
 from fairsync.retriever import FairRetriever
-from fairsync.schedule import Forecast, Promise, Window
+from fairsync.schedule import Forecast, ScheduledPromise, Window
 from fairsync.service.client import Client
 from fairsync.service.promises.promise_service import PromiseService
 from service.running import TOKENS, make_settings, running, small_service
@@ -115,7 +115,7 @@ def test_promises_are_named_as_they_were_made() -> None:
     """The floors of the loop are those of the present plan; an explanation names the promise."""
     catalog = words_catalog()
     coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=4, auto_restart=False)
-    promises = [Promise("toys", 120, Window.day("UTC")), Promise("toys", 60, Window.hour("UTC"))]
+    promises = [ScheduledPromise("toys", 120, Window.day("UTC")), ScheduledPromise("toys", 60, Window.hour("UTC"))]
     service = PromiseService(
         FrontEnd(catalog, coordinator), coordinator, promises, Forecast(rate=0.1), clock=lambda: 1_700_000_000.0
     )

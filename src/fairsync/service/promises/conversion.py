@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 from zoneinfo import ZoneInfo
 
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import Promise, Window
+from fairsync.schedule import ScheduledPromise, Window
 from fairsync.schedule.window import boundary_of, check_zone
 from fairsync.service.promises.promise_changes import share_windows
 from fairsync.service.schema import WindowRecord
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _LONGEST_CAMPAIGN = timedelta(days=400)
 
 
-def promises_from_records(records: Sequence[PromiseRecord], groups: Grouped) -> list[Promise]:
+def promises_from_records(records: Sequence[PromiseRecord], groups: Grouped) -> list[ScheduledPromise]:
     """Return the promises of the settings; two promises to one group for the same windows are refused.
 
     Only the larger could ever matter, and one of them is most likely a slip.
@@ -42,13 +42,13 @@ def promises_from_records(records: Sequence[PromiseRecord], groups: Grouped) -> 
     return promises
 
 
-def promise_from_record(record: PromiseRecord, groups: Grouped) -> Promise:
+def promise_from_record(record: PromiseRecord, groups: Grouped) -> ScheduledPromise:
     """Return a promise; an unknown group, and a window that makes no sense, are refused."""
     groups.code_of(record.group)
     window = window_from_record(record.window)
     if not window.recurs and window.end - window.start > _LONGEST_CAMPAIGN:  # type: ignore[operator]
         raise InvalidInputError(f"a campaign lasts {_LONGEST_CAMPAIGN.days} days at most: make several.")
-    return Promise(record.group, record.floor, window)
+    return ScheduledPromise(record.group, record.floor, window)
 
 
 def window_from_record(record: WindowRecord) -> Window:

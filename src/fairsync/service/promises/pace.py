@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import Promise, TrafficForecast
+    from fairsync.schedule import ScheduledPromise, TrafficForecast
     from fairsync.service.promises.projections import Projections
 
 # Points of a pace that are kept, and points of the line that the forecast expects.
@@ -37,8 +37,8 @@ class PaceHistory:
     def record(
         self,
         now: datetime,
-        promises: Collection[Promise],
-        exposures: Mapping[Promise, int],
+        promises: Collection[ScheduledPromise],
+        exposures: Mapping[ScheduledPromise, int],
         prices: Mapping[Label, float],
         requests: int,
     ) -> None:
@@ -79,7 +79,7 @@ class PaceHistory:
             kept[key] = points
         self._points = kept
 
-    def pace(self, name: str, promise: Promise, projections: Projections, forecast: TrafficForecast) -> Pace:
+    def pace(self, name: str, promise: ScheduledPromise, projections: Projections, forecast: TrafficForecast) -> Pace:
         """Return the pace of a promise in its present window."""
         view, ahead = projections.view(name, promise), projections.ahead(promise)
         span = Span(view.start, view.end)
@@ -97,7 +97,7 @@ class PaceHistory:
         )
 
 
-def _key(promise: Promise, span: Span) -> tuple[Label, str, datetime]:
+def _key(promise: ScheduledPromise, span: Span) -> tuple[Label, str, datetime]:
     return promise.group, str(promise.window), span.start
 
 

@@ -15,7 +15,7 @@ from fairsync.service.schema import PastWindow
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fairsync.schedule import Plan, Promise
+    from fairsync.schedule import Plan, ScheduledPromise
     from fairsync.service.promises.clock import ClockReading
 
 
@@ -25,7 +25,7 @@ _DRIFT_SECONDS, _DRIFT_SHARE = 60.0, 1e-3
 
 def windows_ended(
     plan: Plan,
-    promises: Mapping[str, Promise],
+    promises: Mapping[str, ScheduledPromise],
     now: datetime,
     known_since: datetime | None = None,
     most: int = sys.maxsize,
@@ -53,9 +53,9 @@ def windows_ended(
     The service planned at 21:50, and was down until 0:10.
 
     >>> from datetime import UTC, datetime
-    >>> from fairsync.schedule import Forecast, Promise, Window, make_plan
-    >>> hourly, evening = Promise("toys", 9, Window.hour("UTC")), datetime(2026, 3, 2, 21, 50, tzinfo=UTC)
-    >>> plan = make_plan([hourly], {}, Forecast(rate=1.0), evening, k=10, caps={"toys": 10})
+    >>> from fairsync.schedule import Forecast, ScheduledPromise, Window, make_plan
+    >>> hourly, evening = ScheduledPromise("toys", 9, Window.hour("UTC")), datetime(2026, 3, 2, 21, 50, tzinfo=UTC)
+    >>> plan = make_plan([hourly], {}, Forecast(rate=1.0), evening, k=10, capacities={"toys": 10})
     >>> ended = windows_ended(plan, {"a": hourly}, datetime(2026, 3, 3, 0, 10, tzinfo=UTC))
     >>> [(name, status.span.start.hour) for name, status in ended]
     [('a', 21), ('a', 22), ('a', 23)]

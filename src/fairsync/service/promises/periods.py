@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
-    from fairsync.schedule import Promise, Span
+    from fairsync.schedule import ScheduledPromise, Span
     from fairsync.service.promises.ledger_time import LedgerTime
 
 
@@ -42,7 +42,7 @@ class CountsBefore:
     retrieved: NDArray[np.int64]
     impressions: NDArray[np.int64]
     requests: int
-    exposures: Mapping[Promise, int]
+    exposures: Mapping[ScheduledPromise, int]
 
 
 class Periods:
@@ -104,18 +104,20 @@ class Periods:
             return period.exposures
         return np.zeros_like(period.exposures) if period.impressions is None else period.impressions
 
-    def recount(self, promises: Collection[Promise], now: datetime) -> None:
+    def recount(self, promises: Collection[ScheduledPromise], now: datetime) -> None:
         """Count again what came before the present period."""
         self._recount(promises, now, self.past(), self.present.began)
 
-    def recount_for_next(self, promises: Collection[Promise], now: datetime) -> float:
+    def recount_for_next(self, promises: Collection[ScheduledPromise], now: datetime) -> float:
         """Count what comes before a period that begins now, and return its start in the ledger's time."""
         ending = self.present
         start = self.time.next_start(ending.began, now.timestamp())
         self._recount(promises, now, [*self.past(), ending], start)
         return start
 
-    def _recount(self, promises: Collection[Promise], now: datetime, past: Sequence[Totals], began: float) -> None:
+    def _recount(
+        self, promises: Collection[ScheduledPromise], now: datetime, past: Sequence[Totals], began: float
+    ) -> None:
         n = len(self._coordinator.labels)  # another replica may just have added groups
         zeros = np.zeros(n, dtype=np.int64)
         at = {window: window.at(now) for window in {promise.window for promise in promises}}
@@ -129,12 +131,12 @@ class Periods:
             {promise: count for (promise, _), count in zip(windows, exposures, strict=True)},
         )
 
-    def exposures(self, promises: Iterable[Promise]) -> dict[Promise, int]:
+    def exposures(self, promises: Iterable[ScheduledPromise]) -> dict[ScheduledPromise, int]:
         """Return the exposures of promises in their present windows."""
         counts = dict(zip(self._coordinator.labels, self.counted().tolist(), strict=True))
         return {promise: self.before.exposures.get(promise, 0) + counts.get(promise.group, 0) for promise in promises}
 
-    def exposures_in(self, span: Span, promise: Promise, periods: Sequence[Totals]) -> int:
+    def exposures_in(self, span: Span, promise: ScheduledPromise, periods: Sequence[Totals]) -> int:
         """Return the exposures of a promise in those periods that belong to a window."""
         return self.exposures_in_each([(promise, span)], periods)[0]
 
@@ -142,7 +144,9 @@ class Periods:
         """Return the requests of those periods that belong to a window."""
         return sum(period.requests for period in self._within(span, periods))
 
-    def exposures_in_each(self, windows: Iterable[tuple[Promise, Span]], periods: Sequence[Totals]) -> list[int]:
+    def exposures_in_each(
+        self, windows: Iterable[tuple[ScheduledPromise, Span]], periods: Sequence[Totals]
+    ) -> list[int]:
         """Return the exposures of promises in those periods that belong to their windows."""
         counts: dict[Span, list[NDArray[np.int64]]] = {}  # thousands of promises may have the same few windows
         exposures = []
@@ -165,7 +169,7 @@ class Periods:
 
 
 def missing_at_start(
-    exposures: Mapping[Promise, int], counted: NDArray[np.int64], groups: Grouped
+    exposures: Mapping[ScheduledPromise, int], counted: NDArray[np.int64], groups: Grouped
 ) -> NDArray[np.float64]:
     """Return (G,) the exposures that promises lacked when the present period began; 0 without a promise.
 

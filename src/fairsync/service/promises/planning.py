@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fairsync.floors import group_caps
+from fairsync.floors import group_capacities
 from fairsync.schedule import check_promise, make_plan
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
-    from fairsync.schedule import Feasibility, Forecast, Plan, Promise, PromiseStatus, TrafficForecast
+    from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.impression_rate import ExposureRule
 
 _log = logging.getLogger(__name__)
@@ -37,10 +37,12 @@ class Planner:
     def __init__(self, coordinator: Coordinator, rule: ExposureRule, worst_case_traffic: float) -> None:
         self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
 
-    def caps(self) -> dict[Label, int]:
+    def capacities(self) -> dict[Label, int]:
         """Return the largest number of each group's items in one answer."""
-        caps = group_caps(self._coordinator.groups, self._coordinator.k, self._coordinator.terms.max_exclude)
-        return dict(zip(self._coordinator.labels, caps.tolist(), strict=True))
+        capacities = group_capacities(
+            self._coordinator.groups, self._coordinator.k, self._coordinator.terms.max_exclude
+        )
+        return dict(zip(self._coordinator.labels, capacities.tolist(), strict=True))
 
     def traffic(self, forecast: Forecast) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
@@ -48,8 +50,8 @@ class Planner:
 
     def plan(
         self,
-        promises: Sequence[Promise],
-        exposures: Mapping[Promise, int],
+        promises: Sequence[ScheduledPromise],
+        exposures: Mapping[ScheduledPromise, int],
         forecast: Forecast,
         now: datetime,
         previous: Plan | None,
@@ -62,7 +64,7 @@ class Planner:
             self.traffic(forecast),
             now,
             self._coordinator.k,
-            self.caps(),
+            self.capacities(),
             previous,
             self._rule.shares(labels),
             self._rule.pending(labels),
@@ -73,9 +75,9 @@ class Planner:
 
     def check(
         self,
-        promise: Promise,
-        others: Iterable[Promise],
-        exposures: Mapping[Promise, int],
+        promise: ScheduledPromise,
+        others: Iterable[ScheduledPromise],
+        exposures: Mapping[ScheduledPromise, int],
         forecast: Forecast,
         now: datetime,
     ) -> Feasibility:
@@ -84,16 +86,23 @@ class Planner:
 
     def prepare_check(
         self,
-        promise: Promise,
-        others: Iterable[Promise],
-        exposures: Mapping[Promise, int],
+        promise: ScheduledPromise,
+        others: Iterable[ScheduledPromise],
+        exposures: Mapping[ScheduledPromise, int],
         forecast: Forecast,
         now: datetime,
     ) -> FeasibilityCheck:
         """Return the check of a promise, which takes time and depends on nothing that changes."""
         shares = self._rule.shares(self._coordinator.labels)
         return FeasibilityCheck(
-            promise, tuple(others), exposures, self.traffic(forecast), now, self._coordinator.k, self.caps(), shares
+            promise,
+            tuple(others),
+            exposures,
+            self.traffic(forecast),
+            now,
+            self._coordinator.k,
+            self.capacities(),
+            shares,
         )
 
 
@@ -101,13 +110,13 @@ class Planner:
 class FeasibilityCheck:
     """A check of a promise, with a snapshot of all that it depends on; see :func:`fairsync.schedule.check_promise`."""
 
-    promise: Promise
-    others: tuple[Promise, ...]
-    exposures: Mapping[Promise, int]
+    promise: ScheduledPromise
+    others: tuple[ScheduledPromise, ...]
+    exposures: Mapping[ScheduledPromise, int]
     traffic: TrafficForecast
     now: datetime
     k: int
-    caps: Mapping[Label, int]
+    capacities: Mapping[Label, int]
     shares: Mapping[Label, float]
 
     def run(self, checkpoint: Callable[[], object] = lambda: None) -> Feasibility:
@@ -120,7 +129,7 @@ class FeasibilityCheck:
         """
         traffic = _CheckpointedTraffic(self.traffic, checkpoint)
         return check_promise(
-            self.promise, self.others, self.exposures, traffic, self.now, self.k, self.caps, self.shares
+            self.promise, self.others, self.exposures, traffic, self.now, self.k, self.capacities, self.shares
         )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fairsync.dual_bound import ROUNDS, dual_bound
 from fairsync.errors import TooManyPreviewsError
-from fairsync.floors import group_caps
+from fairsync.floors import group_capacities
 from fairsync.service.promises.costs import MOST_GROUPS
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import Promise, TrafficForecast
+    from fairsync.schedule import ScheduledPromise, TrafficForecast
     from fairsync.search import Index
 
 # Previews that are computed at once.
@@ -129,7 +129,7 @@ class RecentRequests:
         floors = np.zeros(catalog.n_groups)
         for label, rate in rates.items():
             floors[catalog.code_of(label)] = rate * n
-        floors = np.minimum(floors, n * group_caps(catalog, k))
+        floors = np.minimum(floors, n * group_capacities(catalog, k))
         if floors.sum() > n * k:
             return None
 
@@ -145,14 +145,16 @@ class RecentRequests:
         return Estimate(cost / n, cost / abs(plain) if plain else 0.0)
 
 
-def exposure_rates(promises: Iterable[Promise], forecast: TrafficForecast, now: datetime) -> dict[Label, float]:
+def exposure_rates(
+    promises: Iterable[ScheduledPromise], forecast: TrafficForecast, now: datetime
+) -> dict[Label, float]:
     """Return the exposures per request that promises ask for in the long run, by label.
 
     Examples
     --------
     >>> from datetime import UTC, datetime
-    >>> from fairsync.schedule import Forecast, Promise, Window
-    >>> hourly, noon = Promise("toys", 900, Window.hour("UTC")), datetime(2026, 3, 2, 12, tzinfo=UTC)
+    >>> from fairsync.schedule import Forecast, ScheduledPromise, Window
+    >>> hourly, noon = ScheduledPromise("toys", 900, Window.hour("UTC")), datetime(2026, 3, 2, 12, tzinfo=UTC)
     >>> exposure_rates([hourly], Forecast(rate=0.5), noon)
     {'toys': 0.5}
     """

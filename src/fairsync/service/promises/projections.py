@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import Promise, PromiseStatus, TrafficForecast
+    from fairsync.schedule import PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.schema import PastWindow
 
 # Ends of windows until which requests are forecast.
@@ -54,7 +54,7 @@ class Projections:
         self,
         now: datetime,
         statuses: Iterable[PromiseStatus],
-        exposures: Mapping[Promise, int],
+        exposures: Mapping[ScheduledPromise, int],
         past: Sequence[PastWindow],
         traffic: TrafficForecast,
         prices: Mapping[Label, float],
@@ -68,7 +68,7 @@ class Projections:
         self._ends = thin_out(now, sorted({one.span.end for one in self._statuses.values()}), _MOST_ENDS)
         self._requests: dict[datetime, tuple[float, float]] = {}
 
-    def view(self, name: str, promise: Promise) -> PromiseView:
+    def view(self, name: str, promise: ScheduledPromise) -> PromiseView:
         """Return a promise with its state."""
         status, so_far = self._statuses.get(promise), self._exposures.get(promise, 0)
         span = status.span if status else promise.window.after(self.now)
@@ -96,7 +96,7 @@ class Projections:
             state=state,
         )
 
-    def ahead(self, promise: Promise) -> Projection:
+    def ahead(self, promise: ScheduledPromise) -> Projection:
         """Return the exposures projected at the end of the window.
 
         A subsidised group reaches its floor by the requests that can be counted on, at its present pace perhaps much
@@ -134,7 +134,7 @@ class Projections:
             self._requests[end] = expected, min(traffic.lower_bound(self.now, until, self.now), expected)
         return self._requests[end]
 
-    def _ended(self, name: str, promise: Promise) -> PromiseView:
+    def _ended(self, name: str, promise: ScheduledPromise) -> PromiseView:
         """Return a promise without further windows, with the outcome of its last one."""
         last = next((one for one in reversed(self._past) if one.promise == name), None)
         exposures = last.exposures if last else 0

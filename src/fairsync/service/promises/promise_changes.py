@@ -11,23 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from fairsync.schedule import Promise
+    from fairsync.schedule import ScheduledPromise
 
 
-def check_known(name: str, promises: Mapping[str, Promise]) -> None:
+def check_known(name: str, promises: Mapping[str, ScheduledPromise]) -> None:
     """Refuse an id that no promise has."""
     if name not in promises:
         raise UnknownPromiseError(f"there is no promise {name!r}.")
 
 
-def all_but(name: str | None, promises: Mapping[str, Promise]) -> dict[str, Promise]:
+def all_but(name: str | None, promises: Mapping[str, ScheduledPromise]) -> dict[str, ScheduledPromise]:
     """Return all promises but one; None leaves out none."""
     if name is not None:
         check_known(name, promises)
     return {other: promise for other, promise in promises.items() if other != name}
 
 
-def check_unique(promise: Promise, others: Mapping[str, Promise]) -> None:
+def check_unique(promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> None:
     """Refuse a second promise to a group for the same windows: only the larger one would matter."""
     for name, other in others.items():
         if share_windows(promise, other):
@@ -36,7 +36,7 @@ def check_unique(promise: Promise, others: Mapping[str, Promise]) -> None:
             )
 
 
-def with_start_of(promise: Promise, before: Promise | None) -> Promise:
+def with_start_of(promise: ScheduledPromise, before: ScheduledPromise | None) -> ScheduledPromise:
     """Return a promise with the start of the one that it replaces, unless it has a start or other windows."""
     window = promise.window
     if (
@@ -48,7 +48,9 @@ def with_start_of(promise: Promise, before: Promise | None) -> Promise:
     return replace(promise, window=replace(window, start=before.window.start))
 
 
-def split_at(before: Promise | None, promise: Promise, moment: datetime, now: datetime) -> list[Promise]:
+def split_at(
+    before: ScheduledPromise | None, promise: ScheduledPromise, moment: datetime, now: datetime
+) -> list[ScheduledPromise]:
     """Return a promise that holds from a moment on, followed by the one that holds until then, if there is one.
 
     A raised floor takes effect with the next window if the rest of the present one is too short for it; until then the
@@ -59,8 +61,8 @@ def split_at(before: Promise | None, promise: Promise, moment: datetime, now: da
     At eight in the evening a floor is raised, and the rest of the day is too short for it.
 
     >>> from datetime import UTC, datetime
-    >>> from fairsync.schedule import Promise, Window
-    >>> before, raised = (Promise("toys", floor, Window.day("UTC")) for floor in (100, 900))
+    >>> from fairsync.schedule import ScheduledPromise, Window
+    >>> before, raised = (ScheduledPromise("toys", floor, Window.day("UTC")) for floor in (100, 900))
     >>> evening, midnight = datetime(2026, 3, 2, 20, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC)
     >>> for promise in split_at(before, raised, midnight, evening):
     ...     print(promise)
@@ -79,6 +81,6 @@ def split_at(before: Promise | None, promise: Promise, moment: datetime, now: da
     return [later, until] if until.window.at(now) else [promise]
 
 
-def share_windows(one: Promise, other: Promise) -> bool:
+def share_windows(one: ScheduledPromise, other: ScheduledPromise) -> bool:
     """Return whether two promises are to one group, for some of the same windows."""
     return one.group == other.group and one.window.overlaps(other.window)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.explanation import Explanation
-    from fairsync.schedule import Feasibility, Forecast, Promise
+    from fairsync.schedule import Feasibility, Forecast, ScheduledPromise
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.planning import FeasibilityCheck
     from fairsync.service.promises.reservoir import RequestRules
@@ -96,7 +96,7 @@ class PromiseService:
         self,
         front: FrontEnd,
         coordinator: Coordinator,
-        promises: Sequence[Promise],
+        promises: Sequence[ScheduledPromise],
         forecast: Forecast,
         *,
         count: str = "retrieved",
@@ -223,7 +223,7 @@ class PromiseService:
         self.cost_monitor.refresh()
 
     def preview(
-        self, promise: Promise, replacing: str | None = None, is_cancelled: Callable[[], bool] = lambda: False
+        self, promise: ScheduledPromise, replacing: str | None = None, is_cancelled: Callable[[], bool] = lambda: False
     ) -> Preview:
         """Return what a promise would lead to, without making it.
 
@@ -246,7 +246,7 @@ class PromiseService:
         with self._preview_limit:
             return self._preview(promise, replacing, checkpoint)
 
-    def _preview(self, promise: Promise, replacing: str | None, checkpoint: Callable[[], None]) -> Preview:
+    def _preview(self, promise: ScheduledPromise, replacing: str | None, checkpoint: Callable[[], None]) -> Preview:
         with self.scheduler.lock:
             promises = self.scheduler.state.promises
             others = all_but(replacing, promises)
@@ -266,7 +266,7 @@ class PromiseService:
             message=verdict.message,
         )
 
-    def set_promise(self, promise: Promise, name: str | None = None) -> PromiseView:
+    def set_promise(self, promise: ScheduledPromise, name: str | None = None) -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot deliver it.
 
         The rest of an hour, a day or a week may be too short for it. Then it begins with the next window, so that
@@ -292,8 +292,8 @@ class PromiseService:
                 return self._reporter.promises()[made]
 
     def _prepare_change(
-        self, promise: Promise, name: str | None, promises: Mapping[str, Promise]
-    ) -> tuple[Promise, FeasibilityCheck]:
+        self, promise: ScheduledPromise, name: str | None, promises: Mapping[str, ScheduledPromise]
+    ) -> tuple[ScheduledPromise, FeasibilityCheck]:
         """Return what is asked for, and its check beside the other promises."""
         others = all_but(name, promises)
         asked = with_start_of(promise, None if name is None else promises[name])
@@ -302,12 +302,12 @@ class PromiseService:
 
     def _change(
         self,
-        asked: Promise,
+        asked: ScheduledPromise,
         verdict: Feasibility,
         made: str,
-        seen: Mapping[str, Promise],
-        promises: Mapping[str, Promise],
-    ) -> Mapping[str, Promise]:
+        seen: Mapping[str, ScheduledPromise],
+        promises: Mapping[str, ScheduledPromise],
+    ) -> Mapping[str, ScheduledPromise]:
         """Return the promises with a new one, if they are still those beside which it was checked."""
         if promises != seen:
             raise _PromisesChanged

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import Promise
+    from fairsync.schedule import ScheduledPromise
 
 
-def promise_texts(promises: Iterable[Promise], now: datetime) -> dict[Label, str]:
+def promise_texts(promises: Iterable[ScheduledPromise], now: datetime) -> dict[Label, str]:
     """Return the promises to each group whose windows are under way, as one text per group.
 
     The floors of the loop are those of the present plan, and would tell a reader nothing.
@@ -20,8 +20,9 @@ def promise_texts(promises: Iterable[Promise], now: datetime) -> dict[Label, str
     Examples
     --------
     >>> from datetime import datetime, UTC
-    >>> from fairsync.schedule import Promise, Window
-    >>> day, week = Promise("toys", 500, Window.day("UTC")), Promise("toys", 2_000, Window.week("UTC"))
+    >>> from fairsync.schedule import ScheduledPromise, Window
+    >>> day = ScheduledPromise("toys", 500, Window.day("UTC"))
+    >>> week = ScheduledPromise("toys", 2_000, Window.week("UTC"))
     >>> promise_texts([day, week], datetime(2026, 3, 1, tzinfo=UTC))
     {'toys': 'toys ≥ 500 each day, toys ≥ 2000 each week'}
     """

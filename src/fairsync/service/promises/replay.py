@@ -63,12 +63,12 @@ def replay(
     >>> from fairsync import Catalog, Coordinator, FrontEnd
     >>> from fairsync.ledger import MemoryLedger
     >>> from fairsync.service.promises.promise_service import PromiseService
-    >>> from fairsync.schedule import Forecast, Promise, Span, Window
+    >>> from fairsync.schedule import Forecast, ScheduledPromise, Span, Window
     >>> rng, day = np.random.default_rng(0), datetime(2026, 3, 2, tzinfo=UTC)
     >>> catalog, ledger = Catalog(rng.normal(size=(40, 8)), ["red"] * 20 + ["blue"] * 20), MemoryLedger(2)
     >>> def open_service(clock):
     ...     coordinator = Coordinator(catalog, k=2, horizon=1, ledger=ledger, auto_restart=False)
-    ...     promises = [Promise("blue", 200, Window.day("UTC"))]
+    ...     promises = [ScheduledPromise("blue", 200, Window.day("UTC"))]
     ...     front_end, forecast = FrontEnd(catalog, coordinator), Forecast(rate=1 / 600)
     ...     return PromiseService(front_end, coordinator, promises, forecast, clock=clock)
     >>> times = np.arange(day.timestamp(), (day + timedelta(days=2)).timestamp(), 600)

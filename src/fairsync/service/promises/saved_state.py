@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import Forecast, Plan, Promise
+from fairsync.schedule import Forecast, Plan, ScheduledPromise
 from fairsync.service.promises.clock import ClockReading
 from fairsync.service.promises.ledger_time import LedgerTime
 from fairsync.service.schema import PastWindow
@@ -53,7 +53,7 @@ class SavedState:
     """
 
     labels: tuple[Label, ...]
-    promises: Mapping[str, Promise]
+    promises: Mapping[str, ScheduledPromise]
     forecast: Forecast
     plan: Plan | None = None
     past: tuple[PastWindow, ...] = ()
@@ -119,7 +119,7 @@ class SavedState:
             )
         return cls(
             tuple(document["labels"]),
-            {name: Promise.from_dict(promise) for name, promise in document["promises"].items()},
+            {name: ScheduledPromise.from_dict(promise) for name, promise in document["promises"].items()},
             Forecast.from_dict(document["forecast"]),
             None if document["plan"] is None else Plan.from_dict(document["plan"]),
             msgspec.convert(document["past"], tuple[PastWindow, ...]),

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
-    from fairsync.schedule import Feasibility, Plan, Promise, TrafficForecast
+    from fairsync.schedule import Feasibility, Plan, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
     from fairsync.service.promises.planning import FeasibilityCheck
 
@@ -139,7 +139,7 @@ class Scheduler:
                 self.save()
             return planned
 
-    def change(self, decide: Callable[[Mapping[str, Promise]], Mapping[str, Promise]]) -> None:
+    def change(self, decide: Callable[[Mapping[str, ScheduledPromise]], Mapping[str, ScheduledPromise]]) -> None:
         """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing."""
         self.take_lead()
         now = self.now()
@@ -168,7 +168,7 @@ class Scheduler:
         self.state = replace(self.state, labels=tuple(labels))
         self.save()
 
-    def exposures(self) -> dict[Promise, int]:
+    def exposures(self) -> dict[ScheduledPromise, int]:
         """Return the exposures of each promise in its present window."""
         if self.periods.is_stale:
             self._recount()
@@ -179,11 +179,11 @@ class Scheduler:
         """Return the forecast of requests whose exposures count in time."""
         return self.planner.traffic(self.state.forecast)
 
-    def check(self, promise: Promise, others: Mapping[str, Promise]) -> Feasibility:
+    def check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> Feasibility:
         """Return whether the expected traffic can deliver a promise beside others."""
         return self.prepare_check(promise, others).run()
 
-    def prepare_check(self, promise: Promise, others: Mapping[str, Promise]) -> FeasibilityCheck:
+    def prepare_check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> FeasibilityCheck:
         """Return the check of a promise beside others. Running it needs no lock."""
         exposures = {**self.exposures(), promise: self._exposures_of(promise)}
         return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, self.now())
@@ -303,7 +303,7 @@ class Scheduler:
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
 
-    def _exposures_of(self, promise: Promise) -> int:
+    def _exposures_of(self, promise: ScheduledPromise) -> int:
         """Return the exposures that any promise, made or not, has in its present window."""
         span = promise.window.at(self.now())
         return 0 if span is None else self.periods.exposures_in(span, promise, self.periods.all())
