@@ -52,6 +52,7 @@ from fairsync.errors import (
 from fairsync.explanation import ExplainedCandidate, Explanation, WhyNot
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.ledger import MemoryLedger, Retention, SqlLedger
+from fairsync.promises import Promise, each
 from fairsync.report import Report
 from fairsync.report.cost_curve import CostCurve, cost_curve
 from fairsync.retriever import FairRetriever
@@ -93,6 +94,7 @@ __all__ = [
     "MissingTorchError",
     "OneHotIndex",
     "PreviewCancelledError",
+    "Promise",
     "RepeatedRequestError",
     "Report",
     "Retention",
@@ -106,6 +108,7 @@ __all__ = [
     "WhyNot",
     "__version__",
     "cost_curve",
+    "each",
     "hindsight",
     "open_catalog",
     "save_catalog",

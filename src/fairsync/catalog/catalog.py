@@ -26,6 +26,9 @@ _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 GROUP = "group"
 """The name of the attribute that is given as a list of labels."""
 
+# The group of a catalog whose groups are atoms: no attribute that a caller can name.
+_ATOM = "(atom)"
+
 
 class Catalog:
     """Items with their embeddings, attributes and ids.
@@ -227,6 +230,25 @@ class Catalog:
         codes = np.array([place[label] for label in self.labels])
         others = (self._others, self.group_attribute)
         return Catalog.from_codes(self.embeddings, codes[self.group_of], names, self.ids, *others)
+
+    def regrouped(self, group_of: npt.NDArray[np.integer], n_groups: int) -> "Catalog":
+        """Return the same items with other groups, numbered from 0, for a search with a price for each of these.
+
+        The group that the catalog has becomes one of the other attributes. Nothing is copied.
+
+        Examples
+        --------
+        >>> catalog = Catalog(np.eye(3), {"category": ["toys", "books", "toys"]}).regrouped(np.array([0, 0, 2]), 4)
+        >>> catalog.group_sizes.tolist(), catalog.select({"category": "toys"}).rows.tolist()
+        ([2, 0, 1, 0], [0, 2])
+        """
+        made = self._copy(("groups", "attributes", "conditions"))
+        made._others, made.group_attribute = dict(self.attributes), _ATOM
+        made.labels = list(range(n_groups))
+        made._names = np.arange(n_groups)
+        made.group_of = _frozen(np.asarray(group_of, dtype=np.int32).copy())
+        made.group_sizes = _frozen(np.bincount(made.group_of, minlength=n_groups).astype(np.int64))
+        return made
 
     def part(self, rows: npt.NDArray[np.integer]) -> "Catalog":
         """Return a catalog of these rows only, in this order, for a shard to hold.

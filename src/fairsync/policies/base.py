@@ -7,22 +7,30 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.atoms import Membership
 from fairsync.catalog.groups import grow
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
 
 
+NO_CAP = 2**62
+"""The cap of a promise that has none."""
+
+
 @dataclass(frozen=True)
 class Terms:
-    """The promise as arrays: floors, capacities, candidates per request, horizon and batch size.
+    """The promises as arrays: floors, caps, capacities, candidates per request, horizon and batch size.
+
+    Arrays by promise have P entries, arrays by atom A. If every item belongs to one promise, an atom is the group of
+    items of one promise: there is no membership, and P = A = G.
 
     Attributes
     ----------
     floors : numpy.ndarray
-        (G,) minimum exposures of each group in the horizon.
+        (P,) minimum exposures of each promise in the horizon.
     capacities : numpy.ndarray
-        (G,) the exposures of a group that any request can surely have: min(k, items of the group less those that a
+        (A,) the exposures of an atom that any request can surely have: min(k, items of the atom less those that a
         request may exclude).
     k : int
         Candidates per request.
@@ -35,6 +43,20 @@ class Terms:
         number of requests, and the caller begins the next horizon.
     max_exclude : int
         The most items that a request excludes, as declared. The floors are certain if no request excludes more.
+    caps : numpy.ndarray or None
+        (P,) maximum exposures of each promise in the horizon, `NO_CAP` where it has none; None if none has one.
+    membership : Membership or None
+        The promises of each atom; None if promise p is atom p.
+    list_limits : numpy.ndarray or None
+        (P,) the most items of each promise in one list, at most k; None if no promise limits it.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.atoms import Membership
+    >>> both = Membership.of([(0,), (1,), (0, 1)], 2)
+    >>> terms = Terms(np.array([5, 5]), np.array([2, 2, 1]), k=2, horizon=10, batch_size=1, membership=both)
+    >>> terms.atom_prices(np.array([-1.0, -2.0])).tolist(), terms.exposures(np.array([1, 0, 4])).tolist()
+    ([-1.0, -2.0, -3.0], [5, 4])
     """
 
     floors: Counts
@@ -44,6 +66,22 @@ class Terms:
     batch_size: int
     auto_restart: bool = True
     max_exclude: int = 0
+    caps: Counts | None = None
+    membership: Membership | None = None
+    list_limits: Counts | None = None
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms, A."""
+        return len(self.capacities)
+
+    def atom_prices(self, prices: Floats) -> Floats:
+        """Return (A,) the price of each atom: the sum of the prices of its promises."""
+        return prices if self.membership is None else self.membership.atom_prices(prices)
+
+    def exposures(self, counts: Counts) -> Counts:
+        """Return (P,) the exposures of each promise, from those of each atom."""
+        return counts if self.membership is None else self.membership.exposures(counts)
 
 
 @dataclass(frozen=True)

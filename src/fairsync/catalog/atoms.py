@@ -1,0 +1,218 @@
+"""Atoms: the finest parts of a catalog that promises tell apart.
+
+Promises may overlap: an item of the provider "acme" in the category "toys" counts for a promise to either. An atom is
+all items that belong to the same promises. Every item is in exactly one atom, so that search and guard work with atoms
+as if they were groups: an atom has one price, the sum of the prices of its promises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import sparse
+
+from fairsync.errors import FairSyncError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from fairsync.catalog.catalog import Catalog
+
+
+@dataclass(frozen=True, eq=False)
+class Membership:
+    """Which atoms belong to which promises: a sparse 0/1 matrix M of promises by atoms.
+
+    Attributes
+    ----------
+    n_promises : int
+        Number of promises, P.
+    promises : numpy.ndarray
+        int64, codes of promises, atom by atom, ascending within an atom.
+    offsets : numpy.ndarray
+        (A + 1,) int64: the promises of atom a are ``promises[offsets[a] : offsets[a + 1]]``.
+
+    Examples
+    --------
+    Promise 0 is to the provider "acme", promise 1 to "toys". Atom 0 is in neither, atom 2 in both.
+
+    >>> membership = Membership.of([(), (0,), (0, 1)], 2)
+    >>> membership.atom_prices(np.array([-0.5, 0.25])).tolist()
+    [0.0, -0.5, -0.25]
+    >>> membership.exposures(np.array([7, 1, 2])).tolist()
+    [3, 2]
+    """
+
+    n_promises: int
+    promises: NDArray[np.int64]
+    offsets: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, atoms: Sequence[Sequence[int]], n_promises: int) -> Membership:
+        """Return the membership of atoms whose promises are given one by one."""
+        lengths = np.array([len(atom) for atom in atoms], dtype=np.int64)
+        flat = np.array([code for atom in atoms for code in sorted(atom)], dtype=np.int64)
+        return cls(n_promises, flat, np.concatenate([[0], np.cumsum(lengths)]))
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms, A."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def matrix(self) -> sparse.csr_array:
+        """(P, A) the matrix M, with float64 entries."""
+        return sparse.csr_array(self._by_atom.T)
+
+    @cached_property
+    def _by_atom(self) -> sparse.csr_array:
+        shape = (self.n_atoms, self.n_promises)
+        return sparse.csr_array((np.ones(len(self.promises)), self.promises, self.offsets), shape=shape)
+
+    @cached_property
+    def _owners(self) -> NDArray[np.int64]:
+        """The atom of each entry of ``promises``."""
+        return np.repeat(np.arange(self.n_atoms), np.diff(self.offsets))
+
+    def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (A,) the sum over the promises of each atom of values by promise, such as prices."""
+        return np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
+
+    def exposures(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return (P,) the sum over the atoms of each promise of whole numbers by atom, such as exposures."""
+        # Exact below 2**53, which no sum of exposures may exceed.
+        return np.bincount(self.promises, counts[self._owners], self.n_promises).astype(np.int64)
+
+    def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (P,) the sum over the atoms of each promise of values by atom."""
+        return np.bincount(self.promises, values[self._owners], self.n_promises).astype(np.float64, copy=False)
+
+    def of_atom(self, atom: int) -> NDArray[np.int64]:
+        """Return the codes of an atom's promises."""
+        return self.promises[self.offsets[atom] : self.offsets[atom + 1]]
+
+    def expand(self, atoms: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return, for a flat list of atoms, every pair of a position in the list and a promise of the atom there.
+
+        Examples
+        --------
+        >>> at, promises = Membership.of([(), (0,), (0, 1)], 2).expand(np.array([2, 0, 1]))
+        >>> at.tolist(), promises.tolist()
+        ([0, 0, 2], [0, 1, 0])
+        """
+        starts, lengths = self.offsets[atoms], np.diff(self.offsets)[atoms]
+        ends = np.cumsum(lengths)
+        at = np.repeat(np.arange(len(atoms)), lengths)
+        places = np.arange(len(at)) + np.repeat(starts - (ends - lengths), lengths)
+        return at, self.promises[places]
+
+
+@dataclass(frozen=True, eq=False)
+class Atoms:
+    """The atoms of a catalog under some promises.
+
+    Attributes
+    ----------
+    atom_of : numpy.ndarray
+        (n,) int32, the atom of each item.
+    membership : Membership
+        The promises of each atom.
+
+    Examples
+    --------
+    Of four items, the first two belong to promise 0, the second and the third to promise 1.
+
+    >>> atoms = Atoms.of([np.array([0, 1]), np.array([1, 2])], 4)
+    >>> atoms.atom_of.tolist(), [atoms.membership.of_atom(a).tolist() for a in range(4)], atoms.sizes.tolist()
+    ([0, 1, 2, 3], [[0], [0, 1], [1], []], [1, 1, 1, 1])
+    """
+
+    atom_of: NDArray[np.int32]
+    membership: Membership
+
+    @classmethod
+    def of(cls, rows: Sequence[NDArray[np.integer]], n_items: int, before: Atoms | None = None) -> Atoms:
+        """Return the atoms under promises that are given by the rows of their items.
+
+        Parameters
+        ----------
+        rows
+            For each promise the rows of its items, each row once.
+        n_items
+            Number of items.
+        before
+            Atoms before a change of the items. Those keep their codes, also if no item is left in them, and new ones
+            follow. Promises must have kept their codes, too.
+        """
+        owners = np.concatenate([np.empty(0, dtype=np.int64), *rows]).astype(np.int64, copy=False)
+        codes = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
+        order = np.argsort(owners, kind="stable")  # promises stay ascending within an item
+        owners, codes = owners[order], codes[order]
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_items))])
+        first, atom_of = _distinct_lists(codes, offsets)
+        if before is not None:
+            known = before.membership
+            first_of = {known.promises[a:b].tobytes(): code for code, (a, b) in enumerate(_pairs(known.offsets))}
+            lists = [codes[offsets[i] : offsets[i + 1]] for i in first.tolist()]
+            place = np.array([first_of.setdefault(one.tobytes(), len(first_of)) for one in lists], dtype=np.int64)
+            atom_of = place[atom_of]
+            kept = [known.promises[a:b] for a, b in _pairs(known.offsets)]
+            every = kept + [one for one, code in zip(lists, place.tolist(), strict=True) if code >= len(kept)]
+            flat = np.concatenate([np.empty(0, dtype=np.int64), *every])
+            lengths = np.array([len(one) for one in every], dtype=np.int64)
+        else:
+            lengths = np.diff(offsets)[first]
+            ends = np.cumsum(lengths)
+            flat = codes[np.arange(lengths.sum()) + np.repeat(offsets[first] - (ends - lengths), lengths)]
+        membership = Membership(len(rows), flat, np.concatenate([[0], np.cumsum(lengths)]))
+        return cls(atom_of.astype(np.int32), membership)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.int64]:
+        """(A,) the number of items of each atom."""
+        return np.bincount(self.atom_of, minlength=self.membership.n_atoms).astype(np.int64)
+
+    def catalog(self, catalog: Catalog) -> Catalog:
+        """Return the same items with atoms as their groups, for indexes and the guard."""
+        return catalog.regrouped(self.atom_of, self.membership.n_atoms)
+
+
+def _pairs(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
+    edges = offsets.tolist()
+    return list(pairwise(edges))
+
+
+def _distinct_lists(
+    codes: NDArray[np.int64], offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first item with each distinct list of codes, and the number of each item's list in that order."""
+    n, lengths = len(offsets) - 1, np.diff(offsets)
+    owners = np.repeat(np.arange(n), lengths)
+    for seed in range(8):
+        # Equal lists have equal sums of random numbers; that unequal ones have not is checked below.
+        keys = np.random.default_rng(seed).integers(1, 2**63, size=int(codes.max(initial=-1)) + 1, dtype=np.uint64)
+        sums = np.zeros(n, dtype=np.uint64)
+        np.add.at(sums, owners, keys[codes])
+        order = np.lexsort((np.arange(n), sums, lengths))
+        new = np.ones(n, dtype=bool)
+        new[1:] = (np.diff(lengths[order]) != 0) | (sums[order][1:] != sums[order][:-1])
+        number = np.empty(n, dtype=np.int64)
+        number[order] = np.cumsum(new) - 1
+        first = order[new]
+        like = first[number]
+        if (lengths == lengths[like]).all():
+            place = np.arange(len(codes)) - np.repeat(offsets[:-1], lengths)
+            if (codes == codes[offsets[:-1][like][owners] + place]).all():
+                break
+    else:
+        raise FairSyncError("The items could not be sorted by their promises.")
+    by_item = np.argsort(first)  # so that codes do not depend on the random numbers
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[by_item] = np.arange(len(first))
+    return first[by_item], rank[number]

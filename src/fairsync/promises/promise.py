@@ -1,0 +1,188 @@
+"""A promise: bounds on the exposures of a selection of items over the horizon."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync.catalog.attributes import LabelColumn, ListColumn
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairsync.catalog import Catalog, Where
+
+
+@dataclass(frozen=True)
+class Promise:
+    """At least, or at most, so many exposures of a selection of items over the horizon.
+
+    Parameters
+    ----------
+    where
+        The items: conditions on attributes that all of them meet, as in `Catalog.select`. No condition selects all.
+    at_least, at_most
+        Bounds on the exposures: whole numbers of exposures, or floats below 1, shares of all slots of the horizon.
+    at_most_per_list
+        The most items of the selection in one list of candidates.
+    name
+        How reports call it. By default it is made of the conditions.
+    each
+        The attribute over whose labels this promise is one of a series; see :func:`each`.
+
+    Examples
+    --------
+    >>> Promise({"category": "toys"}, at_least=0.05, at_most=0.30)
+    Promise(category=toys: at least 5 %, at most 30 %)
+    >>> Promise({"provider": "acme", "new": True}, at_least=1_000).name
+    'provider=acme, new=True'
+    """
+
+    where: Where
+    at_least: float | None = None
+    at_most: float | None = None
+    at_most_per_list: int | None = None
+    name: str = ""
+    each: str | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.where, "items"):
+            raise InvalidInputError(
+                f'a promise needs conditions such as {{"category": "toys"}}, got {self.where!r:.80}.'
+            )
+        object.__setattr__(self, "where", dict(self.where))
+        if not self.name:
+            object.__setattr__(self, "name", _name_of(self.where))
+        low, high = (
+            _checked(self, value, which) for value, which in ((self.at_least, "least"), (self.at_most, "most"))
+        )
+        object.__setattr__(self, "at_least", low)
+        object.__setattr__(self, "at_most", high)
+        limit = self.at_most_per_list
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, Integral) or limit < 0):
+            raise InvalidInputError(
+                f"{self.name}: at_most_per_list must be a number of items, 0 or more, got {limit!r}."
+            )
+        if low is None and high is None and limit is None:
+            raise InvalidInputError(f"{self.name}: give at_least, at_most or at_most_per_list.")
+        if low is not None and high is not None and isinstance(low, int) == isinstance(high, int) and low > high:
+            raise InvalidInputError(f"{self.name}: at_least is {low}, more than at_most, {high}.")
+
+    def floor(self, slots: int) -> int:
+        """Return the least exposures among so many slots.
+
+        Examples
+        --------
+        >>> Promise({}, at_least=0.05).floor(1_010), Promise({}, at_most=7).floor(1_010)
+        (51, 0)
+        """
+        if self.at_least is None:
+            return 0
+        return self.at_least if isinstance(self.at_least, int) else math.ceil(_exact(self.at_least) * slots)
+
+    def cap(self, slots: int) -> int | None:
+        """Return the most exposures among so many slots; None if there is no limit.
+
+        Examples
+        --------
+        >>> Promise({}, at_most=0.3).cap(1_010), Promise({}, at_least=7).cap(1_010)
+        (303, None)
+        """
+        if self.at_most is None:
+            return None
+        return self.at_most if isinstance(self.at_most, int) else math.floor(_exact(self.at_most) * slots)
+
+    def __repr__(self) -> str:
+        bounds = [
+            f"{word} {_text(value)}"
+            for word, value in (("at least", self.at_least), ("at most", self.at_most))
+            if value is not None
+        ]
+        if self.at_most_per_list is not None:
+            bounds.append(f"at most {self.at_most_per_list} per list")
+        return f"Promise({self.name}: {', '.join(bounds)})"
+
+
+def each(
+    catalog: Catalog,
+    attribute: str,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    at_most_per_list: int | None = None,
+    where: Where | None = None,
+) -> list[Promise]:
+    """Return one promise for each label of an attribute. Labels that come later get one, too.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    attribute
+        An attribute with labels, one or several per item.
+    at_least, at_most, at_most_per_list
+        As for :class:`Promise`, for every label.
+    where
+        Further conditions on the items.
+
+    Examples
+    --------
+    >>> from fairsync.catalog import Catalog
+    >>> each(Catalog(np.eye(3), {"provider": ["acme", "best", "acme"]}), "provider", at_least=20)
+    [Promise(provider=acme: at least 20), Promise(provider=best: at least 20)]
+    """
+    column = catalog.attributes.get(attribute)
+    if column is None:
+        raise InvalidInputError(f"there is no attribute {attribute!r}. There are {', '.join(catalog.attributes)}.")
+    if not isinstance(column, LabelColumn | ListColumn):
+        raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
+    return [
+        Promise({attribute: label, **(where or {})}, at_least, at_most, at_most_per_list, each=attribute)
+        for label in column.labels
+    ]
+
+
+def _name_of(where: Mapping[str, Any]) -> str:
+    def text(value: Any) -> str:
+        if isinstance(value, list | tuple | set):
+            return " or ".join(map(str, value))
+        if isinstance(value, dict):
+            return " and ".join(f"{word.replace('_', ' ')} {text(one)}" for word, one in value.items())
+        return str(value)
+
+    return ", ".join(f"{name}={text(value)}" for name, value in where.items()) or "all items"
+
+
+def _checked(promise: Promise, value: object, which: str) -> int | float | None:
+    """Return a bound as a plain number, or say what is wrong with it."""
+    if value is None:
+        return None
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not math.isfinite(value) or value < 0:
+        raise InvalidInputError(
+            f"{promise.name}: at_{which} must be a number of exposures, or a share of all slots, got {value!r}."
+        )
+    if isinstance(value, Integral):
+        if int(value) >= 2**53:
+            raise InvalidInputError(f"{promise.name}: at_{which} is {value}: more exposures than can be counted.")
+        return int(value)
+    if float(value) > 1:
+        raise InvalidInputError(
+            f"{promise.name}: at_{which} is {float(value):g}: a share of all slots is at most 1.0, and a number of"
+            " exposures is an int."
+        )
+    return float(value)
+
+
+def _exact(share: float) -> Fraction:
+    """Return the number that was meant by a float: 0.05 is a twentieth, not the nearest sum of powers of two."""
+    return Fraction(str(share))
+
+
+def _text(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{100 * value:g} %"
