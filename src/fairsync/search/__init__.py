@@ -33,8 +33,8 @@ INDEXES: dict[str, Callable[[Catalog], Index]] = {
 }
 
 
-def make_index(index: str | Index, catalog: Catalog) -> Index:
-    """Return the index of this name over the catalog, or the object itself if it is an index already.
+def make_index(index: str | Index | Callable[[Catalog], Index], catalog: Catalog) -> Index:
+    """Return the index of this name over the catalog, what a function makes of it, or the index object itself.
 
     Examples
     --------
@@ -43,6 +43,8 @@ def make_index(index: str | Index, catalog: Catalog) -> Index:
     'bias'
     """
     if not isinstance(index, str):
+        if callable(index) and not hasattr(index, "search"):
+            return index(catalog)
         if not callable(getattr(index, "search", None)):
             raise InvalidInputError(
                 f"index must be one of {', '.join(INDEXES)} or an object with search(), got {index!r}."
