@@ -200,6 +200,10 @@ def _closest(label: object, known: Sequence[object]) -> list[object]:
     return [by_text[text] for text in get_close_matches(str(label).casefold(), by_text, n=2, cutoff=0.7)]
 
 
+class UndecidedPromisesError(InvalidInputError):
+    """It could not be decided in time whether promises can hold together. They were not accepted."""
+
+
 class TooManyPreviewsError(FairSyncError):
     """As many previews are being computed as may be."""
 
