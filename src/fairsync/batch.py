@@ -212,7 +212,8 @@ def _serve_all(
     counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
     certificate = batch.certificate
     if batch.keeps_floors:
-        if _needs_guard(batch, terms, counts, len(users)):
+        needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
+        if needs_guard:
             chosen, forced, certificate = guard.keep_promises(
                 lambda i, p, n: index.search(users[i : i + 1], p, n),
                 catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
@@ -220,7 +221,7 @@ def _serve_all(
             )  # fmt: skip
             counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
         elif certificate is not None:
-            certificate = _after(certificate, counts, batch)
+            certificate = np.maximum(certificate - counts, 0)
     relevance = float(chosen.relevance.sum())
     is_priced = bool(prices.any())
     best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
@@ -266,7 +267,8 @@ def _serve_eligible(
     counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
     certificate = batch.certificate
     if batch.keeps_floors:
-        if _needs_guard(batch, terms, counts, len(users)):
+        needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
+        if needs_guard:
             chosen, forced, certificate = guard.keep_promises(
                 lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
                 catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
@@ -274,7 +276,7 @@ def _serve_eligible(
             )  # fmt: skip
             counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
         elif certificate is not None:
-            certificate = _after(certificate, counts, batch)
+            certificate = np.maximum(certificate - counts, 0)
     relevance = float(chosen.relevance[chosen.rows >= 0].sum())
     whole = hits.rows[:, k - 1] >= 0  # the policy learns from lists of k items or more
     full = Hits(hits.rows[whole], hits.relevance[whole])
@@ -302,18 +304,28 @@ def _serve_eligible(
     return ServedBatch(chosen, entry, sample, searched, costs, limited, slots=slots, certified=certified)
 
 
-def _needs_guard(batch: Batch, terms: Terms, counts: NDArray[np.int64], requests: int) -> bool:
-    """Return whether some requests, which prices alone would give these counts by atom, could need the guard."""
-    return guard.needs_guard(
-        terms, batch.missing, batch.prices_by_promise, counts, requests, batch.left, batch.forecast, batch.certificate,
-        batch.room,
-    )  # fmt: skip
+def _needs_guard(
+    batch: Batch, terms: Terms, counts: NDArray[np.int64], requests: int
+) -> tuple[bool, NDArray[np.int64] | None]:
+    """Return whether some requests, which prices alone would give these counts by atom, could need the guard.
 
+    Returned is also the certificate. It is pruned only here, where a smaller one may save the work of the guard: many
+    batches go by without.
+    """
 
-def _after(certificate: NDArray[np.int64], counts: NDArray[np.int64], batch: Batch) -> NDArray[np.int64]:
-    """Return the certificate after requests that the guard left as they were."""
-    missing = np.maximum(batch.missing - batch.terms.exposures(counts), 0)
-    return prune(batch.terms, np.maximum(certificate - counts, 0), missing)
+    def needs(certificate: NDArray[np.int64] | None) -> bool:
+        prices = batch.prices_by_promise
+        return guard.needs_guard(
+            terms, batch.missing, prices, counts, requests, batch.left, batch.forecast, certificate, batch.room
+        )
+
+    certificate = batch.certificate
+    if not needs(certificate):
+        return False, certificate
+    if certificate is None:
+        return True, None
+    certificate = prune(terms, certificate, batch.missing)
+    return needs(certificate), certificate
 
 
 def _eligible_slots(batch: Batch, catalog: Catalog, eligible: Eligibility) -> EligibleSlots | None:
