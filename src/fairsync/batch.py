@@ -193,7 +193,7 @@ def _serve_all(
     if batch.keeps_floors and guard.needs_guard(
         terms, batch.missing, prices, counts, len(users), batch.left, batch.forecast
     ):
-        chosen, forced = guard.keep_floors(
+        chosen, forced, _ = guard.keep_promises(
             lambda i, p, n: index.search(users[i : i + 1], p, n),
             catalog, terms, prices, hits, batch.missing, batch.left, k, forecast=batch.forecast, replaced=replaced,
             fixed=None if fixed is None else fixed.requests,
@@ -240,7 +240,7 @@ def _serve_eligible(
     if batch.keeps_floors and guard.needs_guard(
         terms, batch.missing, prices, counts, len(users), batch.left, batch.forecast
     ):
-        chosen, forced = guard.keep_floors(
+        chosen, forced, _ = guard.keep_promises(
             lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
             catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
             fixed=None if fixed is None else fixed.requests,
