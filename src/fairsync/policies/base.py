@@ -76,6 +76,12 @@ class Terms:
         """Number of atoms, A."""
         return len(self.capacities)
 
+    @property
+    def has_floor(self) -> npt.NDArray[np.bool_]:
+        """(A,) whether an atom belongs to a promise with a floor."""
+        has: npt.NDArray[np.bool_] = self.floors > 0
+        return has if self.membership is None else self.membership.atom_prices(has.astype(np.float64)) > 0
+
     def atom_prices(self, prices: Floats) -> Floats:
         """Return (A,) the price of each atom: the sum of the prices of its promises."""
         return prices if self.membership is None else self.membership.atom_prices(prices)
