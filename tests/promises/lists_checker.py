@@ -1,5 +1,7 @@
 """An independent check of promises on small cases: an integer program over all lists, slot by slot."""
 
+from typing import Any
+
 import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
@@ -15,7 +17,7 @@ def lists_exist(terms: Terms, missing: Counts, room: Counts | None, left: int) -
     n_atoms, n = membership.n_atoms, membership.n_atoms * left
     matrix = membership.matrix
     each_request, ones = sparse.eye_array(left), np.ones((1, left))
-    parts = [
+    parts: list[tuple[Any, Any, Any]] = [
         (sparse.kron(matrix, ones), missing, np.inf if room is None else room),
         (sparse.kron(np.ones((1, n_atoms)), each_request), terms.k, terms.k),
     ]
@@ -24,7 +26,7 @@ def lists_exist(terms: Terms, missing: Counts, room: Counts | None, left: int) -
         parts.append((sparse.kron(matrix, each_request), -np.inf, limits))
     found = milp(
         np.zeros(n),
-        integrality=np.ones(n),
+        integrality=np.ones(n, dtype=np.int64),
         bounds=Bounds(0, np.repeat(terms.capacities, left).astype(float)),
         constraints=[LinearConstraint(sparse.csr_array(rows), low, high) for rows, low, high in parts],
     )

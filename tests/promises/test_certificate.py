@@ -2,14 +2,12 @@
 
 import numpy as np
 import pytest
-from effort import HOURS
-from promises.lists_checker import lists_exist, random_terms
 
-from fairsync.catalog.atoms import Membership
-from fairsync.policies.base import Terms
+from effort import HOURS
 from fairsync.promises.certificate import find_certificate, is_certificate, prune, renew
 from fairsync.promises.exact_plan import exact_plan
 from fairsync.promises.plan_bounds import PlanBounds
+from promises.lists_checker import lists_exist, random_terms
 
 CASES = max(500, int(HOURS * 3600 / 0.01 / 4))
 

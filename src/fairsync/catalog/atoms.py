@@ -192,9 +192,7 @@ def _pairs(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def distinct_lists(
-    codes: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct_lists(codes: NDArray[np.int64], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first item with each distinct list of codes, and the number of each item's list in that order."""
     n, lengths = len(offsets) - 1, np.diff(offsets)
     owners = np.repeat(np.arange(n), lengths)

@@ -77,10 +77,16 @@ def find_certificate(
     True
     """
     bounds = PlanBounds.of(terms, missing, room, left)
+    if terms.membership is None:
+        is_possible = (bounds.lower <= bounds.reach).all() and int(bounds.lower.sum()) <= bounds.total
+        return bounds.lower if is_possible else None
+    return plan_within(bounds, seconds, near)
+
+
+def plan_within(bounds: PlanBounds, seconds: float, near: Counts | None = None) -> Counts | None:
+    """Return a plan within bounds, as :func:`find_certificate` does."""
     if (bounds.lower > bounds.reach).any():
         return None
-    if terms.membership is None:
-        return bounds.lower if int(bounds.lower.sum()) <= bounds.total else None
     if near is not None:
         plan = lower_surplus(bounds, raise_deficits(bounds, lower_excess(bounds, near)))
         if bounds.hold(plan):
@@ -155,7 +161,8 @@ def renew(
 
 def _even(bounds: PlanBounds) -> Floats:
     """Return all slots, spread over the atoms in proportion to what they can show."""
-    return bounds.most * (bounds.total / max(float(bounds.most.sum(dtype=np.float64)), 1.0))
+    most = bounds.most.astype(np.float64)
+    return most * (bounds.total / max(float(most.sum()), 1.0))
 
 
 def _beyond(plan: Counts, likely: Floats) -> float:

@@ -1,4 +1,4 @@
-"""A plan by a linear program, and by an integer program where rounding does not fit; or the proof that there is none."""
+"""A plan by a linear program, or by an integer program where rounding does not fit, or the proof that there is none."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
+from scipy.optimize import Bounds, LinearConstraint, milp
 
 from fairsync.catalog.atoms import Membership, distinct_lists
-from fairsync.errors import UndecidedPromisesError
+from fairsync.promises.linear_program import rows_of, seconds_until, solve, undecided
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.repair import lower_surplus, raise_deficits
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from fairsync.policies.base import Counts, Floats
 
-# A linear program with more entries than this is solved by interior point, which is faster there.
-_LARGE = 20_000
 # HiGHS meets constraints up to about 1e-7. A total that exceeds what is allowed by less than this proves nothing.
 _TOLERANCE = 1e-3
 _INFEASIBLE = 2
@@ -145,61 +143,27 @@ def exact_plan(bounds: PlanBounds, seconds: float) -> Counts | None:
     return None if integral is None else merged.split(integral, bounds)
 
 
-def _rows(bounds: PlanBounds) -> tuple[sparse.csr_array, Floats]:
-    """Return the floors and caps as rows of A x <= b."""
-    matrix = bounds.membership.matrix
-    floors = np.flatnonzero(bounds.lower > 0)
-    above = bounds.capped
-    rows: Any = sparse.vstack([-matrix[floors], matrix[above]], format="csr")
-    return rows, np.concatenate([-bounds.lower[floors], bounds.upper[above]]).astype(np.float64)
-
-
 def _linear(bounds: PlanBounds, deadline: float) -> Floats | None:
     """Return the plan with the least total, in fractions; None if it exceeds what is allowed."""
-    rows, limits = _rows(bounds)
-    found = linprog(
-        np.ones(len(bounds.most)),
-        A_ub=rows,
-        b_ub=limits,
-        bounds=np.column_stack([np.zeros(len(bounds.most)), bounds.most]),
-        method="highs-ipm" if rows.nnz > _LARGE else "highs-ds",
-        options={"time_limit": _left(deadline)},
-    )
-    if found.status == _INFEASIBLE or (found.status == 0 and found.fun > bounds.total + _TOLERANCE):
-        return None
-    if found.status != 0:
-        raise _undecided()
-    return np.asarray(found.x, dtype=np.float64)
+    rows, limits = rows_of(bounds)
+    found = solve(np.ones(len(bounds.most)), rows, limits, bounds.most.astype(np.float64), deadline)
+    return None if found is None or found.cost > bounds.total + _TOLERANCE else found.values
 
 
 def _integral(bounds: PlanBounds, deadline: float) -> Counts | None:
     """Return a plan by an integer program; None if there is none."""
-    rows, limits = _rows(bounds)
-    whole: Any = sparse.vstack([rows, np.ones((1, len(bounds.most)))], format="csr")
+    rows, limits = rows_of(bounds)
+    whole: Any = sparse.vstack([rows, sparse.csr_array(np.ones((1, len(bounds.most))))], format="csr")
     found = milp(
         np.zeros(len(bounds.most)),
-        integrality=np.ones(len(bounds.most)),
+        integrality=np.ones(len(bounds.most), dtype=np.int64),
         bounds=Bounds(0, bounds.most.astype(np.float64)),
         constraints=LinearConstraint(whole, -np.inf, np.append(limits, bounds.total)),
-        options={"time_limit": _left(deadline)},
+        options={"time_limit": seconds_until(deadline)},
     )
     if found.status == _INFEASIBLE:
         return None
     plan = None if found.x is None else np.rint(found.x).astype(np.int64)
     if plan is None or not bounds.hold(plan):
-        raise _undecided()
+        raise undecided()
     return plan
-
-
-def _left(deadline: float) -> float:
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise _undecided()
-    return seconds
-
-
-def _undecided() -> UndecidedPromisesError:
-    return UndecidedPromisesError(
-        "it could not be decided in time whether the promises can hold together, and nothing was changed. Promises at"
-        " the very edge of what is possible take long to decide: lower some of them a little, or lengthen the horizon."
-    )

@@ -76,6 +76,11 @@ class Promise:
         if low is not None and high is not None and isinstance(low, int) == isinstance(high, int) and low > high:
             raise InvalidInputError(f"{self.name}: at_least is {low}, more than at_most, {high}.")
 
+    @property
+    def has_default_name(self) -> bool:
+        """Whether the name is made of the conditions."""
+        return self.name == _name_of(self.where)
+
     def floor(self, slots: int) -> int:
         """Return the least exposures among so many slots.
 

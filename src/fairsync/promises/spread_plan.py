@@ -5,8 +5,9 @@ once. A plan close to what prices deliver anyway asks for little. Given likely e
 
 .. math::  X_a = \min\Bigl(R \, c_a, \; B_a \exp \sum_{p \ni a} \lambda_p\Bigr)
 
-with one multiplier a promise: positive only if the floor binds, negative only if the cap does. It is found by iterative
-scaling (Darroch and Ratcliff, 1972): every promise at once moves its multiplier by a part of what would settle it alone.
+with one multiplier a promise: positive only if the floor binds, negative only if the cap does. It is found by
+generalised iterative scaling (Darroch and Ratcliff, 1972): in each round every multiplier moves by a part of what would
+settle its promise alone.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def _scaled(bounds: PlanBounds, likely: Floats, rounds: int) -> Floats:
     atoms = np.flatnonzero(needed & (bounds.most > 0) & (likely > 0))
     matrix = membership.matrix[rows][:, atoms]
     transposed = matrix.T.tocsr()
-    most, lower, upper = (array.astype(np.float64) for array in (bounds.most[atoms], bounds.lower[rows], bounds.upper[rows]))
+    most, lower, upper = (
+        array.astype(np.float64) for array in (bounds.most[atoms], bounds.lower[rows], bounds.upper[rows])
+    )
     base = np.log(likely[atoms])
     degrees = np.maximum(np.asarray(transposed.sum(axis=1)), 1.0)
     worst = np.zeros(len(rows))
