@@ -92,7 +92,7 @@ class CertificateState:
         if left > (1 - _RENEWAL) * self.renewed_at or left <= 0:
             return self
         served = max(terms.horizon - left, 1)
-        likely = self.counts * (left / served)
+        likely = self.counts.astype(np.float64) * (left / served)
         plan = renew(terms, self.plan, missing, room, left, likely)
         if not is_certificate(terms, plan, missing, room, left):  # after an outage none may exist
             plan = self.plan

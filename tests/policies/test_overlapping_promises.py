@@ -89,6 +89,7 @@ def test_they_cost_what_the_linear_program_says(seed: int) -> None:
         owed = np.where(subsidies > 0, target, np.where(np.isfinite(limit), limit, 0.0)) @ subsidies
         return float(score - n * owed)
 
+    assert lp.fun is not None
     cost = dual(np.zeros(6)) + lp.fun
     assert cost > 0
     assert -1e-6 <= dual(solution.subsidies) + lp.fun <= 0.1 * cost

@@ -182,7 +182,7 @@ class Report:
 
     @cached_property
     def satisfied(self) -> dict[Label, bool]:
-        """{label: whether the floor is reached and no cap exceeded}. True without a promise: `esp` counts promises only."""
+        """{label: whether the floor is reached and no cap exceeded}. True without a promise."""
         caps = self.caps or {}
         return {
             label: floor <= self.exposures[label] <= caps.get(label, self.exposures[label])

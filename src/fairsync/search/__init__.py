@@ -1,6 +1,7 @@
 """Search: the best k items of each user under prices."""
 
 from collections.abc import Callable
+from typing import cast
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
@@ -53,7 +54,7 @@ def make_index(index: str | Index | Callable[[Catalog], Index], catalog: Catalog
             raise InvalidInputError(
                 "index must be built over the very catalog that is searched: give its name, or build it so."
             )
-        return index
+        return cast("Index", index)
     if index not in INDEXES:
         raise InvalidInputError(f"there is no index {index!r}: choose one of {', '.join(INDEXES)}.")
     return INDEXES[index](catalog)
