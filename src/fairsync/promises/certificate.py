@@ -15,7 +15,7 @@ integer program only if its solution cannot be rounded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,21 @@ SECONDS = 60.0
 
 # The part of the slots that likely exposures are assumed to take at least, in proportion to what atoms can show.
 _UNLIKELY = 0.01
+
+
+class Certified(NamedTuple):
+    """The certificate after some requests.
+
+    Attributes
+    ----------
+    plan : numpy.ndarray
+        (A,) the certificate for the requests after them, as the guard left it.
+    counts : numpy.ndarray
+        (A,) exposures of each atom in them.
+    """
+
+    plan: Counts
+    counts: Counts
 
 
 def find_certificate(

@@ -124,6 +124,20 @@ def resolve_promises(
     return ResolvedPromises(given, atoms, terms, known)
 
 
+def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | None = None) -> Atoms:
+    """Return the atoms of a catalog under promises that were resolved elsewhere, perhaps over other items.
+
+    Parameters
+    ----------
+    catalog, promises
+        The items, and the promises in the order of their codes. One that no item meets is no error here.
+    before
+        The atoms before a change of the items, which keep their codes.
+    """
+    rows = SelectedRows(catalog)
+    return Atoms.of([rows.of(promise.where) for promise in promises], len(catalog), before)
+
+
 def _checked(promises: Any) -> list[Promise]:
     if isinstance(promises, Promise) or not hasattr(promises, "__iter__"):
         raise InvalidInputError(f"promises must be a list of fairsync.Promise, got {promises!r:.80}.")
