@@ -85,8 +85,9 @@ class Progress:
         """Return (P,) exposures that each cap still allows, less those reserved; None if there are no caps."""
         if terms.caps is None:
             return None
-        room = terms.caps - self.totals.exposures
-        return np.maximum(room if reserved is None else room - reserved, 0)
+        used = self.totals.exposures if reserved is None else self.totals.exposures + reserved
+        room: NDArray[np.int64] = np.maximum(terms.caps - used, 0)
+        return room
 
     def is_over(self, terms: Terms) -> bool:
         """Return whether every request of the horizon is recorded. A horizon that ends by the clock is never over."""
