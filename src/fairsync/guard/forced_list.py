@@ -11,8 +11,6 @@ from fairsync.errors import FairSyncError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from fairsync.guard.asked import AskedSlots
     from fairsync.guard.live_certificate import LiveCertificate
     from fairsync.guard.open_list import OpenList
@@ -89,7 +87,7 @@ def compose(
         take(more, int(more.sum()))
         useful = max(useful, asked.total)
     for promise, need in _of_limits(certificate, left):
-        inside = _atoms_of(certificate, promise)
+        inside = certificate.atoms_of(promise)
         have = int((certificate.plan - planned)[inside].sum())
         quota = np.zeros_like(planned)
         quota[inside] = planned[inside]
@@ -105,13 +103,6 @@ def _of_limits(certificate: LiveCertificate, left: int) -> list[tuple[int, int]]
     limited = certificate.limited
     need = certificate.planned[limited] - left * limits[limited]
     due = limited[need > 0]
-    sizes = [len(_atoms_of(certificate, promise)) for promise in due.tolist()]
+    sizes = [len(certificate.atoms_of(promise)) for promise in due.tolist()]
     inner = np.argsort(np.array(sizes, dtype=np.int64), kind="stable")
     return list(zip(due[inner].tolist(), need[need > 0][inner].tolist(), strict=True))
-
-
-def _atoms_of(certificate: LiveCertificate, promise: int) -> NDArray[np.int32]:
-    """Return the atoms of a promise."""
-    matrix = certificate.links.matrix
-    atoms: NDArray[np.int32] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]]
-    return atoms

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.guard.asked import AskedSlots, is_limited
+from fairsync.guard.fitting import fitted
 from fairsync.guard.forced_list import compose
 from fairsync.guard.live_certificate import LiveCertificate, Shown
 from fairsync.guard.open_list import OpenList
@@ -141,7 +142,7 @@ class OverlapGuard:
         self.certificate.prune()
         if is_fine(self.certificate):
             return True
-        adapted = self.certificate.adapted(shown, self.left)
+        adapted = fitted(self.certificate, shown, self.left)
         kept = is_fine(adapted)
         if kept or adapted.is_valid(self.left + 1):
             self.certificate = adapted
