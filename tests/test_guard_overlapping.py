@@ -13,6 +13,7 @@ from fairsync.guard.forced_list import compose
 from fairsync.guard.live_certificate import LiveCertificate, Shown
 from fairsync.guard.open_list import OpenList
 from fairsync.policies.base import Terms
+from fairsync.promises.certificate import is_certificate
 from fairsync.search import Hits, make_index
 from fairsync.search.eligibility import Eligibility
 from overlap_driver import Driver
@@ -136,7 +137,7 @@ def test_requests_beyond_what_was_declared_are_answered_all_the_same(seed: int) 
         number = terms.horizon - driver.left
         gone = rng.permutation(n_items)[: rng.integers(n_items + 1) if number < free_from else 0]
         if number == free_from:
-            certain = live_now(driver).is_valid(driver.left)
+            certain = is_certificate(terms, driver.certificate, driver.missing, driver.room, driver.left)
         eligible = Eligibility.of(n_items, [None], [gone])
         room = driver.room
         found = driver.serve(driver.users(1), driver.prices(), terms.k + 2, eligible)
@@ -150,7 +151,3 @@ def test_requests_beyond_what_was_declared_are_answered_all_the_same(seed: int) 
             assert not free.any() or (world.recount(rows) <= np.maximum(room, 0))[world.recount(rows) > 0].all()
     if certain:
         assert (driver.exposures >= terms.floors).all()
-
-
-def live_now(driver: Driver) -> LiveCertificate:
-    return LiveCertificate(driver.world.terms, driver.certificate, driver.missing, driver.room)

@@ -34,8 +34,8 @@ def fitted(certificate: LiveCertificate, shown: Shown, left: int) -> LiveCertifi
     Returns
     -------
     LiveCertificate
-        The plan. It counts on the list, and may be larger than the one before: whether it is a certificate for the
-        request with the list says ``is_valid(left + 1)``; whether the list is safe under it, ``is_safe(shown, left)``.
+        The plan. It counts on the list, and may be larger than the one before. Whether it is a certificate for the
+        request with the list says ``is_deliverable(left + 1)``; whether the list is safe under it, ``is_safe``.
     """
     plan = certificate.copy()
     plan.add(shown.atoms, np.maximum(shown.counts - plan.plan[shown.atoms], 0))

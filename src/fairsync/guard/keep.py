@@ -66,8 +66,7 @@ def needs_guard(
         return True
     # If even lists that serve nothing of the certificate leave it one, no list can break it but by its caps.
     live = LiveCertificate(terms, plan, missing, room)
-    nothing = Shown(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    if not live.is_safe(nothing, left - requests):
+    if not live.is_deliverable(left - requests):
         return True
     atoms = np.flatnonzero(atom_counts)
     return room is not None and not live.is_safe(Shown(atoms, atom_counts[atoms]), left - requests)

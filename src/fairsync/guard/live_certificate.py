@@ -111,16 +111,10 @@ class LiveCertificate:
         """(P,) what caps have left beyond the certificate."""
         return None if self.room is None else self.room - self.planned
 
-    def is_valid(self, left: int) -> bool:
-        """Return whether this is a certificate for so many requests."""
-        terms = self.terms
-        return (
-            self.total <= left * terms.k
-            and bool((self.plan <= left * terms.capacities).all())
-            and bool((self.planned >= self.missing).all())
-            and not len(self._over_limit(left, self.planned))
-            and (self.room is None or bool((self.planned <= self.room).all()))
-        )
+    def is_deliverable(self, left: int) -> bool:
+        """Return whether so many requests can deliver what is planned, within the caps."""
+        nothing = np.empty(0, dtype=np.int64)
+        return self.is_safe(Shown(nothing, nothing), left)
 
     def _over_limit(self, left: int, planned: Counts) -> NDArray[np.int64]:
         """Return the promises with a list limit that so many requests could not show as often as planned."""

@@ -101,7 +101,7 @@ class OverlapGuard:
             before = set(rows.tolist())
             chosen = OpenList(self.catalog, self.certificate, self.promise_prices, self.k)
             asked = None if counted is None else self._asked(self.certificate, own, counted)
-            may_lack |= self.hits.reached is not None or not self.certificate.is_valid(self.left + 1)
+            may_lack |= self.hits.reached is not None or not self.certificate.is_deliverable(self.left + 1)
             self._compose(i, chosen, rows, relevance, asked, may_lack=may_lack)
             chosen.write(rows, relevance)
             self.forced += len(set(rows.tolist()) - before)
@@ -144,7 +144,7 @@ class OverlapGuard:
             return True
         adapted = fitted(self.certificate, shown, self.left)
         kept = is_fine(adapted)
-        if kept or adapted.is_valid(self.left + 1):
+        if kept or adapted.is_deliverable(self.left + 1):
             self.certificate = adapted
         return kept
 
