@@ -74,6 +74,11 @@ class Progress:
         missing: NDArray[np.int64] = np.maximum(terms.floors - self.totals.exposures, 0)
         return missing
 
+    def certain_missing(self, terms: Terms) -> NDArray[np.int64]:
+        """Return (P,) exposures that each floor still misses, 0 for floors that are not certain."""
+        missing = self.missing(terms)
+        return missing if terms.certain is None else np.where(terms.certain, missing, 0)
+
     def room(self, terms: Terms) -> NDArray[np.int64] | None:
         """Return (P,) exposures that each cap still allows; None if there are no caps."""
         return None if terms.caps is None else np.maximum(terms.caps - self.totals.exposures, 0)
@@ -299,7 +304,9 @@ class LoopState:
             certificate = (
                 certificate.restarted(terms)
                 if over
-                else certificate.renewed(terms, progress.missing(terms), progress.room(terms), progress.left(terms))
+                else certificate.renewed(
+                    terms, progress.certain_missing(terms), progress.room(terms), progress.left(terms)
+                )
             )
         return LoopState(progress, price_state.restarted() if over else price_state, certificate)
 
@@ -406,7 +413,7 @@ def _certificate(
     left = progress.left(terms)
     if left <= 0:  # the horizon is over: the next one starts with the next request
         progress, left, before = progress.restart(), terms.horizon, None
-    made = CertificateState.open(terms, progress.missing(terms), progress.room(terms), left, before)
+    made = CertificateState.open(terms, progress.certain_missing(terms), progress.room(terms), left, before)
     if made is None:
         raise InvalidInputError(
             f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
