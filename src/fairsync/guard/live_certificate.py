@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from fairsync.policies.base import Counts, Terms
 
 
+# The check of all atoms is made for so many requests at a time.
+_CHECKED_AHEAD = 64
+
+
 class Shown(NamedTuple):
     """The atoms of a list, each once, and the number of its items in each."""
 
@@ -39,6 +43,17 @@ class Shown(NamedTuple):
         """Return the atoms of a list, which may have empty places at its end."""
         atoms, counts = np.unique(atom_of[rows[rows >= 0]], return_counts=True)
         return cls(atoms.astype(np.int64), counts.astype(np.int64))
+
+    @classmethod
+    def in_all(cls, counts: Counts) -> Shown:
+        """Return the atoms of one list or several, from (A,) the number of their items in each atom."""
+        atoms = np.flatnonzero(counts)
+        return cls(atoms, counts[atoms])
+
+    def exposures(self, links: Membership) -> Counts:
+        """Return (P,) the exposures of each promise."""
+        at, promises = links.expand(self.atoms)
+        return np.bincount(promises, self.counts[at], links.n_promises).astype(np.int64)
 
     def up_to(self, n_atoms: int) -> Counts:
         """Return (A,) the number of items of every atom."""
@@ -70,8 +85,6 @@ class LiveCertificate:
         (P,) what caps have left, U; None if there are no caps.
     total : int
         The sum of X.
-    longest : int
-        A number of requests that can show what is planned of each atom, at most.
     """
 
     def __init__(self, terms: Terms, plan: Counts, missing: Counts, room: Counts | None) -> None:
@@ -80,18 +93,20 @@ class LiveCertificate:
         self.room = None if terms.caps is None or room is None else np.maximum(room, 0)
         limits = terms.list_limits
         self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
-        atoms = np.flatnonzero(self.plan)
-        self.planned = self.exposures(Shown(atoms, self.plan[atoms]))
+        self.planned = (self.links.matrix @ self.plan).astype(np.int64)
         self.total = int(self.plan.sum())
-        self.longest = self._longest()
+        self._fitting = np.iinfo(np.int64).max  # so many requests are known to be enough for every atom
         self.keep_caps()
 
-    def _longest(self) -> int:
-        atoms = np.flatnonzero(self.plan)
-        capacities = self.terms.capacities[atoms]
-        if (capacities <= 0).any():
-            return int(np.iinfo(np.int64).max)
-        return int((-(-self.plan[atoms] // capacities)).max(initial=0))
+    def fits(self, left: int) -> bool:
+        """Return whether so many requests can show what is planned of each atom."""
+        if left >= self._fitting:
+            return True
+        for enough in (left - _CHECKED_AHEAD, left):
+            if not (self.plan > enough * self.terms.capacities).any():
+                self._fitting = enough
+                return True
+        return False
 
     def copy(self) -> LiveCertificate:
         """Return a copy that can change by itself."""
@@ -102,9 +117,7 @@ class LiveCertificate:
 
     def exposures(self, shown: Shown, counts: Counts | None = None) -> Counts:
         """Return (P,) the exposures of each promise in a list, or other numbers for its atoms, summed up."""
-        at, promises = self.links.expand(shown.atoms)
-        weights = (shown.counts if counts is None else counts)[at]
-        return np.bincount(promises, weights, self.links.n_promises).astype(np.int64)
+        return (shown if counts is None else Shown(shown.atoms, counts)).exposures(self.links)
 
     @property
     def slack(self) -> Counts | None:
@@ -143,9 +156,8 @@ class LiveCertificate:
 
     def late(self, shown: Shown, left: int) -> NDArray[np.int64]:
         """Return the atoms of which a list shows too little; condition (a)."""
-        if self.longest <= left:
+        if self.fits(left):
             return np.empty(0, dtype=np.int64)
-        self.longest = self._longest()
         late = np.flatnonzero(self.plan > left * self.terms.capacities)
         counts = shown.up_to(len(self.plan))[late]
         return late[counts < self.plan[late] - left * self.terms.capacities[late]]
@@ -200,7 +212,7 @@ class LiveCertificate:
         self.planned += self.exposures(Shown(atoms, counts))
         self.total += int(counts.sum())
         if (counts > 0).any():
-            self.longest = max(self.longest, self._longest())
+            self._fitting = np.iinfo(np.int64).max
 
     def prune(self, least: Counts | None = None, urgent: NDArray[np.bool_] | None = None) -> None:
         """Lower the plan while it still covers what is missing.

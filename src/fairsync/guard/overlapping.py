@@ -90,10 +90,9 @@ class OverlapGuard:
         """Put another list in place if this one is not safe, and count it."""
         own = self._own(i)
         counted = None if self.forecast is None or own is None else self.forecast.counted(self.left)
-        capacities = self.terms.capacities
-        possible = (self.left + 1) * capacities if own is None else self.left * capacities + own
-        lost = np.maximum(self.certificate.plan - possible, 0)  # nothing, unless an outage or a condition came too late
-        self.certificate.lower(lost)
+        lost = self._lost(own)
+        if lost is not None:
+            self.certificate.lower(lost)
         shown = Shown.of(rows, self.catalog.group_of)
         if not self._is_kept(shown, own, counted):
             if self.replaced is not None:
@@ -107,7 +106,7 @@ class OverlapGuard:
             self.forced += len(set(rows.tolist()) - before)
             shown = chosen.shown()
         self.certificate.record(shown)
-        if lost.any():
+        if lost is not None:
             self.certificate.lower(-lost)
             self.certificate.keep_caps()
 
@@ -119,6 +118,15 @@ class OverlapGuard:
         if self.eligible is not None:
             sizes = self.eligible.group_sizes(i, self.catalog.group_of, sizes)
         return np.minimum(sizes if reached is None else np.minimum(sizes, reached), self.k)
+
+    def _lost(self, own: Counts | None) -> Counts | None:
+        """Return (A,) what is planned but cannot be shown any more: an outage or a condition came too late."""
+        capacities = self.terms.capacities
+        if self.certificate.fits(self.left if own is not None else self.left + 1):
+            return None
+        possible = (self.left + 1) * capacities if own is None else self.left * capacities + own
+        lost = np.maximum(self.certificate.plan - possible, 0)
+        return lost if lost.any() else None
 
     def _asked(self, certificate: LiveCertificate, own: Counts | None, counted: CountedSlots) -> AskedSlots:
         assert own is not None
