@@ -14,6 +14,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
 
 if TYPE_CHECKING:
+    from fairsync.bound_rows import BoundRows
     from fairsync.search.eligibility import Eligibility
 
 Floats = npt.NDArray[np.float64]
@@ -68,6 +69,8 @@ class PricedLists:
     eligible
         The items that each request may get; None for all items. Then there is one more group, without a floor, of empty
         places: they fill lists that are longer than the number of eligible items, and are worse than any item.
+    rows
+        Floors and caps of promises that overlap. Then groups are atoms, and floors and subsidies are those of the rows.
     """
 
     def __init__(
@@ -81,11 +84,14 @@ class PricedLists:
         progress: Progress = lambda what, done, total: None,
         exponent: int = 0,
         eligible: Eligibility | None = None,
+        rows: BoundRows | None = None,
     ) -> None:
-        self.exponent, self.eligible, self._given = exponent, eligible, (group_of, floors)
-        self.n_items, self.n_groups = len(group_of), len(floors)
+        self.exponent, self.eligible, self._given = exponent, eligible, (group_of, floors, rows)
+        self.n_items, self.n_groups = len(group_of), len(floors) if rows is None else rows.n_atoms
         if eligible is not None:  # row -1 is an empty place
-            group_of, floors = np.append(group_of, len(floors)), np.append(floors, 0.0)
+            group_of = np.append(group_of, self.n_groups)
+            floors, rows = (np.append(floors, 0.0), None) if rows is None else (floors, rows.with_empty())
+        self.bounds = rows
         self.group_of, self.search, self.progress, self.sizes = group_of, search, progress, sizes
         self.users, self.k, self.floors = users, k, floors
         self.filler: Floats = np.zeros(len(users))
@@ -101,10 +107,14 @@ class PricedLists:
         self._under = np.zeros((shape[0],), dtype=np.intp)  # the subsidies it was fetched under
         self._history: list[Floats] = []
 
+    def by_group(self, subsidies: Floats) -> Floats:
+        """Return the subsidy of each group, or of each atom if there are rows."""
+        return subsidies if self.bounds is None else self.bounds.subsidies(subsidies)
+
     @property
     def pool(self) -> Pool:
         """The lists as a problem for the solver."""
-        return Pool(self.scores, self.groups, self.k, self.floors)
+        return Pool(self.scores, self.groups, self.k, self.floors, self.bounds)
 
     @property
     def farthest(self) -> float:
@@ -127,11 +137,11 @@ class PricedLists:
         if exponent:
             lists = PricedLists(
                 self._given[0], _scaled(self.search, exponent), self.users, self.k, self._given[1], self.sizes,
-                self.progress, exponent, self.eligible,
+                self.progress, exponent, self.eligible, self._given[2],
             )  # fmt: skip
             subsidies = np.ldexp(subsidies, -exponent)
             lists.fetch(subsidies)
-        if subsidies.max() > lists.farthest:
+        if subsidies.max(initial=0.0) > lists.farthest:
             subsidies = np.minimum(subsidies, lists.farthest)
             lists.fetch(subsidies)
         return lists, subsidies
@@ -143,7 +153,7 @@ class PricedLists:
         eligible = None if self.eligible is None else self.eligible.take(which)
         part = PricedLists(
             self._given[0], self.search, self.users[which], self.k, floors, self.sizes, self.progress, self.exponent,
-            eligible,
+            eligible, self._given[2],
         )  # fmt: skip
         part.filler = self.filler[which]
         part.rows, part.scores, part.groups = self.rows[which], self.scores[which], self.groups[which]
@@ -152,7 +162,7 @@ class PricedLists:
 
     def fetch(self, subsidies: Floats, which: npt.NDArray[np.intp] | None = None) -> None:
         """Search for the requests in `which`, or for all of them, and replace their lists."""
-        which = np.arange(len(self.users)) if which is None else which
+        which, subsidies = np.arange(len(self.users)) if which is None else which, self.by_group(subsidies)
         self._history.append(subsidies)
         width = self.rows.shape[1]
         for start in range(0, which.size, self.sizes.chunk):
@@ -186,7 +196,8 @@ class PricedLists:
         """Search again where an item left out might now be among the best; return for how many requests."""
         if self.rows.shape[1] == self.n_items:
             return 0
-        raised = np.array([float((subsidies - old).max()) for old in self._history])
+        by_group = self.by_group(subsidies)
+        raised = np.array([float((by_group - old).max()) for old in self._history])
         last = self.pool.best(subsidies).last
         unsure = np.flatnonzero(self._worst + raised[self._under] > last)
         self.fetch(subsidies, unsure)
