@@ -10,7 +10,7 @@ import numpy as np
 from fairsync.dual import polish
 from fairsync.dual_bound import lower_dual
 from fairsync.priced_lists import ListSizes
-from fairsync.whole_plan import whole_plan
+from fairsync.whole_plan import integer_program, swap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +29,8 @@ class Effort:
     free: int = 20_000  #: places that the first linear program settles; a problem this small needs nothing else
     rounds: int = 30  #: of search and descent
     steps: int = 40  #: of search and linear program; a handful is usual
+    gap: float = 1e-5  #: a gap above which an integer program is tried, where promises overlap
+    whole: tuple[int, ...] = (4_000, 40_000, 400_000)  #: places of integer programs, the next where one finds nothing
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ def find_plan(lists: PricedLists, effort: Effort) -> Found:
     subsidies = np.zeros(groups)
     lists.fetch(subsidies)
     lists, subsidies = lists.in_unit(subsidies)
+    if lists.limits is not None:
+        lists.fill(subsidies)
     if lists.k == lists.rows.shape[1]:  # all items for every request: nothing to decide
         plain, everything = float(lists.scores.sum()), np.ones(lists.scores.shape, dtype=np.bool_)
         return Found(lists, subsidies, plain, plain, plain, lists.chosen(everything))
@@ -73,13 +77,13 @@ def find_plan(lists: PricedLists, effort: Effort) -> Found:
         subsidies = lower_dual(lists, subsidies, effort.rounds)
 
     upper, lower, rows = lists.value(subsidies), -np.inf, None
-    closed = _CLOSED * float(np.abs(lists.scores).max()) * requests * lists.k
+    closed = _CLOSED * lists.largest * requests * lists.k
     free, bold = max(effort.free, 20 * groups), 1.0
     for _ in range(effort.steps):
         settled = polish(lists.pool, subsidies, free=free, bold=bold)
         plan: NDArray[np.bool_] | None = settled.plan if settled.short == 0 else None
         if plan is None and settled.final and lists.bounds is not None:
-            plan = whole_plan(lists.pool, settled.plan, settled.subsidies)
+            plan = swap(lists.pool, settled.plan, settled.subsidies)
         relevance = -np.inf if plan is None else float(lists.scores[plan].sum())
         if plan is not None and relevance > lower:
             lower, rows = relevance, lists.chosen(plan)
@@ -91,14 +95,34 @@ def find_plan(lists: PricedLists, effort: Effort) -> Found:
             upper, subsidies = value, settled.subsidies
         if upper - lower <= closed:
             break
-        if settled.final and rows is not None and value <= known + closed:
-            break  # no subsidies are better, and the linear program has no plan of whole items
+        if settled.final and value <= known + closed:
+            break  # no subsidies are better, but the linear program's plan is not one of whole items
         if not better and not lists.widen(subsidies):
             break  # nothing left to learn; the bounds say how far it got
         if not settled.final:
             free, bold = min(2 * free, 200_000), 4 * bold if better else 1.0
-    if rows is None and lists.bounds is not None:
-        plan = whole_plan(lists.pool, lists.pool.best(subsidies).inside, subsidies)
-        if plan is not None:
-            lower, rows = float(lists.scores[plan].sum()), lists.chosen(plan)
+    if lists.bounds is not None and upper - lower > closed:
+        tried = _program(lists, subsidies, effort, upper, lower)
+        if tried is not None and tried[0] > lower:
+            lower, rows = tried
     return Found(lists, subsidies, max(upper, lower), lower, plain, rows)
+
+
+def _program(
+    lists: PricedLists, subsidies: Floats, effort: Effort, upper: float, lower: float
+) -> tuple[float, NDArray[np.int64]] | None:
+    """Solve an integer program if swaps found no plan or a poor one, or if it is small; None if it finds no plan."""
+    found = lower > -np.inf
+    if found and lists.rows.size > effort.whole[0] and upper - lower <= effort.gap * abs(upper):
+        return None
+    while True:
+        pool = lists.pool
+        inside = pool.best(subsidies).inside
+        for size in effort.whole[: 1 if found else None]:
+            plan = integer_program(pool, inside, subsidies, size)
+            if plan is not None:
+                return float(lists.scores[plan].sum()), lists.chosen(plan)
+            if size >= inside.size:
+                break
+        if found or not lists.widen(subsidies):
+            return None

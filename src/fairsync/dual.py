@@ -26,12 +26,12 @@ from scipy.optimize import linprog
 from scipy.sparse.linalg import LinearOperator, cg
 from scipy.special import expit
 
+from fairsync.pool import Best, Pool
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.bound_rows import BoundRows
-
-    Floats = NDArray[np.float64]
+    from fairsync.pool import Floats
 
 # Shares of an item below this are rounding errors of a linear program.
 _FRACTION = 1e-7
@@ -39,88 +39,6 @@ _FRACTION = 1e-7
 _DENSE = 1500
 
 __all__ = ["Best", "Pool", "Settled", "descend", "polish"]
-
-
-@dataclass(frozen=True)
-class Best:
-    """The k best items of every request under some subsidies."""
-
-    value: float  #: the dual's value there: an upper bound on the relevance of any plan over the pool
-    inside: NDArray[np.bool_]  #: (T, N), exactly k true in every row
-    priced: Floats  #: (T, N), relevance plus subsidy
-    last: Floats  #: (T,), the worst priced score inside
-    next: Floats  #: (T,), the best priced score outside
-
-
-@dataclass(frozen=True)
-class Pool:
-    """What every request may choose from, and what the groups must get.
-
-    Examples
-    --------
-    Two requests choose one item each; both prefer group 0, group 1 must get one exposure. The second
-    gives up less (0.2), so it takes the other item, and the dual's value is the relevance of that plan.
-
-    >>> scores, groups = np.array([[0.9, 0.1], [0.8, 0.6]]), np.array([[0, 1], [0, 1]])
-    >>> pool = Pool(scores, groups, k=1, floors=np.array([0.0, 1.0]))
-    >>> settled = polish(pool, np.zeros(2), free=4)
-    >>> settled.plan.tolist(), round(pool.best(settled.subsidies).value, 6)
-    ([[True, False], [False, True]], 1.5)
-    """
-
-    scores: Floats  #: (T, N) relevance, N > k
-    groups: NDArray[np.intp]  #: (T, N) group codes
-    k: int
-    floors: Floats  #: (G,), whole numbers unless the pool is a sample; with rows (J,), the least value of each
-    rows: BoundRows | None = None  #: floors and caps that overlap: then groups are atoms, and subsidies are by row
-
-    @property
-    def n_groups(self) -> int:
-        """Number of groups, or of atoms if there are rows."""
-        return self.floors.size if self.rows is None else self.rows.n_atoms
-
-    def priced(self, subsidies: Floats) -> Floats:
-        """Return (T, N) relevance plus subsidy."""
-        by_group = subsidies if self.rows is None else self.rows.subsidies(subsidies)
-        return self.scores + by_group[self.groups]
-
-    def best(self, subsidies: Floats) -> Best:
-        """Choose for every request under ``subsidies``."""
-        priced = self.priced(subsidies)
-        cut = priced.shape[1] - self.k
-        order = np.argpartition(priced, (cut - 1, cut), axis=1)
-        inside = np.zeros(priced.shape, dtype=np.bool_)
-        np.put_along_axis(inside, order[:, cut:], True, axis=1)
-        edge = np.take_along_axis(priced, order[:, cut - 1 : cut + 1], axis=1)
-        value = float(priced[inside].sum() - self.floors @ subsidies)
-        return Best(value, inside, priced, edge[:, 1], edge[:, 0])
-
-    def exposures(self, plan: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Count what every group, or every row, gets from a (T, N) plan."""
-        counts = np.bincount(self.groups[plan], minlength=self.n_groups).astype(np.int64)
-        return counts if self.rows is None else self.rows.delivered(counts)
-
-    def spread(self, subsidies: Floats) -> float:
-        """Return how far the typical list reaches below its k-th item, in priced relevance."""
-        priced = self.priced(subsidies)
-        cut = priced.shape[1] - self.k
-        low = np.partition(priced, (0, cut), axis=1)
-        # Never zero, even where everything ties: steps and smoothing are measured in spreads.
-        return max(float(np.median(low[:, cut] - low[:, 0])), 1e-6 * float(np.abs(priced).max()), 1e-12)
-
-    def core(self, subsidies: Floats, margin: int) -> Pool:
-        """Keep ``margin`` places on either side of the edge of each list; what is above stays chosen."""
-        size = self.scores.shape[1]
-        low, high = size - self.k - margin, size - self.k + margin
-        if margin >= self.k or low <= 0:
-            return self
-        order = np.argpartition(self.priced(subsidies), (low, high - 1), axis=1)
-        groups = np.take_along_axis(self.groups, order[:, low:], axis=1)
-        kept = np.bincount(groups[:, 2 * margin :].ravel(), minlength=self.n_groups)
-        if self.rows is not None:
-            kept = self.rows.delivered(kept.astype(np.int64))
-        scores = np.take_along_axis(self.scores, order[:, low:high], axis=1)
-        return Pool(scores, np.ascontiguousarray(groups[:, : 2 * margin]), margin, self.floors - kept, self.rows)
 
 
 def _thresholds(priced: Floats, k: int, width: float) -> tuple[Floats, Floats]:
@@ -227,6 +145,9 @@ def descend(pool: Pool, subsidies: Floats, *, reach: float, near: float) -> Floa
         Stop when no more than this many places at the edge of the lists are still undecided.
     """
     lowest, highest = np.maximum(subsidies - reach, 0), subsidies + reach
+    pool = pool.undecided(subsidies)
+    if not len(pool.scores):
+        return subsidies
     width = pool.spread(subsidies) / 4
     before = np.inf
     while True:
@@ -274,11 +195,12 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
     A pool that is free as a whole sets no limit to W: then it is ``bold`` times the largest regret.
     """
     best, groups = pool.best(subsidies), pool.floors.size
-    regret = np.where(best.inside, best.priced - best.next[:, None], best.last[:, None] - best.priced)
+    regret = best.regret
     spread = pool.spread(subsidies)
     half = 0.5
-    if regret.size <= free:
-        reach, loose = bold * max(float(regret.max()), spread), np.ones(regret.shape, dtype=np.bool_)
+    loose = np.isfinite(regret)
+    if np.count_nonzero(loose) <= free:
+        reach = bold * max(float(regret.max(initial=0.0, where=loose)), spread)
     else:
         # Ties have no regret: the box must still be large enough to leave them behind.
         untied = float(regret.min(initial=spread, where=regret > 1e-6 * spread))
@@ -307,6 +229,7 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
         )
     )
     edge = (best.last + best.next) / 2
+    edge = np.where(np.isfinite(edge), edge, best.priced.max(axis=1))
     gain = (best.priced[request, place] - edge[request]) / reach
     drop = np.minimum(half, subsidies / reach)  # a subsidy never falls below zero
     upper = np.concatenate([ones, np.full(2 * groups, np.inf)])
@@ -315,6 +238,7 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
         A_eq=matrix,
         b_eq=np.concatenate([slots, missing]),
         bounds=np.stack([np.zeros_like(upper), upper], axis=1),
+        **pool.list_rows(best.inside, request, place, upper.size),
         method="highs-ds",  # simplex: a vertex, hence a whole plan
     )
     if solved.x is None:
@@ -328,6 +252,10 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
         shortfall, surplus = np.where(shortfall > _FRACTION, shortfall, 0), np.where(surplus > _FRACTION, surplus, 0)
         taken = _largest(taken, row, slots)
     plan[request, place] = taken > 0
+    if pool.limits is not None:
+        shares = np.where(best.inside, 2.0, -np.inf)
+        shares[request, place] = solved.x[: items.size]
+        plan, _ = pool.limits.best(shares, pool.groups, pool.k)
     over, floored = surplus > 0, subsidies <= half * reach
     moved[over & floored] = 0  # more than the floor without help: no subsidy, not even a rounding error
     boxed = shortfall.any() or (over & ~floored).any()

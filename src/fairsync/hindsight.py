@@ -16,14 +16,14 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as ProgressBar
 
 from fairsync.best_plan import Effort, Found, find_plan
-from fairsync.bound_rows import BoundRows
 from fairsync.eligible import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.floors import check_feasible, resolve_floors
 from fairsync.inputs import check_k, check_users
 from fairsync.policies.base import NO_CAP
 from fairsync.priced_lists import PricedLists
-from fairsync.promises.resolve import ResolvedPromises, resolve_promises
+from fairsync.promised_plan import plan_promises
+from fairsync.promises.resolve import resolve_promises
 from fairsync.search import make_index
 from fairsync.search.filtering import search_eligible
 
@@ -175,7 +175,9 @@ def hindsight(
         raise InvalidInputError("give either floors or promises.")
     vectors, k = check_users(users, catalog), check_k(k, catalog)
     if promises is not None:
-        return _keep_promises(catalog, vectors, k, promises, index, progress, exclude, where)
+        eligible, _ = make_eligibility(exclude, where, catalog, len(vectors))
+        with _bar(progress) as callback:
+            return solve_promises(catalog, index, vectors, k, promises, callback, eligible=eligible)
     assert floors is not None
     wanted = resolve_floors(floors, catalog)
     check_feasible(wanted, catalog, k, len(vectors))
@@ -189,56 +191,33 @@ def hindsight(
         return solve(catalog, search, vectors, k, wanted, callback, eligible=eligible)
 
 
-def _keep_promises(
+def solve_promises(
     catalog: Catalog,
+    index: str | Index,
     users: NDArray[np.floating[Any]],
     k: int,
     promises: Sequence[Promise],
-    index: str | Index,
-    progress: bool,
-    exclude: Exclude | None,
-    where: Where | Sequence[Where | None] | None,
-) -> Hindsight:
-    resolved = resolve_promises(catalog, promises, k, horizon=len(users), batch_size=1)
-    by_atom = resolved.atoms.catalog(catalog)
-    eligible, _ = make_eligibility(exclude, where, catalog, len(users))
-    made = make_index(index, by_atom)
-    search: Search = made.search if eligible is None else partial(search_eligible, made)
-    with _bar(progress) as callback:
-        return solve_promises(by_atom, search, users, resolved, callback, eligible=eligible)
-
-
-def solve_promises(
-    by_atom: Catalog,
-    search: Search,
-    users: NDArray[np.floating[Any]],
-    resolved: ResolvedPromises,
     progress: Progress = lambda what, done, total: None,
     effort: Effort = _USUAL,
     eligible: Eligibility | None = None,
 ) -> Hindsight:
-    """Find the best plan for promises; as :func:`solve`, over a catalog whose groups are atoms."""
-    terms, membership = resolved.terms, resolved.atoms.membership
-    rows, least = BoundRows.of(membership, terms.floors, terms.caps)
-    lists = PricedLists(
-        by_atom.group_of, search, users, terms.k, least, effort.sizes, progress, eligible=eligible, rows=rows
-    )
-    found = find_plan(lists, effort)
-    if found.rows is None:
-        raise InvalidInputError("no plan was found that keeps all promises.")
-    prices = np.ldexp(rows.prices(found.subsidies, membership.n_promises), found.lists.exponent)
-    shown = by_atom.group_of[found.rows[found.rows >= 0]]
-    exposures = membership.exposures(np.bincount(shown, minlength=membership.n_atoms).astype(np.int64))
-    names = resolved.names
+    """Find the best plan that keeps promises; see :func:`solve`, which does it for floors of one attribute."""
+    resolved = resolve_promises(catalog, promises, k, horizon=len(users), batch_size=1)
+    by_atom = resolved.atoms.catalog(catalog)
+    made = make_index(index, by_atom)
+    search: Search = made.search if eligible is None else partial(search_eligible, made)
+    plan = plan_promises(by_atom, search, users, resolved, progress, effort, eligible)
+    names, terms = resolved.names, resolved.terms
+    caps = [] if terms.caps is None else terms.caps.tolist()
     return Hindsight(
-        *found.in_unit_of_catalog,
-        prices={name: float(price) or 0.0 for name, price in zip(names, prices, strict=True)},
+        plan.relevance,
+        plan.feasible_relevance,
+        plan.unconstrained_relevance,
+        prices={name: float(price) or 0.0 for name, price in zip(names, plan.prices, strict=True)},
         floors=dict(zip(names, terms.floors.tolist(), strict=True)),
-        exposures=dict(zip(names, exposures.tolist(), strict=True)),
-        rows=found.rows,
-        caps={}
-        if terms.caps is None
-        else {n: c for n, c in zip(names, terms.caps.tolist(), strict=True) if c < NO_CAP},
+        exposures=dict(zip(names, plan.exposures.tolist(), strict=True)),
+        rows=plan.rows,
+        caps={name: cap for name, cap in zip(names, caps, strict=False) if cap < NO_CAP},
     )
 
 

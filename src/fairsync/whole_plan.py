@@ -17,37 +17,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.bound_rows import BoundRows
-    from fairsync.dual import Floats, Pool
+    from fairsync.pool import Floats, Pool
 
     Plan = NDArray[np.bool_]
     Rows = NDArray[np.int64]
 
 # Requests whose swaps are looked at for one short bound at a time, and items that each of them may take in.
 _REQUESTS, _ITEMS = 64, 12
-# Sizes of integer programs, in places, and the nodes that one may search.
-_PROGRAMS, _NODES = (4_000, 40_000, 400_000), 20_000
-
-
-def whole_plan(pool: Pool, plan: Plan, subsidies: Floats) -> Plan | None:
-    """Return a plan near this one that keeps all bounds; None if none was found.
-
-    Parameters
-    ----------
-    pool
-        What requests choose from, with rows.
-    plan
-        (T, N), exactly k true in every row; it may leave bounds short.
-    subsidies
-        (J,) near the best ones, which say what a swap costs.
-    """
-    swapped = swap(pool, plan, subsidies)
-    if not shortfall(pool, swapped).any():
-        return swapped
-    for size in _PROGRAMS:
-        solved = integer_program(pool, swapped, subsidies, size)
-        if solved is not None or size >= plan.size:
-            return solved
-    return None
+# The nodes that an integer program may search.
+_NODES = 20_000
 
 
 def shortfall(pool: Pool, plan: Plan) -> Floats:
@@ -84,8 +62,18 @@ class _Effects:
             self.missing[self.of_atom[atom][used]] += direction * self.signs[atom][used]
 
 
-def swap(pool: Pool, plan: Plan, subsidies: Floats) -> Plan:
-    """Swap items within lists until no bound is short, or no single swap helps; the cheapest swaps first."""
+def swap(pool: Pool, plan: Plan, subsidies: Floats) -> Plan | None:
+    """Swap items within lists until no bound is short, the cheapest swaps first; None if no single swap helps.
+
+    Parameters
+    ----------
+    pool
+        What requests choose from, with rows.
+    plan
+        (T, N) the lists, which may leave bounds short.
+    subsidies
+        (J,) near the best ones, which say what a swap costs.
+    """
     assert pool.rows is not None
     plan, priced = plan.copy(), pool.priced(subsidies)
     effects = _Effects(pool.rows, pool.floors - pool.exposures(plan))
@@ -99,7 +87,7 @@ def swap(pool: Pool, plan: Plan, subsidies: Floats) -> Plan:
             counted = columns[:, [row]].toarray()[:, 0][pool.groups]
             while effects.missing[row] > 0 and _swap_for(pool, plan, priced, counted, row, effects):
                 stuck = False
-    return plan
+    return None if (effects.missing > 0).any() else plan
 
 
 def _swap_for(pool: Pool, plan: Plan, priced: Floats, counted: Floats, row: int, effects: _Effects) -> bool:
@@ -126,20 +114,24 @@ def _swap_for(pool: Pool, plan: Plan, priced: Floats, counted: Floats, row: int,
             part.ravel() for part in np.broadcast_arrays(some[:, None, None], new[:, :, None], old[:, None, :])
         )
         real = np.isfinite(coming[who, into]) & np.isfinite(going[who, out])
+        if pool.limits is not None:
+            real &= pool.limits.allow(plan, pool.groups, who, into, out)
         who, into, out = who[real], into[real], out[real]
         gain = effects.gain(pool.groups[who, into], pool.groups[who, out])
         cost = (pool.scores[who, out] - pool.scores[who, into]) / np.maximum(gain, 1)
+        changed = set()
         for pair in np.lexsort((cost, gain <= 0)).tolist():
             if gain[pair] <= 0 or effects.missing[row] <= 0:
                 break
             request, taken, given = who[pair], into[pair], out[pair]
             new_atom, old_atom = pool.groups[request, taken], pool.groups[request, given]
-            if plan[request, taken] or not plan[request, given]:
+            if request in changed:
                 continue
             if effects.gain(new_atom[None], old_atom[None])[0] <= 0:  # swaps before it have helped already
                 continue
             plan[request, taken], plan[request, given] = True, False
             effects.swap(int(new_atom), int(old_atom))
+            changed.add(request)
             helped = True
     return helped
 
@@ -151,10 +143,10 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
     """
     assert pool.rows is not None
     best = pool.best(subsidies)
-    regret = np.where(best.inside, best.priced - best.next[:, None], best.last[:, None] - best.priced)
-    loose = np.ones(plan.shape, dtype=np.bool_)
+    regret = best.regret
+    loose = np.isfinite(regret)
     if size < plan.size:
-        loose = (regret <= np.partition(regret, size, axis=None)[size]) | (plan != best.inside)
+        loose &= (regret <= np.partition(regret, size, axis=None)[size]) | (plan != best.inside)
     request, place = np.nonzero(loose)
     requests, row = np.unique(request, return_inverse=True)
     slots = np.bincount(row, plan[request, place])
@@ -163,7 +155,8 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
     lists = sparse.csr_array((np.ones(items.size), (row, items)), shape=(len(requests), items.size))
     bounds = sparse.csr_array((signs, (which, at)), shape=(pool.floors.size, items.size))
     edge = (best.last + best.next) / 2
-    gain = best.priced[request, place] - edge[request]
+    gain = best.priced[request, place] - np.where(np.isfinite(edge), edge, best.priced.max(axis=1))[request]
+    per_list = pool.list_rows(plan, request, place, items.size)
     solved = milp(
         -gain / max(float(np.abs(gain).max(initial=0.0)), 1e-300),
         integrality=np.ones(items.size, dtype=np.int64),
@@ -171,6 +164,7 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
         constraints=[
             LinearConstraint(lists, slots, slots),
             LinearConstraint(bounds, pool.floors - pool.exposures(plan & ~loose), np.inf),
+            *([LinearConstraint(per_list["A_ub"], -np.inf, per_list["b_ub"])] if per_list else []),
         ],
         options={"node_limit": _NODES, "mip_rel_gap": 1e-6},
     )
@@ -178,4 +172,4 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
         return None
     found = plan.copy()
     found[request, place] = solved.x > 0.5
-    return None if shortfall(pool, found).any() or (found.sum(axis=1) != pool.k).any() else found
+    return None if shortfall(pool, found).any() or (found.sum(axis=1) != plan.sum(axis=1)).any() else found
