@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Shares of an item below this are rounding errors of a linear program.
 _FRACTION = 1e-7
 # With more rows than this, a Newton step is solved for by conjugate gradients.
-_DENSE = 1500
+_DENSE = 200
 
 __all__ = ["Best", "Pool", "Settled", "descend", "polish"]
 
