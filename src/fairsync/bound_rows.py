@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from scipy import sparse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import sparse
 
     from fairsync.catalog.atoms import Membership
 
@@ -57,6 +57,8 @@ class BoundRows:
         cls, membership: Membership, floors: NDArray[np.int64], caps: NDArray[np.int64] | None, most: int = 2**62
     ) -> tuple[BoundRows, Floats]:
         """Return the rows of all floors above 0 and all caps below `most`, and the least value of each row."""
+        from scipy import sparse  # here and below, because scipy takes a third of a second to import
+
         floored = np.flatnonzero(floors > 0)
         capped = np.flatnonzero(caps < most) if caps is not None else np.empty(0, dtype=np.int64)
         promise_of = np.concatenate([floored, capped])
@@ -67,6 +69,8 @@ class BoundRows:
 
     def with_empty(self) -> BoundRows:
         """Return the rows with one more atom, that of empty places, which no row counts."""
+        from scipy import sparse
+
         nothing = sparse.csr_array((1, self.by_atom.shape[1]))
         joined = sparse.csr_array(sparse.vstack([self.by_atom, nothing]))
         return BoundRows(joined, self.promise_of, self.signs)
@@ -78,6 +82,8 @@ class BoundRows:
 
     @cached_property
     def _by_row(self) -> sparse.csr_array:
+        from scipy import sparse
+
         return sparse.csr_array(self.by_atom.T)
 
     @cached_property

@@ -21,15 +21,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import linprog
-from scipy.sparse.linalg import LinearOperator, cg
-from scipy.special import expit
 
 from fairsync.pool import Best, Pool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import sparse
 
     from fairsync.pool import Floats
 
@@ -43,6 +40,8 @@ __all__ = ["Best", "Pool", "Settled", "descend", "polish"]
 
 def _thresholds(priced: Floats, k: int, width: float) -> tuple[Floats, Floats]:
     """Find each row's threshold such that soft membership sums to k, and that membership."""
+    from scipy.special import expit  # here and below, because scipy takes a third of a second to import
+
     size = priced.shape[1]
     edge = np.partition(priced, (size - k - 1, size - k), axis=1)[:, size - k - 1 : size - k + 1]
     # At these two ends the sum is surely on either side of k (each item beyond counts at most 1/(N+1)).
@@ -89,6 +88,8 @@ class _Smooth:
 
         It says which groups trade places at the edge of the lists.
         """
+        from scipy import sparse
+
         weight = self.member * (1 - self.member)
         total = np.maximum(weight.sum(axis=1), 1e-300)
         request, place = np.nonzero(weight > 1e-7)
@@ -99,6 +100,8 @@ class _Smooth:
 
     def newton(self, pool: Pool, width: float, free: NDArray[np.bool_]) -> Floats:
         """Return the Newton step of the subsidies in ``free``."""
+        from scipy import sparse
+
         shared, own = self.curvature(pool, width)
         if pool.rows is None:
             hessian = np.asarray(np.diag(own) - (shared.T @ shared).toarray(), dtype=np.float64)[np.ix_(free, free)]
@@ -116,6 +119,9 @@ def _conjugate_gradient(
     of_atom: sparse.csc_array, weighted: sparse.csc_array, shared: sparse.csr_array, target: Floats
 ) -> Floats:
     """Solve for a Newton step with a Hessian that is too large to be written down."""
+    from scipy import sparse
+    from scipy.sparse.linalg import LinearOperator, cg
+
     transposed, shared_transposed = sparse.csr_array(weighted.T), sparse.csr_array(shared.T)
     diagonal = np.asarray(of_atom.multiply(weighted).sum(axis=0) - shared.multiply(shared).sum(axis=0)).ravel()
     ridge = 1e-6 * float(diagonal.mean()) + 1e-12
@@ -194,6 +200,9 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
     group may fall short of its floor, or overshoot it, at the price that the end of its box says.
     A pool that is free as a whole sets no limit to W: then it is ``bold`` times the largest regret.
     """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
     best, groups = pool.best(subsidies), pool.floors.size
     regret = best.regret
     spread = pool.spread(subsidies)

@@ -12,15 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
 
 from fairsync.best_plan import Effort, Found, find_plan
 from fairsync.eligible import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.floors import check_feasible, resolve_floors
 from fairsync.inputs import check_k, check_users
-from fairsync.policies.base import NO_CAP
 from fairsync.priced_lists import PricedLists
 from fairsync.promised_plan import plan_promises
 from fairsync.promises.resolve import resolve_promises
@@ -208,7 +205,7 @@ def solve_promises(
     search: Search = made.search if eligible is None else partial(search_eligible, made)
     plan = plan_promises(by_atom, search, users, resolved, progress, effort, eligible)
     names, terms = resolved.names, resolved.terms
-    caps = [] if terms.caps is None else terms.caps.tolist()
+    caps = {promise.name: promise.cap(len(users) * k) for promise in resolved.promises}
     return Hindsight(
         plan.relevance,
         plan.feasible_relevance,
@@ -217,7 +214,7 @@ def solve_promises(
         floors=dict(zip(names, terms.floors.tolist(), strict=True)),
         exposures=dict(zip(names, plan.exposures.tolist(), strict=True)),
         rows=plan.rows,
-        caps={name: cap for name, cap in zip(names, caps, strict=False) if cap < NO_CAP},
+        caps={name: cap for name, cap in caps.items() if cap is not None},
     )
 
 
@@ -323,6 +320,9 @@ def _bar(shown: bool) -> Iterator[Progress]:
     if not shown:
         yield lambda what, done, total: None
         return
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as ProgressBar
+
     columns = (TextColumn("hindsight: {task.description}"), BarColumn(), TimeElapsedColumn())
     with ProgressBar(*columns, transient=True) as bar:
         task = bar.add_task("starting", total=None)

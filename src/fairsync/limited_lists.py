@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import sparse
 
     from fairsync.catalog.atoms import Membership
 
@@ -156,6 +156,8 @@ class ListLimits:
 
         Limits that cannot be exceeded are left out.
         """
+        from scipy import sparse
+
         size, codes = len(self.limits), self.of_atom[groups[request, place]]
         columns, depth = np.nonzero(codes < size - 1)
         keys, row = np.unique(request[columns] * size + codes[columns, depth], return_inverse=True)

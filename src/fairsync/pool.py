@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -110,6 +109,8 @@ class Pool:
         """Return the limits per list as inequalities of a linear program whose first columns are these places."""
         if self.limits is None:
             return {}
+        from scipy import sparse
+
         rest = inside.copy()
         rest[request, place] = False
         matrix, most = self.limits.inequalities(rest, self.groups, request, place)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairsync.best_plan import Effort, find_plan
 from fairsync.bound_rows import BoundRows
+from fairsync.dealt_plan import deal
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.limited_lists import ListLimits
 from fairsync.priced_lists import PricedLists
@@ -70,6 +71,9 @@ def plan_promises(
         eligible=eligible, rows=bounds, limits=limits,
     )  # fmt: skip
     found = find_plan(lists, effort)
+    if found.rows is None and eligible is None:
+        dealt, lower = deal(resolved, by_atom, found.lists)
+        found = replace(found, rows=dealt, lower=lower, upper=max(found.upper, lower))
     rows = found.rows
     if rows is None:
         raise InvalidInputError(

@@ -10,8 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,6 +72,8 @@ def swap(pool: Pool, plan: Plan, subsidies: Floats) -> Plan | None:
     subsidies
         (J,) near the best ones, which say what a swap costs.
     """
+    from scipy import sparse
+
     assert pool.rows is not None
     plan, priced = plan.copy(), pool.priced(subsidies)
     effects = _Effects(pool.rows, pool.floors - pool.exposures(plan))
@@ -141,6 +141,9 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
 
     The places are those nearest to the edges of the lists, and all of the plan that are not among the best.
     """
+    from scipy import sparse
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     assert pool.rows is not None
     best = pool.best(subsidies)
     regret = best.regret
