@@ -10,11 +10,9 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from rich.console import Console
 
 from fairsync.report.compare import check_comparable, compare
 from fairsync.report.outlook import promise_outlooks
-from fairsync.report.table import render
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,9 +217,13 @@ class Report:
         return figure
 
     def __rich__(self) -> RenderableType:
+        from fairsync.report.table import render  # here, because rich takes long to import
+
         return render(self)
 
     def __str__(self) -> str:
+        from rich.console import Console
+
         text = StringIO()
         Console(file=text, width=100, color_system=None, force_terminal=False, legacy_windows=False).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().rstrip().splitlines())
