@@ -139,8 +139,8 @@ def test_floors_from_a_file(files: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "--items, --users, --groups missing"),
-        (OWN[:4], "--groups missing"),
+        ([], "--items, --users missing"),
+        (OWN[:4], "items.npy holds vectors only: give a table with the group of each item (--groups)"),
         ([*OWN, "--requests", "time"], "are for a model"),
         (["folder", *OWN], "--items is for vectors of your own"),
         (["folder"], "folder is not a model"),

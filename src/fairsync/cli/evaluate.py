@@ -55,7 +55,12 @@ def evaluate(
     ] = None,
     items: Annotated[
         Path | None,
-        typer.Option(help="Vectors of items: .npy, .npz, .parquet, .pt.", rich_help_panel=_OWN, show_default=False),
+        typer.Option(
+            help="Items: a catalog (a folder, or .parquet, .csv, .npz: id, attributes, embedding), or with --groups"
+            " their vectors (.npy, .npz, .parquet, .pt).",
+            rich_help_panel=_OWN,
+            show_default=False,
+        ),
     ] = None,
     users: Annotated[
         Path | None,
@@ -67,7 +72,11 @@ def evaluate(
     ] = None,
     groups: Annotated[
         Path | None,
-        typer.Option(help="Parquet or CSV: item, group.", rich_help_panel=_OWN, show_default=False),
+        typer.Option(
+            help="Parquet or CSV: item, group, further attributes. Not for a catalog.",
+            rich_help_panel=_OWN,
+            show_default=False,
+        ),
     ] = None,
     targets: Annotated[
         Path | None,
@@ -121,6 +130,8 @@ def evaluate(
     Evaluate the vectors of any other library:
 
         fairsync evaluate --items items.npy --users users.npy --groups groups.parquet --targets targets.parquet
+
+        fairsync evaluate --items items.parquet --users users.npy
     """
     screen = Console(quiet=as_json, highlight=False)
     promise = _promise(floor, floors)
@@ -201,7 +212,7 @@ def _source(
         return from_model(model, data, requests and requests.value)
     if data is not None or requests is not None:
         raise InvalidInputError("--data and --requests are for a model of 'fairsync train': name its folder.")
-    missing = [name for name in ("items", "users", "groups") if files[name] is None]
+    missing = [name for name in ("items", "users") if files[name] is None]
     if missing:
         raise InvalidInputError(
             f"Name the folder of a model, or give your own vectors: --{', --'.join(missing)} missing."

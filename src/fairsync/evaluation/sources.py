@@ -120,7 +120,7 @@ def from_model(model: Path, data: Path | None = None, requests: str | None = Non
     return EvaluationSource(catalog, trained.user_vectors(test.histories), test.targets, origin, test.histories)
 
 
-def from_files(items: Path, users: Path, groups: Path, targets: Path | None = None) -> EvaluationSource:
+def from_files(items: Path, users: Path, groups: Path | None = None, targets: Path | None = None) -> EvaluationSource:
     """Read vectors that another library made.
 
     Parameters
@@ -128,7 +128,8 @@ def from_files(items: Path, users: Path, groups: Path, targets: Path | None = No
     items, users
         Files of vectors; see :func:`fairsync.data.read_vectors`.
     groups
-        File with the group of each item; see :func:`fairsync.data.read_catalog`.
+        File with the group and further attributes of each item; see :func:`fairsync.data.read_catalog`. If None,
+        ``items`` is a catalog; see :func:`fairsync.open_catalog`.
     targets
         File with the relevant items of each request; see :func:`fairsync.data.read_targets`.
     """
