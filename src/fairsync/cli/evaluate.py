@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from fairsync.cli.promise_options import EachOption, PromiseOption, PromisesOption, read_promises
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation import evaluate as evaluate_source
 from fairsync.evaluation import from_files, from_model
-from fairsync.evaluation.table import render
+from fairsync.evaluation.table import render, render_promises
 from fairsync.policies import POLICIES
 from fairsync.report.table import count
 
@@ -101,6 +102,9 @@ def evaluate(
         Path | None,
         typer.Option(help="JSON: {label: exposures}. Groups that are not named have no floor.", show_default=False),
     ] = None,
+    promise: PromiseOption = None,
+    each: EachOption = None,
+    promises: PromisesOption = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
     include_history: Annotated[
         bool,
@@ -125,6 +129,11 @@ def evaluate(
 
         fairsync evaluate models/completejourney-svd --policy none --policy guaranteed --floor 20
 
+    Promises may overlap, and have upper bounds and shares of all slots:
+
+        fairsync evaluate models/shop-svd --k 20 --policy none --policy guaranteed --each 'seller at_least=20'
+        --promise 'category=toys at_least=5% at_most=30%' --promise 'new=true category=books at_least=500'
+
     Items in the history of a user are neither recommended nor targets, unless --include-history is given.
 
     Evaluate the vectors of any other library:
@@ -134,8 +143,9 @@ def evaluate(
         fairsync evaluate --items items.parquet --users users.npy
     """
     screen = Console(quiet=as_json, highlight=False)
-    promise = _promise(floor, floors)
+    by_group = _floors(floor, floors)
     source = _source(model, data, requests, {"items": items, "users": users, "groups": groups, "targets": targets})
+    given = read_promises(source.catalog, promise, each, promises)
     exclude, left_out = None, 0
     if not include_history:
         source, exclude, left_out = source.without_history()
@@ -145,7 +155,8 @@ def evaluate(
             source.users,
             source.targets,
             ks=k or [one for one in (20, 50) if one <= len(source.catalog)] or [len(source.catalog)],
-            floors=_by_label(promise, source.catalog),
+            floors=_by_label(by_group, source.catalog),
+            promises=given,
             policies=policy or ["none"],
             batch_size=batch_size,
             watch=_watcher(bar, len(source.users)),
@@ -158,6 +169,8 @@ def evaluate(
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     screen.print(_title(source), markup=False)
     screen.print(render(found))
+    for table in render_promises(found) if given else ():
+        screen.print(table)
     if exclude is not None:
         screen.print(
             f"What a user's history holds is left out, and {count(left_out, 'target')} with it: --include-history keeps"
@@ -178,7 +191,7 @@ def evaluate(
         screen.print(f"Written: {', '.join(map(str, written))}", soft_wrap=True, markup=False)
 
 
-def _promise(floor: int | None, floors: Path | None) -> Any:
+def _floors(floor: int | None, floors: Path | None) -> Any:
     """Return the floors of --floor or --floors, in the form that the retriever takes."""
     if floors is None:
         return floor or 0
