@@ -18,9 +18,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import linprog
-from scipy.special import expit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -100,6 +97,8 @@ class Pool:
 
 def _thresholds(priced: Floats, k: int, width: float) -> tuple[Floats, Floats]:
     """Find each row's threshold such that soft membership sums to k, and that membership."""
+    from scipy.special import expit  # here and below, because scipy takes a third of a second to import
+
     size = priced.shape[1]
     edge = np.partition(priced, (size - k - 1, size - k), axis=1)[:, size - k - 1 : size - k + 1]
     # At these two ends the sum is surely on either side of k (each item beyond counts at most 1/(N+1)).
@@ -141,6 +140,8 @@ class _Smooth:
 
     def curvature(self, pool: Pool, width: float) -> Floats:
         """Return the (G, G) Hessian: which groups trade places at the edge of the lists."""
+        from scipy import sparse
+
         weight = self.member * (1 - self.member)
         total = np.maximum(weight.sum(axis=1), 1e-300)
         request, place = np.nonzero(weight > 1e-7)
@@ -214,6 +215,9 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
     group may fall short of its floor, or overshoot it, at the price that the end of its box says.
     A pool that is free as a whole sets no limit to W: then it is ``bold`` times the largest regret.
     """
+    from scipy import sparse
+    from scipy.optimize import linprog
+
     best, groups = pool.best(subsidies), pool.floors.size
     regret = np.where(best.inside, best.priced - best.next[:, None], best.last[:, None] - best.priced)
     spread = pool.spread(subsidies)

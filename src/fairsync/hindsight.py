@@ -12,8 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
 
 from fairsync.dual import polish
 from fairsync.dual_bound import lower_dual
@@ -316,6 +314,9 @@ def _bar(shown: bool) -> Iterator[Progress]:
     if not shown:
         yield lambda what, done, total: None
         return
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as ProgressBar
+
     columns = (TextColumn("hindsight: {task.description}"), BarColumn(), TimeElapsedColumn())
     with ProgressBar(*columns, transient=True) as bar:
         task = bar.add_task("starting", total=None)

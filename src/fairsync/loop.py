@@ -22,6 +22,7 @@ import numpy as np
 
 from fairsync.batch import Batch
 from fairsync.catalog.groups import grow
+from fairsync.certificate_state import CertificateState
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, check_reachable
@@ -69,9 +70,13 @@ class Progress:
         return terms.horizon - self.totals.requests
 
     def missing(self, terms: Terms) -> NDArray[np.int64]:
-        """Return (G,) exposures that each floor still misses."""
+        """Return (P,) exposures that each floor still misses."""
         missing: NDArray[np.int64] = np.maximum(terms.floors - self.totals.exposures, 0)
         return missing
+
+    def room(self, terms: Terms) -> NDArray[np.int64] | None:
+        """Return (P,) exposures that each cap still allows; None if there are no caps."""
+        return None if terms.caps is None else np.maximum(terms.caps - self.totals.exposures, 0)
 
     def is_over(self, terms: Terms) -> bool:
         """Return whether every request of the horizon is recorded. A horizon that ends by the clock is never over."""
@@ -104,7 +109,7 @@ class PriceState:
     state
         State of the policy.
     prices : numpy.ndarray
-        (G,) prices of that state.
+        (P,) prices of that state, by promise.
     counts, requests, samples
         Exposures, requests and samples of the price batch under way.
     version : int
@@ -141,25 +146,35 @@ class PriceState:
         prices = policy.prices(state)
         return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version, costs=costs, slots=slots)
 
-    def with_state(self, policy: Policy, state: Any) -> PriceState:
-        """Return the same price batch under another state of the policy, which may have more groups.
+    def with_state(self, policy: Policy, state: Any, n_atoms: int | None = None) -> PriceState:
+        """Return the same price batch under another state of the policy, which may have more promises or atoms.
 
         Samples are dropped: they were taken for the state before.
         """
         prices = policy.prices(state)
         counts = grow(self.counts, len(prices))
         costs = None if self.costs is None else self.costs.grown(len(prices))
-        slots, new_slots = (None if some is None else some.grown(len(prices)) for some in (self.slots, self.new_slots))
+        size = len(prices) if n_atoms is None else n_atoms
+        slots, new_slots = (None if some is None else some.grown(size) for some in (self.slots, self.new_slots))
         return replace(
             self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=(), costs=costs,
             slots=slots, new_slots=new_slots,
         )  # fmt: skip
 
-    def batch(self, terms: Terms, policy: Policy, requests: int, missing: NDArray[np.int64], left: int) -> Batch:
+    def batch(
+        self,
+        terms: Terms,
+        policy: Policy,
+        requests: int,
+        missing: NDArray[np.int64],
+        left: int,
+        certificate: NDArray[np.int64] | None = None,
+        room: NDArray[np.int64] | None = None,
+    ) -> Batch:
         """Return a batch of these requests at the current prices."""
         return Batch(
             requests=requests,
-            prices=self.prices,
+            prices=terms.atom_prices(self.prices),
             version=self.version,
             missing=missing,
             left=left,
@@ -169,6 +184,9 @@ class PriceState:
             terms=terms,
             k=terms.k,
             forecast=None if self.slots is None else self.slots.forecast(terms),
+            promise_prices=None if terms.membership is None else self.prices,
+            certificate=certificate,
+            room=room,
         )
 
     def record(
@@ -181,7 +199,8 @@ class PriceState:
     ) -> PriceState:
         """Add the counts, the sample, the costs and the slots of some requests to the price batch under way."""
         if slots is None and (self.slots is not None or self.new_slots is not None):
-            slots = EligibleSlots.declared(entry.requests, len(entry.counts))
+            known = self.slots if self.new_slots is None else self.new_slots
+            slots = EligibleSlots.declared(entry.requests, len(known.shares) if known is not None else 0)
         samples = self.samples if sample is None else (*self.samples, sample)
         if len(samples) >= _MAX_SAMPLES:
             samples = (Sample.join(samples, keep=policy.memory),)
@@ -229,10 +248,13 @@ class LoopState:
         The counts of the horizon.
     price_state : PriceState
         The policy's state, the prices, and the price batch under way.
+    certificate : CertificateState or None
+        Proves that promises which may overlap can still be kept; None where the counts of groups are proof enough.
     """
 
     progress: Progress
     price_state: PriceState = field(repr=False)
+    certificate: CertificateState | None = field(default=None, repr=False)
 
     @classmethod
     def open(cls, terms: Terms, policy: Policy, totals: Totals, *, allow_infeasible: bool = False) -> LoopState:
@@ -248,13 +270,15 @@ class LoopState:
             Continue with a warning where floors can no longer be met, as after an outage. Refused by default.
         """
         try:
-            check_reachable(terms, totals, keeps_floors=policy.keeps_floors)
+            check_reachable(terms, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
         except InvalidInputError as error:
             if not allow_infeasible or len(totals.exposures) != len(terms.floors):
                 raise
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
-        return cls(Progress(totals), PriceState.of(policy, policy.start(terms), costs=costs))
+        progress = Progress(totals)
+        certificate = _certificate(progress, terms, policy)
+        return cls(progress, PriceState.of(policy, policy.start(terms), costs=costs), certificate)
 
     def begin(self, terms: Terms, policy: Policy, *, may_restart: bool = True) -> LoopState:
         """Start a new horizon, or a new price batch, if the last one is over.
@@ -269,9 +293,15 @@ class LoopState:
         over = may_restart and self.progress.is_over(terms)
         if not over and self.price_state.requests < terms.batch_size:
             return self
-        progress = self.progress.restart() if over else self.progress
+        progress, certificate = self.progress.restart() if over else self.progress, self.certificate
         price_state = self.price_state.step(policy, terms, progress.totals)
-        return LoopState(progress, price_state.restarted() if over else price_state)
+        if certificate is not None:
+            certificate = (
+                certificate.restarted(terms)
+                if over
+                else certificate.renewed(terms, progress.missing(terms), progress.room(terms), progress.left(terms))
+            )
+        return LoopState(progress, price_state.restarted() if over else price_state, certificate)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
@@ -296,7 +326,10 @@ class LoopState:
         else:
             requests = min(n, terms.batch_size)
             left = max(left, requests)
-        return self.price_state.batch(terms, policy, requests, self.progress.missing(terms), left)
+        plan = None if self.certificate is None else self.certificate.plan
+        return self.price_state.batch(
+            terms, policy, requests, self.progress.missing(terms), left, plan, self.progress.room(terms)
+        )
 
     def record(
         self,
@@ -305,6 +338,7 @@ class LoopState:
         sample: Sample | None,
         costs: PromiseCosts | None = None,
         slots: EligibleSlots | None = None,
+        certified: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -312,15 +346,18 @@ class LoopState:
         ----------
         policy
             The policy that makes the prices.
-        entry, sample, costs, slots
+        entry, sample, costs, slots, certified
             As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown. Without
             slots, the requests could show what was declared.
         """
         before = self.progress.totals.requests
         progress, entry = self.progress.record(entry)
         if slots is not None and self.price_state.all_slots is None:
-            slots = slots.plus(EligibleSlots.declared(before, len(entry.counts)))
-        return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots)), entry
+            slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
+        certificate = self.certificate
+        if certificate is not None and certified is not None:
+            certificate = certificate.after(*certified)
+        return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots), certificate), entry
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
@@ -344,6 +381,11 @@ class LoopState:
             Makes a fresh state of the policy. By default the policy continues with the state it has.
         """
         progress = self.progress.grown(len(terms.floors))
+        state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
+        price_state = self.price_state.with_state(policy, state, terms.n_atoms)
+        if terms.membership is not None:
+            check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
+            return LoopState(progress, price_state, _certificate(progress, terms, policy, self.certificate))
         was_lost = before.auto_restart and not can_be_met(
             self.progress.missing(before), self.progress.left(before), before
         )
@@ -352,8 +394,25 @@ class LoopState:
             check_reachable(
                 terms, progress.totals, keeps_floors=policy.keeps_floors, is_over=self.progress.is_over(before)
             )
-        state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
-        return LoopState(progress, self.price_state.with_state(policy, state))
+        return LoopState(progress, price_state)
+
+
+def _certificate(
+    progress: Progress, terms: Terms, policy: Policy, before: CertificateState | None = None
+) -> CertificateState | None:
+    """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
+    if terms.membership is None or not policy.keeps_floors:
+        return None
+    left = progress.left(terms)
+    if left <= 0:  # the horizon is over: the next one starts with the next request
+        progress, left, before = progress.restart(), terms.horizon, None
+    made = CertificateState.open(terms, progress.missing(terms), progress.room(terms), left, before)
+    if made is None:
+        raise InvalidInputError(
+            f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
+            f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
+        )
+    return made
 
 
 def _joined(some: EligibleSlots | None, more: EligibleSlots | None) -> EligibleSlots | None:

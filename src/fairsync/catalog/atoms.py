@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from fairsync.errors import FairSyncError
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+    from scipy import sparse
 
     from fairsync.catalog.catalog import Catalog
 
@@ -68,10 +68,14 @@ class Membership:
     @cached_property
     def matrix(self) -> sparse.csr_array:
         """(P, A) the matrix M, with float64 entries."""
+        from scipy import sparse  # here, because it takes long to import
+
         return sparse.csr_array(self._by_atom.T)
 
     @cached_property
     def _by_atom(self) -> sparse.csr_array:
+        from scipy import sparse
+
         shape = (self.n_atoms, self.n_promises)
         return sparse.csr_array((np.ones(len(self.promises)), self.promises, self.offsets), shape=shape)
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Where
 
+_FIELDS = ("where", "at_least", "at_most", "at_most_per_list", "name", "each")
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -103,6 +105,22 @@ class Promise:
         if self.at_most is None:
             return None
         return self.at_most if isinstance(self.at_most, int) else math.floor(_exact(self.at_most) * slots)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the promise as values for JSON."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Promise:
+        """Return the promise that `to_dict` has written.
+
+        Examples
+        --------
+        >>> promise = Promise({"provider": "acme"}, at_least=20, at_most=0.5)
+        >>> Promise.from_dict(promise.to_dict()) == promise
+        True
+        """
+        return cls(**values)
 
     def __repr__(self) -> str:
         bounds = [
