@@ -296,7 +296,7 @@ class LoopState:
             Whether a new horizon may start: not while some requests of the last one are leased.
         """
         over = may_restart and self.progress.is_over(terms)
-        if not over and self.price_state.requests < terms.batch_size:
+        if not over and self.price_state.requests < self._price_batch(terms, policy):
             return self
         progress, certificate = self.progress.restart() if over else self.progress, self.certificate
         price_state = self.price_state.step(policy, terms, progress.totals)
@@ -328,10 +328,11 @@ class LoopState:
         """
         left = self.progress.left(terms) - leased
         if terms.auto_restart:
-            room = terms.batch_size - (self.price_state.requests + leased) % terms.batch_size
+            price_batch = self._price_batch(terms, policy)
+            room = price_batch - (self.price_state.requests + leased) % price_batch
             requests = max(min(n, room, left), 0)
         else:
-            requests = min(n, terms.batch_size)
+            requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
         plan = None if self.certificate is None else self.certificate.plan
         return self.price_state.batch(
@@ -365,6 +366,11 @@ class LoopState:
         if certificate is not None and certified is not None:
             certificate = certificate.after(*certified)
         return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots), certificate), entry
+
+    def _price_batch(self, terms: Terms, policy: Policy) -> int:
+        """Return the requests from one policy step to the next: the batch size, unless the policy wants fewer."""
+        wanted = getattr(policy, "price_batch", None)
+        return terms.batch_size if wanted is None else int(wanted(self.price_state.state, terms))
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
