@@ -173,12 +173,13 @@ def measure(
 
 def check_claims(rows: Sequence[Row]) -> list[Claim]:
     """Compare the most expensive row of each kind with its limit."""
+    cold = [row for row in rows if row.method == COLD]
     kinds = (
-        ("cost ÷ hindsight, cold, B ≤ 64", [row for row in rows if row.method == COLD and row.batch <= SMALL_BATCH], 1.25),
-        ("cost ÷ hindsight, cold, B > 64", [row for row in rows if row.method == COLD and row.batch > SMALL_BATCH], 1.6),
+        ("cost ÷ hindsight, cold, B ≤ 64", [row for row in cold if row.batch <= SMALL_BATCH], 1.25),
+        ("cost ÷ hindsight, cold, B > 64", [row for row in cold if row.batch > SMALL_BATCH], 1.6),
         ("cost ÷ hindsight, warm-up", [row for row in rows if row.method == WARM_UP], 1.25),
         ("cost ÷ hindsight, calibrated", [row for row in rows if row.method == CALIBRATED], 1.25),
-    )  # fmt: skip
+    )
     claims = [Claim(what, max(row.mean for row in found), limit) for what, found, limit in kinds if found]
     return [
         *claims,
