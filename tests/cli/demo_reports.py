@@ -1,7 +1,11 @@
 """Reports as a demo makes them."""
 
-from fairsync.catalog.groups import Label
+from typing import TYPE_CHECKING
+
 from fairsync.report import Report
+
+if TYPE_CHECKING:
+    from fairsync.catalog.groups import Label
 
 RECALLS = {"none": 0.2, "fairsync": 0.15, "guaranteed": 0.19, "guaranteed, calibrated": 0.1925, "hindsight": 0.19}
 
