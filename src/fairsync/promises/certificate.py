@@ -35,7 +35,7 @@ SECONDS = 60.0
 # The part of all slots that is added to likely exposures, in proportion to what atoms can show.
 _UNLIKELY = 0.01
 # Likely exposures are scaled down to this for a plan with a small total.
-_LITTLE = 0.01
+_LITTLE = 1e-4
 # A target whose total is so many times too large will not become a plan whose total fits.
 _TOO_MUCH = 1.1
 # With more entries of promises by atoms than this, a program over some of the atoms is tried before one over all.
