@@ -67,9 +67,9 @@ class CertificateState:
             The state before a change of promises or items; those that it knew have kept their codes.
         """
         zero = np.zeros(terms.n_atoms, dtype=np.int64)
-        opening = find_certificate(terms, terms.floors, terms.caps, terms.horizon)
+        opening = terms.certificate
         if opening is None:
-            raise InvalidInputError("the promises cannot be kept together.")
+            raise InvalidInputError("terms with overlapping promises need a certificate; see `resolve_promises`.")
         near = zero if before is None else grow(before.plan, terms.n_atoms)
         counts = zero if before is None else grow(before.counts, terms.n_atoms)
         if left == terms.horizon and not counts.any():

@@ -386,11 +386,10 @@ class FairRetriever(NoCopies, Closable):
         """
         with self._lock:
             state, past, labels, terms = self._state, self.ledger.past(), self._commitment.labels, self.terms
-            resolved = self._commitment.resolved
         prices, costs = state.prices_in_force(terms, self.policy), state.price_state.costs
-        slots, certain = state.price_state.all_slots, None if resolved is None else resolved.certain
+        slots = state.price_state.all_slots
         return make_report(
-            labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs, slots, certain
+            labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs, slots
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:

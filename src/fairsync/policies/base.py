@@ -50,6 +50,10 @@ class Terms:
         The promises of each atom; None if promise p is atom p.
     list_limits : numpy.ndarray or None
         (P,) the most items of each promise in one list, at most k; None if no promise limits it.
+    certain : numpy.ndarray or None
+        (P,) the floors that are certain although requests exclude items; None if all are.
+    certificate : numpy.ndarray or None
+        (A,) a plan for a whole horizon that keeps all promises that are certain; None without membership.
 
     Examples
     --------
@@ -70,6 +74,8 @@ class Terms:
     caps: Counts | None = None
     membership: Membership | None = None
     list_limits: Counts | None = None
+    certain: npt.NDArray[np.bool_] | None = None
+    certificate: Counts | None = None
 
     @property
     def n_atoms(self) -> int:

@@ -16,7 +16,7 @@ integer program only if its solution cannot be rounded.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -42,6 +42,21 @@ _TOO_MUCH = 1.1
 _LARGE = 20_000
 # Rounds of scaling when a certificate is renewed.
 _ROUNDS = 40
+
+
+class Certified(NamedTuple):
+    """The certificate after some requests.
+
+    Attributes
+    ----------
+    plan : numpy.ndarray
+        (A,) the certificate for the requests after them, as the guard left it.
+    counts : numpy.ndarray
+        (A,) exposures of each atom in them.
+    """
+
+    plan: Counts
+    counts: Counts
 
 
 def find_certificate(

@@ -44,12 +44,8 @@ class ResolvedPromises:
     atoms : Atoms
         The atoms of the catalog under these promises.
     terms : Terms
-        Floors, caps and limits per list as numbers, and what atoms can show.
-    certificate : numpy.ndarray
-        (A,) a plan for a whole horizon that keeps all promises that are certain.
-    certain : numpy.ndarray
-        (P,) whether each promise is certain. If no request may exclude items, all are. Otherwise some may be only
-        expected: see :mod:`fairsync.promises.certainty`.
+        Floors, caps and limits per list as numbers, what atoms can show, which promises are certain
+        (:mod:`fairsync.promises.certainty`), and a certificate.
     known_labels : dict
         For each series of promises that :func:`fairsync.each` made, the labels that items have had.
     """
@@ -57,8 +53,6 @@ class ResolvedPromises:
     promises: tuple[Promise, ...]
     atoms: Atoms
     terms: Terms
-    certificate: Counts
-    certain: NDArray[np.bool_]
     known_labels: Mapping[Series, frozenset[object]]
 
     @property
@@ -130,7 +124,22 @@ def resolve_promises(
         None if (caps == NO_CAP).all() else caps, atoms.membership, None if (limits == k).all() else limits,
     )  # fmt: skip
     certain, plan = _prove(terms, atoms, names, seconds)
-    return ResolvedPromises(given, atoms, terms, plan, certain, known)
+    terms = replace(terms, certain=None if certain.all() else certain, certificate=plan)
+    return ResolvedPromises(given, atoms, terms, known)
+
+
+def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | None = None) -> Atoms:
+    """Return the atoms of a catalog under promises that were resolved elsewhere, perhaps over other items.
+
+    Parameters
+    ----------
+    catalog, promises
+        The items, and the promises in the order of their codes. One that no item meets is no error here.
+    before
+        The atoms before a change of the items, which keep their codes.
+    """
+    rows = SelectedRows(catalog)
+    return Atoms.of([rows.of(promise.where) for promise in promises], len(catalog), before)
 
 
 def _checked(promises: Any) -> list[Promise]:

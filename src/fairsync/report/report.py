@@ -322,7 +322,6 @@ def make_report(
     hindsight: Hindsight | None = None,
     promise_costs: PromiseCosts | None = None,
     slots: EligibleSlots | None = None,
-    certain: NDArray[np.bool_] | None = None,
 ) -> Report:
     """Make a report from the totals of a ledger.
 
@@ -346,8 +345,6 @@ def make_report(
         Subsidies and costs of each group in the current horizon, if they were measured for all its requests.
     slots
         What requests could show; None for what was declared.
-    certain
-        (P,) which promises are certain if requests exclude no more than was declared; None for all.
 
     Examples
     --------
@@ -392,7 +389,7 @@ def make_report(
         limited_requests=0 if slots is None else slots.limited,
         outlooks=None if slots is None else promise_outlooks(labels, terms, totals, slots),
         caps=caps,
-        uncertain=() if certain is None else tuple(labels[i] for i in np.flatnonzero(~certain).tolist()),
+        uncertain=() if terms.certain is None else tuple(labels[i] for i in np.flatnonzero(~terms.certain).tolist()),
     )
 
 
