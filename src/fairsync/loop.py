@@ -306,7 +306,7 @@ class LoopState:
             (P,) what they may use of the caps; None for nothing.
         """
         over = not leased and self.progress.is_over(terms)
-        if not over and self.price_state.requests < terms.batch_size:
+        if not over and self.price_state.requests < self._price_batch(terms, policy):
             return self
         progress, certificate = self.progress.restart() if over else self.progress, self.certificate
         price_state = self.price_state.step(policy, terms, progress.totals)
@@ -341,10 +341,11 @@ class LoopState:
         """
         left = self.progress.left(terms) - leased
         if terms.auto_restart:
-            room = terms.batch_size - (self.price_state.requests + leased) % terms.batch_size
+            price_batch = self._price_batch(terms, policy)
+            room = price_batch - (self.price_state.requests + leased) % price_batch
             requests = max(min(n, room, left), 0)
         else:
-            requests = min(n, terms.batch_size)
+            requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
         plan = None if self.certificate is None else self.certificate.plan
         return self.price_state.batch(
@@ -410,6 +411,11 @@ class LoopState:
                 return replace(self, certificate=replace(before, plan=plan))
         made = open_certificate(self.progress, terms, before, leased, reserved)
         return replace(self, certificate=before if made is None else made)
+
+    def _price_batch(self, terms: Terms, policy: Policy) -> int:
+        """Return the requests from one policy step to the next: the batch size, unless the policy wants fewer."""
+        wanted = getattr(policy, "price_batch", None)
+        return terms.batch_size if wanted is None else int(wanted(self.price_state.state, terms))
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""

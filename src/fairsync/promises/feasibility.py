@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fairsync.policies.base import Counts, Terms
 
-EXPLAIN_SECONDS = 30.0
+EXPLAIN_SECONDS = 20.0
 """The time limit for finding which promises are in conflict, in seconds."""
 
 _SHOWN = 5
