@@ -105,6 +105,8 @@ class Case:
             priced -= price * members
             rest += price * (floor if price < 0 else slots if cap is None else cap)
             assert price <= 0 or cap is not None
+        plain = np.sort(np.where(self.may, self.scores, -np.inf), axis=1)[:, ::-1][:, : self.k]
+        assert best.unconstrained_relevance == pytest.approx(plain[plain > -np.inf].sum(), abs=tolerance)
         if not limited:
             kept = np.sort(np.where(self.may, priced, -np.inf), axis=1)[:, ::-1][:, : self.k]
             assert best.relevance == pytest.approx(kept[kept > -np.inf].sum() + rest, abs=tolerance)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,12 +63,16 @@ def find_plan(lists: PricedLists, effort: Effort) -> Found:
     if lists.limits is not None:
         lists.fill(subsidies)
     if lists.k == lists.rows.shape[1]:  # all items for every request: nothing to decide
-        plain, everything = float(lists.scores.sum()), np.ones(lists.scores.shape, dtype=np.bool_)
+        everything = np.isfinite(lists.scores)
+        plain = float(lists.scores.sum(where=everything))
         return Found(lists, subsidies, plain, plain, plain, lists.chosen(everything))
     best = lists.pool.best(subsidies)
     plain = float(lists.scores[best.inside].sum())
+    if lists.limits is not None:
+        plain = replace(lists.pool, limits=None).best(subsidies).value
     if (lists.pool.exposures(best.inside) >= lists.floors).all():
-        return Found(lists, subsidies, plain, plain, plain, lists.chosen(best.inside))
+        relevance = float(lists.scores[best.inside].sum())
+        return Found(lists, subsidies, relevance, relevance, plain, lists.chosen(best.inside))
 
     if lists.rows.size > effort.free:
         if requests > effort.sample:

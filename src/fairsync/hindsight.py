@@ -25,7 +25,7 @@ from fairsync.search import make_index
 from fairsync.search.filtering import search_eligible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -113,7 +113,7 @@ def hindsight(
     k: int,
     floors: Floors | None = None,
     promises: Sequence[Promise] | None = None,
-    index: str | Index = "exact",
+    index: str | Index | Callable[[Catalog], Index] = "exact",
     progress: bool = False,
     exclude: Exclude | None = None,
     where: Where | Sequence[Where | None] | None = None,
@@ -133,8 +133,9 @@ def hindsight(
     promises
         Instead of floors: bounds on selections of items, which may overlap, over all T requests.
     index
-        Searches the catalog. The bounds are proofs if the search is exact, up to rounding errors relative to the
-        largest relevance.
+        Searches the catalog: a name, a function of the catalog that builds an index, or an index over this catalog (for
+        floors only). The bounds are proofs if the search is exact, up to rounding errors relative to the largest
+        relevance.
     progress
         Show a progress bar.
     exclude, where
@@ -190,7 +191,7 @@ def hindsight(
 
 def solve_promises(
     catalog: Catalog,
-    index: str | Index,
+    index: str | Index | Callable[[Catalog], Index],
     users: NDArray[np.floating[Any]],
     k: int,
     promises: Sequence[Promise],
