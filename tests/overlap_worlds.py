@@ -66,6 +66,8 @@ def plan(
 def random_members(rng: np.random.Generator, n_items: int, n_promises: int) -> npt.NDArray[np.bool_]:
     """Return selections of items, some large, some small, at least one item each."""
     members = rng.random((n_promises, n_items)) < rng.uniform(0.05, 0.7, size=(n_promises, 1))
+    if rng.random() < 0.5:  # few atoms with many items
+        members = members[:, rng.integers(rng.integers(2, min(7, n_items)), size=n_items)]
     members[np.arange(n_promises), rng.integers(n_items, size=n_promises)] = True
     return members
 

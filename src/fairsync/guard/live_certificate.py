@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from fairsync.policies.base import Counts, Terms
 
 
+# The check of all atoms is made for so many requests at a time.
+_CHECKED_AHEAD = 64
+
+
 class Shown(NamedTuple):
     """The atoms of a list, each once, and the number of its items in each."""
 
@@ -39,6 +43,17 @@ class Shown(NamedTuple):
         """Return the atoms of a list, which may have empty places at its end."""
         atoms, counts = np.unique(atom_of[rows[rows >= 0]], return_counts=True)
         return cls(atoms.astype(np.int64), counts.astype(np.int64))
+
+    @classmethod
+    def in_all(cls, counts: Counts) -> Shown:
+        """Return the atoms of one list or several, from (A,) the number of their items in each atom."""
+        atoms = np.flatnonzero(counts)
+        return cls(atoms, counts[atoms])
+
+    def exposures(self, links: Membership) -> Counts:
+        """Return (P,) the exposures of each promise."""
+        at, promises = links.expand(self.atoms)
+        return np.bincount(promises, self.counts[at], links.n_promises).astype(np.int64)
 
     def up_to(self, n_atoms: int) -> Counts:
         """Return (A,) the number of items of every atom."""
@@ -78,9 +93,20 @@ class LiveCertificate:
         self.room = None if terms.caps is None or room is None else np.maximum(room, 0)
         limits = terms.list_limits
         self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
-        self.planned = self.links.exposures(self.plan)
+        self.planned = (self.links.matrix @ self.plan).astype(np.int64)
         self.total = int(self.plan.sum())
+        self._fitting = np.iinfo(np.int64).max  # so many requests are known to be enough for every atom
         self.keep_caps()
+
+    def fits(self, left: int) -> bool:
+        """Return whether so many requests can show what is planned of each atom."""
+        if left >= self._fitting:
+            return True
+        for enough in (left - _CHECKED_AHEAD, left):
+            if not (self.plan > enough * self.terms.capacities).any():
+                self._fitting = enough
+                return True
+        return False
 
     def copy(self) -> LiveCertificate:
         """Return a copy that can change by itself."""
@@ -91,25 +117,17 @@ class LiveCertificate:
 
     def exposures(self, shown: Shown, counts: Counts | None = None) -> Counts:
         """Return (P,) the exposures of each promise in a list, or other numbers for its atoms, summed up."""
-        at, promises = self.links.expand(shown.atoms)
-        weights = (shown.counts if counts is None else counts)[at]
-        return np.bincount(promises, weights, self.links.n_promises).astype(np.int64)
+        return (shown if counts is None else Shown(shown.atoms, counts)).exposures(self.links)
 
     @property
     def slack(self) -> Counts | None:
         """(P,) what caps have left beyond the certificate."""
         return None if self.room is None else self.room - self.planned
 
-    def is_valid(self, left: int) -> bool:
-        """Return whether this is a certificate for so many requests."""
-        terms = self.terms
-        return (
-            self.total <= left * terms.k
-            and bool((self.plan <= left * terms.capacities).all())
-            and bool((self.planned >= self.missing).all())
-            and not len(self._over_limit(left, self.planned))
-            and (self.room is None or bool((self.planned <= self.room).all()))
-        )
+    def is_deliverable(self, left: int) -> bool:
+        """Return whether so many requests can deliver what is planned, within the caps."""
+        nothing = np.empty(0, dtype=np.int64)
+        return self.is_safe(Shown(nothing, nothing), left)
 
     def _over_limit(self, left: int, planned: Counts) -> NDArray[np.int64]:
         """Return the promises with a list limit that so many requests could not show as often as planned."""
@@ -132,27 +150,36 @@ class LiveCertificate:
         used = np.minimum(shown.counts, self.plan[shown.atoms])
         if self.total - int(used.sum()) > left * self.terms.k:
             return False
-        late = np.flatnonzero(self.plan > left * self.terms.capacities)
-        if len(late):
-            counts = shown.up_to(len(self.plan))[late]
-            if (counts < self.plan[late] - left * self.terms.capacities[late]).any():
-                return False
-        if len(self.limited) and len(self._over_limit(left, self.planned - self.exposures(shown, used))):
+        if len(self.late(shown, left)):
             return False
-        return self.room is None or not self._over_cap(shown).any()
+        return not len(self.over_limit(shown, left)) and not len(self.over_cap(shown))
 
-    def _over_cap(self, shown: Shown) -> NDArray[np.bool_]:
-        """Return (P,) the promises whose cap could not be kept beside the certificate; condition (c)."""
-        beyond = np.maximum(shown.counts - self.plan[shown.atoms], 0)
-        surplus = self.exposures(shown, beyond)
-        assert self.room is not None
-        over: NDArray[np.bool_] = surplus > self.room - self.planned
-        return over
+    def late(self, shown: Shown, left: int) -> NDArray[np.int64]:
+        """Return the atoms of which a list shows too little; condition (a)."""
+        if self.fits(left):
+            return np.empty(0, dtype=np.int64)
+        late = np.flatnonzero(self.plan > left * self.terms.capacities)
+        counts = shown.up_to(len(self.plan))[late]
+        return late[counts < self.plan[late] - left * self.terms.capacities[late]]
+
+    def over_limit(self, shown: Shown, left: int) -> NDArray[np.int64]:
+        """Return the promises with a list limit of which a list shows too little; condition (b)."""
+        if not len(self.limited):
+            return self.limited
+        used = np.minimum(shown.counts, self.plan[shown.atoms])
+        return self._over_limit(left, self.planned - self.exposures(shown, used))
+
+    def over_cap(self, shown: Shown) -> NDArray[np.int64]:
+        """Return the promises whose cap could not be kept beside the certificate; condition (c)."""
+        if self.room is None:
+            return np.empty(0, dtype=np.int64)
+        surplus = self.exposures(shown, np.maximum(shown.counts - self.plan[shown.atoms], 0))
+        return np.flatnonzero(surplus > self.room - self.planned)
 
     def record(self, shown: Shown) -> None:
         """Count a list that was returned."""
         used = np.minimum(shown.counts, self.plan[shown.atoms])
-        self._add(shown.atoms, -used)
+        self.add(shown.atoms, -used)
         given = self.exposures(shown)
         self.missing = np.maximum(self.missing - given, 0)
         if self.room is not None:
@@ -168,22 +195,24 @@ class LiveCertificate:
         if self.room is None:
             return
         for promise in np.flatnonzero(self.planned > self.room).tolist():
-            matrix = self.links.matrix
-            atoms = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
+            atoms = self.atoms_of(promise)
             excess = max(int(self.planned[promise] - self.room[promise]), 0)
             upto = np.minimum(np.cumsum(self.plan[atoms]), excess)
-            self._add(atoms, -np.diff(upto, prepend=0))
+            self.add(atoms, -np.diff(upto, prepend=0))
 
     def lower(self, by: Counts) -> None:
         """Lower the plan by (A,) numbers, which may be negative."""
         atoms = np.flatnonzero(by)
         if len(atoms):
-            self._add(atoms, -by[atoms])
+            self.add(atoms, -by[atoms])
 
-    def _add(self, atoms: NDArray[np.int64], counts: Counts) -> None:
+    def add(self, atoms: NDArray[np.int64], counts: Counts) -> None:
+        """Add exposures, or take them away, from the plan of some atoms."""
         self.plan[atoms] += counts
         self.planned += self.exposures(Shown(atoms, counts))
         self.total += int(counts.sum())
+        if (counts > 0).any():
+            self._fitting = np.iinfo(np.int64).max
 
     def prune(self, least: Counts | None = None, urgent: NDArray[np.bool_] | None = None) -> None:
         """Lower the plan while it still covers what is missing.
@@ -213,25 +242,13 @@ class LiveCertificate:
                 self.plan[atom] -= by
                 self.total -= by
 
-    def adapted(self, shown: Shown, left: int) -> LiveCertificate:
-        """Return a plan that counts on this list: items that it shows take the place of others with their promises.
+    def atoms_of(self, promise: int) -> NDArray[np.int64]:
+        """Return the atoms of a promise, in ascending order."""
+        matrix = self.links.matrix
+        atoms: NDArray[np.int64] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
+        return atoms
 
-        What it covers is the same. It need not be a certificate for the request with this list, because it may be
-        larger; whether the list is safe under it says :meth:`is_safe`.
-        """
-        other = self.copy()
-        more = np.maximum(shown.counts - self.plan[shown.atoms], 0)
-        other._add(shown.atoms, more)
-        counts = shown.up_to(len(self.plan))
-        urgent = other.plan > left * self.terms.capacities + counts
-        if self.room is not None:
-            over = np.flatnonzero(self._over_cap(shown))
-            urgent |= self._in_any(over)
-        other.prune(np.minimum(counts, other.plan), urgent)
-        other.prune()
-        return other
-
-    def _in_any(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def in_any(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return (A,) whether an atom belongs to one of these promises."""
         chosen = np.zeros(self.links.n_promises)
         chosen[promises] = 1.0
