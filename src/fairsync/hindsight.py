@@ -96,13 +96,11 @@ class Hindsight:
         share = self.cost / max(abs(self.unconstrained_relevance), 1e-300)
         subsidised = sum(price < 0 for price in self.prices.values())
         charged = sum(price > 0 for price in self.prices.values())
-        of = f"{subsidised} of {len(self.prices)} groups subsidised"
-        if self.caps:
-            of = f"{len(self.prices)} promises, {subsidised} subsidised and {charged} charged"
+        prices = f"{subsidised} of {len(self.prices)} subsidised" + (f", {charged} charged" if self.caps else "")
         return (
             f"Hindsight(relevance={self.relevance:.6g}, cost={self.cost:.4g} ({share:.3%}), "
             f"gap={self.gap:.1e}, {len(self.rows)} requests, "
-            f"{of})"
+            f"{prices})"
         )
 
 
