@@ -42,7 +42,8 @@ def test_words_with_control_characters_equal_no_id() -> None:
     strange = ["", "\0", "a\0", "\0a", "a\0b", "\ud800"]
     ids = ["", "a", "b", "ab"]
     found = hash_words([strange, ids], KEY)
-    assert not np.isin(found[1:6], found[6:]).any() and found[0] == found[6]
+    assert not np.isin(found[1:6], found[6:]).any()
+    assert found[0] == found[6]
 
 
 def test_what_is_no_word_raises() -> None:

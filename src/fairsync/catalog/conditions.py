@@ -160,10 +160,7 @@ def meets(condition: Condition, column: Column) -> NDArray[np.bool_]:
     """
     mask: NDArray[np.bool_]
     if isinstance(column, NumberColumn):
-        if condition.values:
-            mask = np.isin(column.numbers, condition.values)
-        else:
-            mask = _within(column.numbers, condition)
+        mask = np.isin(column.numbers, condition.values) if condition.values else _within(column.numbers, condition)
     else:
         if condition.values:
             wanted = np.zeros(len(column.labels), dtype=bool)
