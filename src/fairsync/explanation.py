@@ -7,11 +7,6 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from rich import box
-from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
-
 from fairsync.errors import FairSyncError
 
 if TYPE_CHECKING:
@@ -212,6 +207,11 @@ class Explanation:
         return cls(tuple(candidates), document["cut"], document["depth"])
 
     def __rich__(self) -> RenderableType:
+        from rich import box  # here, because it takes long to import
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         table.add_column("id", overflow="ellipsis", max_width=24)
         table.add_column("group", overflow="ellipsis", max_width=24)
@@ -238,6 +238,8 @@ class Explanation:
         return words
 
     def __str__(self) -> str:
+        from rich.console import Console
+
         text = StringIO()
         Console(file=text, width=140, color_system=None, force_terminal=False, legacy_windows=False).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines())

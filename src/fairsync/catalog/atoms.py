@@ -13,7 +13,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from fairsync.errors import FairSyncError
 
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+    from scipy import sparse
 
     from fairsync.catalog.catalog import Catalog
 
@@ -68,10 +68,14 @@ class Membership:
     @cached_property
     def matrix(self) -> sparse.csr_array:
         """(P, A) the matrix M, with float64 entries."""
+        from scipy import sparse  # here, because it takes long to import
+
         return sparse.csr_array(self._by_atom.T)
 
     @cached_property
     def _by_atom(self) -> sparse.csr_array:
+        from scipy import sparse
+
         shape = (self.n_atoms, self.n_promises)
         return sparse.csr_array((np.ones(len(self.promises)), self.promises, self.offsets), shape=shape)
 
@@ -106,7 +110,8 @@ class Membership:
         >>> at.tolist(), promises.tolist()
         ([0, 0, 2], [0, 1, 0])
         """
-        starts, lengths = self.offsets[atoms], np.diff(self.offsets)[atoms]
+        starts = self.offsets[atoms]
+        lengths = self.offsets[atoms + 1] - starts
         ends = np.cumsum(lengths)
         at = np.repeat(np.arange(len(atoms)), lengths)
         places = np.arange(len(at)) + np.repeat(starts - (ends - lengths), lengths)
@@ -155,7 +160,7 @@ class Atoms:
         order = np.argsort(owners, kind="stable")  # promises stay ascending within an item
         owners, codes = owners[order], codes[order]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_items))])
-        first, atom_of = _distinct_lists(codes, offsets)
+        first, atom_of = distinct_lists(codes, offsets)
         if before is not None:
             known = before.membership
             first_of = {known.promises[a:b].tobytes(): code for code, (a, b) in enumerate(_pairs(known.offsets))}
@@ -188,9 +193,7 @@ def _pairs(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _distinct_lists(
-    codes: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct_lists(codes: NDArray[np.int64], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first item with each distinct list of codes, and the number of each item's list in that order."""
     n, lengths = len(offsets) - 1, np.diff(offsets)
     owners = np.repeat(np.arange(n), lengths)

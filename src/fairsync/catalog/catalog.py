@@ -336,7 +336,12 @@ def _split_attributes(
     columns = {name: make_column(name, values, n) for name, values in given.items()}
     for name, column in columns.items():
         if isinstance(column, LabelColumn) and column.kind in ("str", "int"):
-            return name, given[name], {other: columns[other] for other in columns if other != name}
+            labels = given[name]
+            return (
+                name,
+                labels.values() if labels is column else labels,
+                {other: columns[other] for other in columns if other != name},
+            )
     raise InvalidInputError(
         "no attribute gives each item one str or int: promises are made for the first that does. Add one, such as"
         ' {"category": [...]}.'

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -140,6 +139,8 @@ def _split(items: Floats, wanted: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the list of each item of one group, of ``wanted`` lists."""
     if wanted == 1:
         return np.zeros(len(items), dtype=np.int64)
+    import faiss  # here, because it takes long to import
+
     means = faiss.Kmeans(
         items.shape[1], wanted, niter=_ROUNDS, seed=seed + 1,
         min_points_per_centroid=1, max_points_per_centroid=_SAMPLE_PER_LIST,
