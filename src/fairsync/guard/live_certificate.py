@@ -186,6 +186,10 @@ class LiveCertificate:
             self.room = np.maximum(self.room - given, 0)
             self.keep_caps()
 
+    def give_up(self, left: int) -> None:
+        """Require no more of a promise than so many requests have slots: others were answered with fewer than k."""
+        self.missing = np.minimum(self.missing, left * self.terms.k)
+
     def keep_caps(self) -> None:
         """Lower the plan where it exceeds what caps have left: a cap comes before a floor.
 

@@ -147,6 +147,7 @@ class OverlapGuard:
             return False
         if is_fine(self.certificate):
             return True
+        self.certificate.give_up(self.left + 1)
         self.certificate.prune()
         if is_fine(self.certificate):
             return True

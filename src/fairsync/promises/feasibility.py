@@ -17,6 +17,7 @@ from fairsync.promises.certificate import SECONDS, find_certificate, plan_within
 from fairsync.promises.conflict import find_conflict, keep_promises, largest_floor, smallest_cap
 from fairsync.promises.linear_program import seconds_until
 from fairsync.promises.plan_bounds import PlanBounds
+from fairsync.promises.promise import EVERY_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,7 +79,7 @@ def explain_conflict(terms: Terms, names: Sequence[str], seconds: float = EXPLAI
         for promise in conflict.promises if conflict.is_irreducible else ():
             name = names[promise]
             floor = _possible_value(bounds, part, promise, largest_floor, deadline)
-            if floor is not None and floor < terms.floors[promise]:
+            if floor is not None and floor < terms.floors[promise] and name != EVERY_SLOT:
                 largest[name] = floor
                 changes.append(f"{name} at least {floor:,}")
             most = _possible_value(bounds, part, promise, smallest_cap, deadline)
