@@ -85,8 +85,8 @@ def test_csv(tmp_path: Path) -> None:
 
 
 def test_numpy_arrays(tmp_path: Path) -> None:
-    arrays = {name: np.array(given) for name, given in ATTRIBUTES.items() if name != "tags"}
-    np.savez(tmp_path / "items.npz", ids=np.array(["w", "x", "y", "z"]), vectors=VECTORS, **arrays)  # type: ignore[arg-type]
+    arrays: dict[str, Any] = {name: np.array(given) for name, given in ATTRIBUTES.items() if name != "tags"}
+    np.savez(tmp_path / "items.npz", ids=np.array(["w", "x", "y", "z"]), vectors=VECTORS, **arrays)
     opened = open_catalog(tmp_path / "items.npz")
     assert values(opened) == {name: given for name, given in ATTRIBUTES.items() if name != "tags"}
     assert opened.embeddings.tolist() == VECTORS.tolist()

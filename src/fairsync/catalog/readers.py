@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,8 +12,7 @@ import polars as pl
 from fairsync.catalog import Catalog, check_names
 from fairsync.catalog.attributes import LabelColumn
 from fairsync.catalog.catalog import GROUP
-from fairsync.catalog.names import is_name
-from fairsync.catalog.series import column_of
+from fairsync.catalog.series import column_of, columns_of
 from fairsync.catalog.table_files import EMBEDDING, ID, SUFFIXES, scan_table
 from fairsync.errors import InvalidInputError
 
@@ -35,7 +33,6 @@ PREFIX = "attribute "
 """What the columns of attributes begin with in ``items.parquet``."""
 
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, TypeError, pl.exceptions.PolarsError)
-_log = logging.getLogger(__name__)
 
 
 class Reader(Protocol):
@@ -91,7 +88,9 @@ class FolderReader:
         self.path = path
         lacking = [name for name in sorted(FILES) if not (path / name).is_file()]
         if lacking:
-            raise InvalidInputError(f"{path} is no catalog (no {', no '.join(lacking)}): write it with save_catalog.")
+            model = f": it is a model; write its items with 'fairsync export {path} --out items'"
+            hint = model if (path / "weights.npz").is_file() else ": write it with save_catalog"
+            raise InvalidInputError(f"{path} is no catalog (no {', no '.join(lacking)}){hint}.")
         words = json.loads((path / "catalog.json").read_text(encoding="utf-8"))
         if words["version"] != VERSION:
             raise InvalidInputError(f"{path} has version {words['version']}, this program reads {VERSION}: save again.")
@@ -185,28 +184,13 @@ class TableReader:
             raise _damaged(self.path, error) from error
         try:
             ids = check_names(items[ID].to_list(), len(items), "ids", "id")
-            columns = self._columns(items)
+            columns = columns_of(items.drop(ID), self.path, needed=GROUP)
             group = self._group(items, columns)
             labels = columns.pop(group)
             assert isinstance(labels, LabelColumn)
             return Catalog.from_codes(_nothing(len(ids)), labels.codes, [*labels.labels], ids, columns, group)
         except InvalidInputError as error:
             raise InvalidInputError(f"{self.path}: {error}") from error
-
-    def _columns(self, items: pl.DataFrame) -> dict[str, Column]:
-        columns: dict[str, Column] = {}
-        for name in items.columns:
-            if name == ID:
-                continue
-            try:
-                if not is_name(name):
-                    raise InvalidInputError(f"{name!r} is no name of an attribute.")
-                columns[name] = column_of(name, items[name])
-            except InvalidInputError as error:
-                if name == GROUP:
-                    raise
-                _log.warning("%s: the column %r is left out. %s", self.path, name, error)
-        return columns
 
     def _group(self, items: pl.DataFrame, columns: dict[str, Column]) -> str:
         fit = [name for name, one in columns.items() if isinstance(one, LabelColumn) and one.kind in ("str", "int")]

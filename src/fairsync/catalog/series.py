@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn, make_column
-from fairsync.catalog.names import check_names
+from fairsync.catalog.names import check_names, is_name
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fairsync.catalog.attributes import Column
 
+_log = logging.getLogger(__name__)
 _TEXT = (pl.String, pl.Categorical, pl.Enum)
 _WHOLE = r"^(0|-?[1-9][0-9]{0,17})$"
 # Whole numbers of many digits are codes, which a float would round.
@@ -48,6 +52,31 @@ def column_of(name: str, series: pl.Series) -> Column:
     if series.null_count():
         return _lists(what, series.drop_nulls(), series.is_not_null().to_numpy().astype(np.int64))
     return _labels(what, series)
+
+
+def columns_of(table: pl.DataFrame, path: Path, needed: str = "") -> dict[str, Column]:
+    """Return the attributes of a table. A column that cannot be one, such as dates, is left out with a warning.
+
+    Parameters
+    ----------
+    table
+        A table with a row for each item.
+    path
+        The file that it comes from, for messages.
+    needed
+        A column that may not be left out.
+    """
+    columns: dict[str, Column] = {}
+    for name in table.columns:
+        try:
+            if not name or not is_name(name):
+                raise InvalidInputError(f"the name of an attribute must be a word, got {name!r:.80}.")
+            columns[name] = column_of(name, table[name])
+        except InvalidInputError as error:
+            if name == needed:
+                raise
+            _log.warning("%s: the column %r is left out: %s", path, name, error)
+    return columns
 
 
 def series_of(column: Column) -> pl.Series:

@@ -15,6 +15,7 @@ TURNOVER = 8  # solve when this fraction (1/8) of the sample is new, which keeps
 FULL_TURNOVER = 4  # the same for large batches, whose solves are expensive, once the sample is full
 SMALL_BATCH = 64  # up to here solves are frequent and each matters little; beyond, they are rare and must look ahead
 SPARING = 4  # once the sample is full, one small batch in this many renews it (one large batch in two)
+WARM_UP = 16  # requests of the first batch of a warm-up; each further one is twice as long
 FIRST_ITERATIONS = 25  # Newton steps of a solve from scratch; later solves start from the last solution
 
 
@@ -89,12 +90,36 @@ class Guaranteed:
     - The last batch of a horizon cannot be corrected afterwards: its target gets one standard deviation more.
 
     The guard of the retriever turns this into a guarantee (see :mod:`fairsync.guard`).
+
+    Parameters
+    ----------
+    warm_up
+        Change the first prices sooner than the batch size says: after 16 requests, after 32 more, after 64 more, and so
+        on, until the batch size is reached. The first batch of a cold start has no prices, so that a long one is
+        expensive. Not for deployments that cannot change prices more often.
+
+    Examples
+    --------
+    >>> policy = Guaranteed(warm_up=True)
+    >>> terms = Terms(np.array([5, 0]), np.array([2, 2]), k=2, horizon=9000, batch_size=512)
+    >>> state = policy.start(terms)
+    >>> [policy.price_batch(replace(state, seen=seen), terms) for seen in (0, 16, 48, 2048)]
+    [16, 32, 64, 512]
     """
 
     name = "guaranteed"
     keeps_floors = True
     memory = SAMPLE_SIZE
     state_classes = (GuaranteedState, Sample, Solution)
+
+    def __init__(self, warm_up: bool = False) -> None:
+        self.warm_up = warm_up
+
+    def price_batch(self, state: GuaranteedState, terms: Terms) -> int:
+        """Return the number of requests until the next step."""
+        if not self.warm_up:
+            return terms.batch_size
+        return min(terms.batch_size, WARM_UP + state.seen + state.n_fresh)
 
     def start(self, terms: Terms) -> GuaranteedState:
         """Return zero subsidies."""

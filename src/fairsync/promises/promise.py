@@ -12,6 +12,7 @@ import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn
 from fairsync.errors import InvalidInputError
+from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,7 +146,7 @@ def each(
     at_most_per_list: int | None = None,
     where: Where | None = None,
 ) -> list[Promise]:
-    """Return one promise for each label of an attribute. Labels that come later get one, too.
+    """Return one promise for each label of an attribute that items have. Labels that come later get one, too.
 
     Parameters
     ----------
@@ -171,7 +172,7 @@ def each(
         raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
     return [
         Promise({attribute: label, **(where or {})}, at_least, at_most, at_most_per_list, each=attribute)
-        for label in column.labels
+        for label in SelectedRows(catalog).labels_in_use(attribute, where or {})
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from fairsync.policies.base import Counts
 
 
+Series: TypeAlias = tuple[object, ...]
+"""The attribute, the bounds and the further conditions of a call of :func:`fairsync.each`."""
+
+
 @dataclass(frozen=True, eq=False)
 class ResolvedPromises:
     """Promises about the items of a catalog, as arrays.
@@ -43,13 +47,13 @@ class ResolvedPromises:
         Floors, caps and limits per list as numbers, what atoms can show, which promises are certain
         (:mod:`fairsync.promises.certainty`), and a certificate.
     known_labels : dict
-        For each attribute that :func:`fairsync.each` was used on, the labels that items have had.
+        For each series of promises that :func:`fairsync.each` made, the labels that items have had.
     """
 
     promises: tuple[Promise, ...]
     atoms: Atoms
     terms: Terms
-    known_labels: Mapping[str, frozenset[object]]
+    known_labels: Mapping[Series, frozenset[object]]
 
     @property
     def names(self) -> list[str]:
@@ -134,6 +138,20 @@ def resolve_promises(
     return ResolvedPromises(given, atoms, terms, known)
 
 
+def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | None = None) -> Atoms:
+    """Return the atoms of a catalog under promises that were resolved elsewhere, perhaps over other items.
+
+    Parameters
+    ----------
+    catalog, promises
+        The items, and the promises in the order of their codes. One that no item meets is no error here.
+    before
+        The atoms before a change of the items, which keep their codes.
+    """
+    rows = SelectedRows(catalog)
+    return Atoms.of([rows.of(promise.where) for promise in promises], len(catalog), before)
+
+
 def _checked(promises: Any) -> list[Promise]:
     if isinstance(promises, Promise) or not hasattr(promises, "__iter__"):
         raise InvalidInputError(f"promises must be a list of fairsync.Promise, got {promises!r:.80}.")
@@ -173,26 +191,25 @@ def _in_order(given: Sequence[Promise], before: ResolvedPromises | None) -> list
 
 def _with_new_labels(
     promises: list[Promise], rows: SelectedRows, catalog: Catalog, before: ResolvedPromises | None
-) -> tuple[tuple[Promise, ...], dict[str, frozenset[object]]]:
+) -> tuple[tuple[Promise, ...], dict[Series, frozenset[object]]]:
     """Return the promises with those of `each` for labels that have their first items, and all labels known by now."""
-    known = dict(before.known_labels) if before else {}
-    series = {_series(promise): promise for promise in promises if promise.each is not None}
+    known: dict[Series, frozenset[object]] = {}
     have = {(_series(promise), promise.where.get(promise.each)) for promise in promises if promise.each is not None}
-    for attribute in {str(promise.each): None for promise in series.values()}:
-        if not isinstance(catalog.attributes.get(attribute), LabelColumn | ListColumn):
-            continue  # an error that names the promise follows
-        used = rows.labels_in_use(attribute)
-        new = [label for label in used if label not in known[attribute]] if attribute in known else []
-        known[attribute] = known.get(attribute, frozenset()) | frozenset(used)
-        for key, model in series.items():
-            for label in new if model.each == attribute else ():
-                made = replace(model, where={**model.where, attribute: label}, name="")
-                if (key, label) not in have and len(rows.of(made.where)):
-                    promises.append(made)
+    for series, model in {_series(promise): promise for promise in promises if promise.each is not None}.items():
+        attribute, others = str(model.each), {name: one for name, one in model.where.items() if name != model.each}
+        if not isinstance(catalog.attributes.get(attribute), LabelColumn | ListColumn) or attribute not in model.where:
+            raise InvalidInputError(f"promise {model.name!r}: {attribute!r} is no attribute with labels.")
+        used = rows.labels_in_use(attribute, others)
+        known[series] = frozenset(used)
+        if before is not None and series in before.known_labels:
+            new = [label for label in used if label not in before.known_labels[series] and (series, label) not in have]
+            promises += [replace(model, where={**model.where, attribute: label}, name="") for label in new]
+            known[series] |= before.known_labels[series]
     return tuple(_with_distinct_names(promises)), known
 
 
-def _series(promise: Promise) -> tuple[object, ...]:
+def _series(promise: Promise) -> Series:
+    """Return what the promises of one call of `each` have in common."""
     others = {name: value for name, value in promise.where.items() if name != promise.each}
     return promise.each, promise.at_least, promise.at_most, promise.at_most_per_list, repr(others)
 
