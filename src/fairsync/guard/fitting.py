@@ -41,7 +41,10 @@ def fitted(certificate: LiveCertificate, shown: Shown, left: int) -> LiveCertifi
     plan.add(shown.atoms, np.maximum(shown.counts - plan.plan[shown.atoms], 0))
     counts = shown.up_to(len(plan.plan))
     urgent = plan.plan > left * plan.terms.capacities + counts
-    urgent |= plan.in_any(np.concatenate([certificate.over_cap(shown), certificate.over_limit(shown, left)]))
+    over = np.zeros(len(plan.planned), dtype=bool)
+    over[certificate.over_cap(shown)] = over[certificate.over_limit(shown, left)] = True
+    if over.any():
+        urgent |= plan.in_any(over)
     plan.prune(np.minimum(counts, plan.plan), urgent)
     plan.prune()
     for atom in plan.late(shown, left).tolist():

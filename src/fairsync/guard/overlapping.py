@@ -132,7 +132,7 @@ class OverlapGuard:
         if not lost.any():
             return None
         relocate(self.certificate, lost, self.left)
-        lost = np.maximum(self.certificate.plan - possible, 0)
+        np.maximum(self.certificate.plan - possible, 0, out=lost)
         return lost
 
     def _asked(self, certificate: LiveCertificate, own: Counts | None, counted: CountedSlots) -> AskedSlots:
