@@ -81,7 +81,7 @@ def test_what_was_bought_lately_can_be_included(tmp_path: Path) -> None:
     [(["--floor", "100000"], "The largest feasible floor is"), (["--k", "30000"], "hoose a smaller k")],
 )
 def test_errors_are_one_line(wrong: list[str], why: str, tmp_path: Path) -> None:
-    result = run(*FEW, *wrong, "--json", "--out", str(tmp_path / "out"))
+    result = run(*FEW[:3], *wrong, "--json", "--out", str(tmp_path / "out"))
     assert result.exit_code == 1
     assert result.stdout == ""
     assert result.stderr.count("\n") == 1
