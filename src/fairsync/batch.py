@@ -322,8 +322,8 @@ def _needs_guard(
     certificate = batch.certificate
     if not needs(certificate):
         return False, certificate
-    if certificate is None:
-        return True, None
+    if certificate is None or guard.overshoots(batch.missing, batch.prices_by_promise, terms.exposures(counts)):
+        return True, certificate
     certificate = prune(terms, certificate, batch.missing)
     return needs(certificate), certificate
 
