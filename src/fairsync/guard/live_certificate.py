@@ -97,7 +97,7 @@ class LiveCertificate:
         self.room = None if terms.caps is None or room is None else np.maximum(room, 0)
         limits = terms.list_limits
         self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
-        self.planned = (self.links.matrix @ self.plan).astype(np.int64)
+        self.planned = self.links.exposures(self.plan)
         self.total = int(self.plan.sum())
         self._fitting = _MANY  # so many requests are known to be enough for every atom
         self.keep_caps()
