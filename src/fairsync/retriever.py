@@ -21,6 +21,7 @@ from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.commitment import Commitment
 from fairsync.eligible import Exclude, Rules
 from fairsync.errors import FairSyncError
+from fairsync.explained_batch import ExplainedBatch, PendingExplanation
 from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
@@ -35,7 +36,6 @@ from fairsync.report import Report, make_report
 from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
-from fairsync.trace import PendingExplanation
 
 
 class FairRetriever(NoCopies, Closable):
@@ -511,8 +511,9 @@ class FairRetriever(NoCopies, Closable):
             explain=explained is not None,
         )
         if explained is not None and served.trace is not None:
+            made = ExplainedBatch(served.trace)
             for position, place in enumerate(at):
-                explained[place] = PendingExplanation(served.trace, position)
+                explained[place] = PendingExplanation(made, position)
         return served
 
     def _check_open(self) -> None:

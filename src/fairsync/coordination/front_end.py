@@ -25,8 +25,9 @@ from fairsync.errors import (
     RepeatedRequestError,
     UnknownRequestError,
 )
+from fairsync.explained_batch import ExplainedBatch, PendingExplanation
 from fairsync.inputs import check_k, check_request_ids, check_users
-from fairsync.trace import PendingExplanation, RequestTrace
+from fairsync.trace import RequestTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -452,7 +453,8 @@ class _Part:
         if self.fixed is not None:
             found = self.fixed.in_order(found)
         if served.trace is not None:
-            found = replace(found, explained=tuple(PendingExplanation(served.trace, i) for i in range(len(rows))))
+            made = ExplainedBatch(served.trace)
+            found = replace(found, explained=tuple(PendingExplanation(made, i) for i in range(len(rows))))
         return found, {name: found.dump(i) for i, name in enumerate(self.request_ids) if name is not None}
 
 

@@ -16,6 +16,7 @@ from fairsync.policies.base import NO_CAP
 from fairsync.promises.certificate import SECONDS, find_certificate, is_quickly_possible
 from fairsync.promises.conflict import Conflict, find_conflict, keep_promises, largest_floor, smallest_cap, with_bound
 from fairsync.promises.plan_bounds import PlanBounds
+from fairsync.promises.promise import EVERY_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,7 +76,7 @@ def explain_conflict(terms: Terms, names: Sequence[str], seconds: float = EXPLAI
         for promise in conflict.promises if conflict.is_irreducible else ():
             name = names[promise]
             floor = _possible(bounds, part, promise, largest_floor, deadline, found) if part.lower[promise] else None
-            if floor is not None and floor < terms.floors[promise]:
+            if floor is not None and floor < terms.floors[promise] and name != EVERY_SLOT:
                 found.largest[name] = floor
                 found.texts.append(f"{name} at least {floor:,}")
             most = _possible(bounds, part, promise, smallest_cap, deadline, found) if promise in part.capped else None
