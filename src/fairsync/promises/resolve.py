@@ -84,9 +84,10 @@ def resolve_promises(
     k, horizon, batch_size, max_exclude, auto_restart
         As in `Terms`.
     before
-        The promises before a change of the items or the promises. A promise with the name of one before takes its code;
-        those before that are not given again stay as they were; others follow, and after them the promises of
-        :func:`fairsync.each` for labels that have their first items. Atoms keep their codes, too.
+        The promises before a change of the items or the promises. A promise with the name of one before takes its code.
+        One that is not given again is withdrawn: it stays in its place as a promise of 0. New ones follow, and after
+        them the promises of :func:`fairsync.each` for labels that have their first items; a series that is given again
+        keeps those that it has got in this way. Atoms keep their codes, too.
     seconds
         The time limit for the proof that the promises can hold together.
 
@@ -181,11 +182,16 @@ def _with_distinct_names(promises: Sequence[Promise]) -> list[Promise]:
 
 
 def _in_order(given: Sequence[Promise], before: ResolvedPromises | None) -> list[Promise]:
-    """Return the promises in the order of their codes: first those before, changed where they are given again."""
+    """Return the promises in the order of their codes: first those before, changed, or withdrawn if not given again."""
     if before is None:
         return list(given)
     by_name = {promise.name: promise for promise in given}
-    kept = [by_name.pop(promise.name, promise) for promise in before.promises]
+    series = {_series(promise) for promise in given if promise.each is not None}
+    kept = []
+    for promise in before.promises:
+        withdrawn = replace(promise, at_least=0, at_most=None, at_most_per_list=None, each=None)
+        same = promise if promise.each is not None and _series(promise) in series else withdrawn
+        kept.append(by_name.pop(promise.name, same))
     return kept + list(by_name.values())
 
 
