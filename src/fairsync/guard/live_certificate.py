@@ -263,6 +263,11 @@ class LiveCertificate:
             is_left[first] = False
             pending, key, n = pending[is_left], key[is_left], 2 * n
 
+    def is_tight(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each of some promises needs all that is planned for it."""
+        tight: NDArray[np.bool_] = (self.planned[promises] <= self.missing[promises]) & (self.missing[promises] > 0)
+        return tight
+
     def atoms_of(self, promise: int) -> NDArray[np.int64]:
         """Return the atoms of a promise, in ascending order."""
         matrix = self.links.matrix
