@@ -116,8 +116,8 @@ class ColumnReader:
                 ours = {theirs: name for name, theirs in self.names.items()}
                 titles = [ours.get(name, f"column {place}") for place, name in enumerate(header)]
                 block = Block(rest, 2)
-            table = read_csv(block, titles, separator)
-            yield table.select(LINE, FAULT, *(_strip(pl.col(name)) for name in self.names))
+            table = read_csv(block, titles, separator).select(LINE, FAULT, *self.names)
+            yield table.with_columns(_strip(pl.col(name)) for name in self.names) if b" " in block.lines else table
 
     def _find(self, header: list[str]) -> None:
         """Find the column of the table for each of our names."""
