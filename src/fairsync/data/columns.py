@@ -172,9 +172,9 @@ def _plain(column: pl.Series) -> pl.Expr:
         # Floats of 16 digits would be written with an exponent.
         whole = (pl.col(name) == pl.col(name).floor()) & (pl.col(name).abs() < 2**63)
         return pl.when(whole).then(pl.col(name).cast(pl.Int64, strict=False).cast(pl.String) + ".0").otherwise(
-            _strip(pl.col(name).cast(pl.String))
+            pl.col(name).cast(pl.String)
         ).alias(name)  # fmt: skip
-    return _strip(pl.col(name).cast(pl.String))
+    return pl.col(name).cast(pl.String)
 
 
 def _check_kind(ours: str, theirs: str, kind: pl.DataType, path: Path) -> None:
