@@ -1,104 +1,42 @@
 """Promises that overlap: every one is kept, whatever the prices and the users are."""
 
 import os
+from collections.abc import Callable
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
-from fairsync import guard
-from fairsync.search import Hits, Index, make_index
-from overlap_worlds import OverlapWorld, make_overlap_world, plan
+from fairsync.catalog import Catalog
+from fairsync.search import HnswIndex, Index, IvfIndex, ShardedIndex
+from overlap_driver import play
+from overlap_worlds import make_overlap_world
 
 WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "100"))
+KINDS = ["floors", "caps", "limits", "caps and limits", "covered", "covered, limits"]
+
+INDEXES: dict[str, Callable[[Catalog], Index]] = {
+    "ivf": lambda catalog: IvfIndex(catalog, recall=0.3, storage="2-bit", exact_below=0),
+    "hnsw": lambda catalog: HnswIndex(catalog, recall=0.3, exact_below=0),
+    "sharded": lambda catalog: ShardedIndex(catalog, 3),
+}
 
 
-class Driver:
-    """The loop around the guard, in a few lines: search under prices, guard, counts."""
-
-    def __init__(self, world: OverlapWorld, index: Index, rng: np.random.Generator) -> None:
-        self.world, self.index, self.rng = world, index, rng
-        self.certificate = world.certificate
-        self.exposures = np.zeros(len(world.terms.floors), dtype=np.int64)
-        self.left, self.forced = world.terms.horizon, 0
-
-    @property
-    def missing(self) -> npt.NDArray[np.int64]:
-        missing: npt.NDArray[np.int64] = np.maximum(self.world.terms.floors - self.exposures, 0)
-        return missing
-
-    @property
-    def room(self) -> npt.NDArray[np.int64] | None:
-        return None if self.world.terms.caps is None else self.world.terms.caps - self.exposures
-
-    def serve(self, users: npt.NDArray[np.float64], prices: npt.NDArray[np.float64], width: int) -> Hits:
-        world, terms = self.world, self.world.terms
-        atom_prices = terms.atom_prices(prices)
-        hits = self.index.search(users[:, None], atom_prices, min(width, len(world.catalog)))
-        counts = np.bincount(world.catalog.group_of[hits.rows[:, : terms.k]].ravel(), minlength=terms.n_atoms)
-        needed = guard.needs_guard(
-            terms, self.missing, prices, counts, len(users), self.left, None, self.certificate, self.room
-        )
-        found, forced, after = guard.keep_promises(
-            lambda i, p, n: self.index.search(users[i : i + 1, None], p, n),
-            world.catalog, terms, atom_prices, hits, self.missing, self.left, terms.k,
-            promise_prices=prices, certificate=self.certificate, room=self.room,
-        )  # fmt: skip
-        if not needed:  # then the guard changes nothing
-            assert (found.rows == hits.rows[:, : terms.k]).all()
-            assert (after == np.maximum(self.certificate - counts, 0)).all()
-            assert forced == 0
-        self.exposures = self.exposures + world.recount(found.rows)
-        self.left, self.certificate, self.forced = self.left - len(users), after, self.forced + forced
-        return found
-
-    def users(self, n: int) -> npt.NDArray[np.float64]:
-        """Return users who want anything, or only what is in no plan, or only what is capped."""
-        scores = self.rng.normal(size=(n, len(self.world.catalog)))
-        whim = self.rng.integers(4)
-        atom_of = self.world.catalog.group_of
-        if whim == 1:
-            scores -= 5.0 * (self.certificate[atom_of] > 0)
-        elif whim == 2 and self.world.terms.caps is not None:
-            capped = self.world.terms.caps < 2**61
-            scores += 5.0 * self.world.members[capped].any(axis=0)
-        elif whim == 3:
-            scores += 5.0 * self.rng.normal(size=len(self.world.catalog))
-        return scores
-
-    def prices(self) -> npt.NDArray[np.float64]:
-        """Return prices that help, do nothing, or mislead."""
-        scale = float(self.rng.choice([0.0, 0.3, 3.0]))
-        size = len(self.exposures)
-        sign = np.where(self.rng.random(size) < 0.7, -1.0, 1.0)
-        prices: npt.NDArray[np.float64] = self.rng.random(size) * scale * sign
-        return prices
-
-
-def play(world: OverlapWorld, seed: int, index: str | Index = "exact", *, renews: bool = True) -> Driver:
-    """Serve a horizon, and check what was promised by counting the items of all lists."""
-    rng, terms = np.random.default_rng(seed), world.terms
-    driver = Driver(world, make_index(index, world.catalog) if isinstance(index, str) else index, rng)
-    batch, width = int(rng.choice([1, 3, 16, 64])), terms.k + int(rng.integers(4))
-    while driver.left:
-        found = driver.serve(driver.users(min(batch, driver.left)), driver.prices(), width)
-        for rows in found.rows.tolist():
-            assert len(set(rows)) == terms.k
-            assert min(rows) >= 0
-            if terms.list_limits is not None:
-                assert (world.recount(np.array(rows)) <= terms.list_limits).all()
-        if renews and rng.random() < 0.2:  # another certificate, just as good
-            other = plan(terms, driver.left, rng.normal(size=terms.n_atoms), driver.missing, driver.room)
-            assert other is not None
-            driver.certificate = other
-    assert (driver.exposures >= terms.floors).all()
-    if terms.caps is not None:
-        assert (driver.exposures <= terms.caps).all()
-    return driver
-
-
-@pytest.mark.parametrize("kind", ["floors", "caps", "limits", "caps and limits"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_promise_is_kept_at_the_edge_of_what_is_possible(kind: str) -> None:
     for seed in range(WORLDS):
-        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind)
+        play(make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind, covered="covered" in kind), seed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_hostile_exclusions_break_nothing(kind: str) -> None:
+    for seed in range(WORLDS // 4):
+        world = make_overlap_world(
+            seed, caps="caps" in kind, limits="limits" in kind, covered="covered" in kind, max_exclude=1 + seed % 3
+        )
         play(world, seed)
+
+
+@pytest.mark.parametrize("name", INDEXES)
+def test_an_approximate_search_breaks_nothing(name: str) -> None:
+    for seed in range(WORLDS // 5):
+        world = make_overlap_world(seed, caps=seed % 2 == 1, limits=seed % 3 == 1)
+        play(world, seed, INDEXES[name](world.catalog))

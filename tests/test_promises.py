@@ -8,30 +8,7 @@ import numpy.typing as npt
 import pytest
 
 import fairsync as fs
-
-PROVIDERS = ["acme", "best", "corp", "dune"]
-
-
-def make_catalog(seed: int = 0, n: int = 300, dim: int = 8) -> fs.Catalog:
-    rng = np.random.default_rng(seed)
-    category = rng.choice(["toys", "books", "wine"], n, p=[0.6, 0.3, 0.1])
-    provider = rng.choice(PROVIDERS, n, p=[0.5, 0.3, 0.15, 0.05])
-    embeddings = rng.normal(size=(n, dim)) + 1.5 * (category == "toys")[:, None]
-    attributes = {"category": category.tolist(), "provider": provider.tolist(), "new": (rng.random(n) < 0.1).tolist()}
-    return fs.Catalog(embeddings, attributes)
-
-
-def make_users(n: int, seed: int = 1, dim: int = 8) -> npt.NDArray[np.float64]:
-    return np.random.default_rng(seed).normal(size=(n, dim)) + 0.5
-
-
-def some_promises(catalog: fs.Catalog) -> list[fs.Promise]:
-    return [
-        *fs.each(catalog, "provider", at_least=150),
-        fs.Promise({"category": "wine"}, at_least=0.15, at_most=0.3),
-        fs.Promise({"category": "toys"}, at_most=0.5),
-        fs.Promise({"new": True, "category": "books"}, at_least=60),
-    ]
+from promise_worlds import make_catalog, make_users, some_promises
 
 
 def rows_of(catalog: fs.Catalog, where: Any) -> npt.NDArray[np.int64]:
@@ -194,3 +171,27 @@ def test_calibration_lowers_the_cost() -> None:
     assert costs[0] is not None
     assert costs[1] is not None
     assert costs[1] < costs[0]
+
+
+def test_explanations_name_every_promise_that_bears_on_a_candidate() -> None:
+    catalog, users = make_catalog(), make_users(200)
+    retriever = fs.FairRetriever(catalog, k=10, horizon=200, promises=some_promises(catalog))
+    retriever.retrieve(users[:150])
+    plain = fs.FairRetriever(catalog, k=10, horizon=200, policy="none", promises=some_promises(catalog))
+    found, without = retriever.retrieve(users[150:], explain=True), plain.retrieve(users[150:])
+    by_name = {promise.name: promise for promise in some_promises(catalog)}
+    reasons = set()
+    for i in range(50):
+        explanation = found.explain(i)
+        assert [one.id for one in explanation.candidates] == found.ids[i].tolist()
+        for one in explanation.candidates:
+            reasons.add(one.reason.partition(":")[0])
+            assert (one.reason == "relevance") is (one.id in without.ids[i])
+            for text in one.prices:
+                name = text.partition(" ≥")[0].partition(" ≤")[0]
+                assert one.id in rows_of(catalog, by_name[name].where)
+        displaced = {one.displaced for one in explanation.candidates if one.displaced is not None}
+        assert displaced == set(without.ids[i].tolist()) - set(found.ids[i].tolist())
+        for gone in displaced:
+            assert explanation.why_not(gone).reason in ("price", "forced")
+    assert {"relevance", "promise", "price"} <= reasons

@@ -13,7 +13,7 @@ from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.ledger import Entry
 from fairsync.policies import Sample, Terms
 from fairsync.promise_costs import PromiseCosts, given_up_by_group, split_costs
-from fairsync.promises.certificate import prune
+from fairsync.promises.certificate import Certified, prune
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
 from fairsync.search.filtering import search_eligible
@@ -112,9 +112,8 @@ class ServedBatch:
         What the requests can be explained from, if that was asked for.
     slots : EligibleSlots or None
         What the requests could show; None if that is what was declared.
-    certified : tuple of numpy.ndarray or None
-        The certificate for the requests after these, and the exposures of these, both (A,); None if promises do not
-        overlap.
+    certified : Certified or None
+        The certificate after these requests; None if promises do not overlap.
     """
 
     hits: Hits
@@ -125,7 +124,7 @@ class ServedBatch:
     limited: int = 0
     trace: BatchTrace | None = None
     slots: EligibleSlots | None = None
-    certified: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    certified: Certified | None = None
 
 
 def uncounted_batch(requests: int, k: int, catalog: Catalog) -> Batch:
@@ -182,6 +181,7 @@ def serve(
     trace = BatchTrace.of(
         catalog, index, users, eligible, served.hits, replaced, batch.prices, batch.missing, batch.terms,
         depth=min(batch.k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors, fixed=fixed,
+        promise_prices=batch.promise_prices,
     )  # fmt: skip
     return replace(served, trace=trace)
 
@@ -229,7 +229,7 @@ def _serve_all(
         best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
-    certified = None if certificate is None else (certificate, counts)
+    certified = None if certificate is None else Certified(certificate, counts)
     counts = terms.exposures(counts)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:
@@ -289,7 +289,7 @@ def _serve_eligible(
     if best is not None:
         short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
         cost = max(float(best.sum()) + float(short[np.isfinite(short)].sum()) - relevance, 0.0)
-    certified = None if certificate is None else (certificate, counts)
+    certified = None if certificate is None else Certified(certificate, counts)
     counts = terms.exposures(counts)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:  # a short list has no alternative: it costs nothing

@@ -29,6 +29,7 @@ from fairsync.floors import can_be_met, check_reachable
 from fairsync.ledger import Totals
 from fairsync.policies import Feedback, Sample
 from fairsync.promise_costs import PromiseCosts
+from fairsync.promises.certificate import is_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from fairsync.ledger import Entry
     from fairsync.policies import Policy, Terms
+    from fairsync.promises.certificate import Certified
 
 _log = logging.getLogger(__name__)
 # Samples of a long price batch are merged when there are this many; the policy forgets the older ones anyway.
@@ -79,9 +81,13 @@ class Progress:
         missing = self.missing(terms)
         return missing if terms.certain is None else np.where(terms.certain, missing, 0)
 
-    def room(self, terms: Terms) -> NDArray[np.int64] | None:
-        """Return (P,) exposures that each cap still allows; None if there are no caps."""
-        return None if terms.caps is None else np.maximum(terms.caps - self.totals.exposures, 0)
+    def room(self, terms: Terms, reserved: NDArray[np.int64] | None = None) -> NDArray[np.int64] | None:
+        """Return (P,) exposures that each cap still allows, less those reserved; None if there are no caps."""
+        if terms.caps is None:
+            return None
+        used = self.totals.exposures if reserved is None else self.totals.exposures + reserved
+        room: NDArray[np.int64] = np.maximum(terms.caps - used, 0)
+        return room
 
     def is_over(self, terms: Terms) -> bool:
         """Return whether every request of the horizon is recorded. A horizon that ends by the clock is never over."""
@@ -285,18 +291,22 @@ class LoopState:
         certificate = _certificate(progress, terms, policy)
         return cls(progress, PriceState.of(policy, policy.start(terms), costs=costs), certificate)
 
-    def begin(self, terms: Terms, policy: Policy, *, may_restart: bool = True) -> LoopState:
+    def begin(
+        self, terms: Terms, policy: Policy, *, leased: int = 0, reserved: NDArray[np.int64] | None = None
+    ) -> LoopState:
         """Start a new horizon, or a new price batch, if the last one is over.
 
         Parameters
         ----------
         terms, policy
             The promise, and the policy that makes prices for it.
-        may_restart
-            Whether a new horizon may start: not while some requests of the last one are leased.
+        leased
+            Requests that are leased and not recorded yet. As long as there are any, no new horizon starts.
+        reserved
+            (P,) what they may use of the caps; None for nothing.
         """
-        over = may_restart and self.progress.is_over(terms)
-        if not over and self.price_state.requests < terms.batch_size:
+        over = not leased and self.progress.is_over(terms)
+        if not over and self.price_state.requests < self._price_batch(terms, policy):
             return self
         progress, certificate = self.progress.restart() if over else self.progress, self.certificate
         price_state = self.price_state.step(policy, terms, progress.totals)
@@ -305,7 +315,10 @@ class LoopState:
                 certificate.restarted(terms)
                 if over
                 else certificate.renewed(
-                    terms, progress.certain_missing(terms), progress.room(terms), progress.left(terms)
+                    terms,
+                    progress.certain_missing(terms),
+                    progress.room(terms, reserved),
+                    progress.left(terms) - leased,
                 )
             )
         return LoopState(progress, price_state.restarted() if over else price_state, certificate)
@@ -328,10 +341,11 @@ class LoopState:
         """
         left = self.progress.left(terms) - leased
         if terms.auto_restart:
-            room = terms.batch_size - (self.price_state.requests + leased) % terms.batch_size
+            price_batch = self._price_batch(terms, policy)
+            room = price_batch - (self.price_state.requests + leased) % price_batch
             requests = max(min(n, room, left), 0)
         else:
-            requests = min(n, terms.batch_size)
+            requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
         plan = None if self.certificate is None else self.certificate.plan
         return self.price_state.batch(
@@ -345,7 +359,7 @@ class LoopState:
         sample: Sample | None,
         costs: PromiseCosts | None = None,
         slots: EligibleSlots | None = None,
-        certified: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        certified: Certified | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -365,6 +379,43 @@ class LoopState:
         if certificate is not None and certified is not None:
             certificate = certificate.after(*certified)
         return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots), certificate), entry
+
+    def certified(
+        self, terms: Terms, certified: Certified | None, leased: int, reserved: NDArray[np.int64] | None
+    ) -> LoopState:
+        """Return the state with the certificate after requests that were leased, and recorded just now.
+
+        If other leases were granted meanwhile, the certificate held without this one, and still does. Otherwise this
+        lease was alone, and its guard may have moved parts of the plan.
+
+        Parameters
+        ----------
+        terms
+            The promises.
+        certified
+            The certificate as the front end returned it; None if that is not known, as after a change of the items.
+        leased, reserved
+            As for `begin`, without those requests.
+        """
+        before = self.certificate
+        if before is None:
+            return self
+        plans = [before.plan]
+        if certified is not None and len(certified.counts) == len(before.plan):
+            plans = [np.maximum(before.plan - certified.counts, 0), certified.plan]
+            before = replace(before, plan=plans[0], counts=before.counts + certified.counts)
+        missing, room = self.progress.certain_missing(terms), self.progress.room(terms, reserved)
+        left = self.progress.left(terms) - leased
+        for plan in plans:
+            if is_certificate(terms, plan, missing, room, left):
+                return replace(self, certificate=replace(before, plan=plan))
+        made = open_certificate(self.progress, terms, before, leased, reserved)
+        return replace(self, certificate=before if made is None else made)
+
+    def _price_batch(self, terms: Terms, policy: Policy) -> int:
+        """Return the requests from one policy step to the next: the batch size, unless the policy wants fewer."""
+        wanted = getattr(policy, "price_batch", None)
+        return terms.batch_size if wanted is None else int(wanted(self.price_state.state, terms))
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
@@ -404,16 +455,37 @@ class LoopState:
         return LoopState(progress, price_state)
 
 
+def open_certificate(
+    progress: Progress,
+    terms: Terms,
+    before: CertificateState | None = None,
+    leased: int = 0,
+    reserved: NDArray[np.int64] | None = None,
+) -> CertificateState | None:
+    """Return the certificate for promises that may overlap; None if they cannot be kept by the requests left.
+
+    Parameters
+    ----------
+    progress, terms
+        The progress of the horizon, and the promises.
+    before
+        The certificate before a change of promises or items.
+    leased, reserved
+        As for `LoopState.begin`.
+    """
+    left = progress.left(terms) - leased
+    if left <= 0 and not leased:  # the horizon is over: the next one starts with the next request
+        progress, left, before = progress.restart(), terms.horizon, None
+    return CertificateState.open(terms, progress.certain_missing(terms), progress.room(terms, reserved), left, before)
+
+
 def _certificate(
     progress: Progress, terms: Terms, policy: Policy, before: CertificateState | None = None
 ) -> CertificateState | None:
     """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
     if terms.membership is None or not policy.keeps_floors:
         return None
-    left = progress.left(terms)
-    if left <= 0:  # the horizon is over: the next one starts with the next request
-        progress, left, before = progress.restart(), terms.horizon, None
-    made = CertificateState.open(terms, progress.certain_missing(terms), progress.room(terms), left, before)
+    made = open_certificate(progress, terms, before)
     if made is None:
         raise InvalidInputError(
             f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"

@@ -110,7 +110,8 @@ class Membership:
         >>> at.tolist(), promises.tolist()
         ([0, 0, 2], [0, 1, 0])
         """
-        starts, lengths = self.offsets[atoms], np.diff(self.offsets)[atoms]
+        starts = self.offsets[atoms]
+        lengths = self.offsets[atoms + 1] - starts
         ends = np.cumsum(lengths)
         at = np.repeat(np.arange(len(atoms)), lengths)
         places = np.arange(len(at)) + np.repeat(starts - (ends - lengths), lengths)

@@ -11,8 +11,6 @@ from fairsync.errors import FairSyncError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import NDArray
-
     from fairsync.guard.asked import AskedSlots
     from fairsync.guard.live_certificate import LiveCertificate
     from fairsync.guard.open_list import OpenList
@@ -58,7 +56,7 @@ def compose(
     terms, n_items = certificate.terms, len(chosen.catalog)
     planned = certificate.plan.copy()  # items that the list does not have yet
 
-    def take(quota: Counts, how_many: int) -> None:
+    def take(quota: Counts, how_many: int, may_lack: bool = may_lack) -> None:
         how_many = min(how_many, chosen.k - len(chosen.relevance))
         while how_many > 0:
             before = len(chosen.relevance)
@@ -66,9 +64,8 @@ def compose(
             found = search(np.where(open_atoms, prices, np.inf), min(before + how_many, n_items))
             for row, relevance in zip(found.rows[0].tolist(), found.relevance[0].tolist(), strict=True):
                 atom = chosen.catalog.group_of[row]
-                if row >= 0 and how_many > 0 and row not in chosen.relevance and quota[atom] > 0:
-                    if not chosen.admits(atom):
-                        continue
+                is_new = row >= 0 and row not in chosen.relevance
+                if is_new and how_many > 0 and quota[atom] > 0 and chosen.admits(atom):
                     chosen.add(row, relevance)
                     quota[atom] -= 1
                     planned[atom] -= 1
@@ -83,18 +80,17 @@ def compose(
 
     owed = np.maximum(certificate.plan - left * terms.capacities, 0)
     take(owed, int(owed.sum()))
+    for promise, need in _of_limits(certificate, left):
+        inside = certificate.atoms_of(promise)
+        quota = np.zeros_like(planned)
+        quota[inside] = planned[inside]
+        take(quota, need - int((certificate.plan - planned)[inside].sum()))
     useful = certificate.total - left * terms.k
     if asked is not None:
         more = np.minimum(np.maximum(asked.groups - (certificate.plan - planned), 0), planned)
-        take(more, int(more.sum()))
+        take(more, int(more.sum()), may_lack=True)
         useful = max(useful, asked.total)
-    for promise, need in _of_limits(certificate, left):
-        inside = _atoms_of(certificate, promise)
-        have = int((certificate.plan - planned)[inside].sum())
-        quota = np.zeros_like(planned)
-        quota[inside] = planned[inside]
-        take(quota, need - have)
-    take(planned.copy(), useful - len(chosen.relevance))
+    take(planned.copy(), useful - len(chosen.relevance), may_lack=may_lack or asked is not None)
 
 
 def _of_limits(certificate: LiveCertificate, left: int) -> list[tuple[int, int]]:
@@ -105,13 +101,6 @@ def _of_limits(certificate: LiveCertificate, left: int) -> list[tuple[int, int]]
     limited = certificate.limited
     need = certificate.planned[limited] - left * limits[limited]
     due = limited[need > 0]
-    sizes = [len(_atoms_of(certificate, promise)) for promise in due.tolist()]
+    sizes = [len(certificate.atoms_of(promise)) for promise in due.tolist()]
     inner = np.argsort(np.array(sizes, dtype=np.int64), kind="stable")
     return list(zip(due[inner].tolist(), need[need > 0][inner].tolist(), strict=True))
-
-
-def _atoms_of(certificate: LiveCertificate, promise: int) -> NDArray[np.int32]:
-    """Return the atoms of a promise."""
-    matrix = certificate.links.matrix
-    atoms: NDArray[np.int32] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]]
-    return atoms

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from fairsync.floors import can_be_met
 from fairsync.guard.disjoint import due_exposures, keep_floors
 from fairsync.guard.live_certificate import LiveCertificate, Shown
@@ -14,6 +12,7 @@ from fairsync.guard.overlapping import OverlapGuard
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
@@ -51,7 +50,8 @@ def needs_guard(
         no caps.
     """
     plan = missing if certificate is None else certificate
-    given = terms.exposures(atom_counts)
+    shown = Shown.in_all(atom_counts)
+    given = atom_counts if terms.membership is None else shown.exposures(terms.membership)
     if ((given > missing) & (promise_prices < 0)).any():
         return True
     if forecast is not None and not forecast.counted(left - requests).suffice(plan):
@@ -66,11 +66,9 @@ def needs_guard(
         return True
     # If even lists that serve nothing of the certificate leave it one, no list can break it but by its caps.
     live = LiveCertificate(terms, plan, missing, room)
-    nothing = Shown(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
-    if not live.is_safe(nothing, left - requests):
+    if not live.is_deliverable(left - requests):
         return True
-    atoms = np.flatnonzero(atom_counts)
-    return room is not None and not live.is_safe(Shown(atoms, atom_counts[atoms]), left - requests)
+    return room is not None and bool(len(live.over_cap(shown)))
 
 
 def keep_promises(

@@ -21,11 +21,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fairsync.catalog.atoms import Membership
+from fairsync.promises.certificate import prune
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.policies.base import Counts, Terms
+
+
+# The check of all atoms is made for so many requests at a time.
+_CHECKED_AHEAD = 64
+# More atoms than this are lowered together.
+_ONE_BY_ONE = 1000
+_MANY = 2**62
 
 
 class Shown(NamedTuple):
@@ -39,6 +47,17 @@ class Shown(NamedTuple):
         """Return the atoms of a list, which may have empty places at its end."""
         atoms, counts = np.unique(atom_of[rows[rows >= 0]], return_counts=True)
         return cls(atoms.astype(np.int64), counts.astype(np.int64))
+
+    @classmethod
+    def in_all(cls, counts: Counts) -> Shown:
+        """Return the atoms of one list or several, from (A,) the number of their items in each atom."""
+        atoms = np.flatnonzero(counts)
+        return cls(atoms, counts[atoms])
+
+    def exposures(self, links: Membership) -> Counts:
+        """Return (P,) the exposures of each promise."""
+        at, promises = links.expand(self.atoms)
+        return np.bincount(promises, self.counts[at], links.n_promises).astype(np.int64)
 
     def up_to(self, n_atoms: int) -> Counts:
         """Return (A,) the number of items of every atom."""
@@ -78,9 +97,20 @@ class LiveCertificate:
         self.room = None if terms.caps is None or room is None else np.maximum(room, 0)
         limits = terms.list_limits
         self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
-        self.planned = self.links.exposures(self.plan)
+        self.planned = (self.links.matrix @ self.plan).astype(np.int64)
         self.total = int(self.plan.sum())
+        self._fitting = _MANY  # so many requests are known to be enough for every atom
         self.keep_caps()
+
+    def fits(self, left: int) -> bool:
+        """Return whether so many requests can show what is planned of each atom."""
+        if left >= self._fitting:
+            return True
+        for enough in (left - _CHECKED_AHEAD, left):
+            if not (self.plan > enough * self.terms.capacities).any():
+                self._fitting = enough
+                return True
+        return False
 
     def copy(self) -> LiveCertificate:
         """Return a copy that can change by itself."""
@@ -91,25 +121,17 @@ class LiveCertificate:
 
     def exposures(self, shown: Shown, counts: Counts | None = None) -> Counts:
         """Return (P,) the exposures of each promise in a list, or other numbers for its atoms, summed up."""
-        at, promises = self.links.expand(shown.atoms)
-        weights = (shown.counts if counts is None else counts)[at]
-        return np.bincount(promises, weights, self.links.n_promises).astype(np.int64)
+        return (shown if counts is None else Shown(shown.atoms, counts)).exposures(self.links)
 
     @property
     def slack(self) -> Counts | None:
         """(P,) what caps have left beyond the certificate."""
         return None if self.room is None else self.room - self.planned
 
-    def is_valid(self, left: int) -> bool:
-        """Return whether this is a certificate for so many requests."""
-        terms = self.terms
-        return (
-            self.total <= left * terms.k
-            and bool((self.plan <= left * terms.capacities).all())
-            and bool((self.planned >= self.missing).all())
-            and not len(self._over_limit(left, self.planned))
-            and (self.room is None or bool((self.planned <= self.room).all()))
-        )
+    def is_deliverable(self, left: int) -> bool:
+        """Return whether so many requests can deliver what is planned, within the caps."""
+        nothing = np.empty(0, dtype=np.int64)
+        return self.is_safe(Shown(nothing, nothing), left)
 
     def _over_limit(self, left: int, planned: Counts) -> NDArray[np.int64]:
         """Return the promises with a list limit that so many requests could not show as often as planned."""
@@ -132,32 +154,45 @@ class LiveCertificate:
         used = np.minimum(shown.counts, self.plan[shown.atoms])
         if self.total - int(used.sum()) > left * self.terms.k:
             return False
-        late = np.flatnonzero(self.plan > left * self.terms.capacities)
-        if len(late):
-            counts = shown.up_to(len(self.plan))[late]
-            if (counts < self.plan[late] - left * self.terms.capacities[late]).any():
-                return False
-        if len(self.limited) and len(self._over_limit(left, self.planned - self.exposures(shown, used))):
+        if len(self.late(shown, left)):
             return False
-        return self.room is None or not self._over_cap(shown).any()
+        return not len(self.over_limit(shown, left)) and not len(self.over_cap(shown))
 
-    def _over_cap(self, shown: Shown) -> NDArray[np.bool_]:
-        """Return (P,) the promises whose cap could not be kept beside the certificate; condition (c)."""
-        beyond = np.maximum(shown.counts - self.plan[shown.atoms], 0)
-        surplus = self.exposures(shown, beyond)
-        assert self.room is not None
-        over: NDArray[np.bool_] = surplus > self.room - self.planned
-        return over
+    def late(self, shown: Shown, left: int) -> NDArray[np.int64]:
+        """Return the atoms of which a list shows too little; condition (a)."""
+        if self.fits(left):
+            return np.empty(0, dtype=np.int64)
+        late = np.flatnonzero(self.plan > left * self.terms.capacities)
+        counts = shown.up_to(len(self.plan))[late]
+        return late[counts < self.plan[late] - left * self.terms.capacities[late]]
+
+    def over_limit(self, shown: Shown, left: int) -> NDArray[np.int64]:
+        """Return the promises with a list limit of which a list shows too little; condition (b)."""
+        if not len(self.limited):
+            return self.limited
+        used = np.minimum(shown.counts, self.plan[shown.atoms])
+        return self._over_limit(left, self.planned - self.exposures(shown, used))
+
+    def over_cap(self, shown: Shown) -> NDArray[np.int64]:
+        """Return the promises whose cap could not be kept beside the certificate; condition (c)."""
+        if self.room is None:
+            return np.empty(0, dtype=np.int64)
+        surplus = self.exposures(shown, np.maximum(shown.counts - self.plan[shown.atoms], 0))
+        return np.flatnonzero(surplus > self.room - self.planned)
 
     def record(self, shown: Shown) -> None:
         """Count a list that was returned."""
         used = np.minimum(shown.counts, self.plan[shown.atoms])
-        self._add(shown.atoms, -used)
+        self.add(shown.atoms, -used)
         given = self.exposures(shown)
         self.missing = np.maximum(self.missing - given, 0)
         if self.room is not None:
             self.room = np.maximum(self.room - given, 0)
             self.keep_caps()
+
+    def give_up(self, left: int) -> None:
+        """Require no more of a promise than so many requests have slots: others were answered with fewer than k."""
+        self.missing = np.minimum(self.missing, left * self.terms.k)
 
     def keep_caps(self) -> None:
         """Lower the plan where it exceeds what caps have left: a cap comes before a floor.
@@ -168,22 +203,24 @@ class LiveCertificate:
         if self.room is None:
             return
         for promise in np.flatnonzero(self.planned > self.room).tolist():
-            matrix = self.links.matrix
-            atoms = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
+            atoms = self.atoms_of(promise)
             excess = max(int(self.planned[promise] - self.room[promise]), 0)
             upto = np.minimum(np.cumsum(self.plan[atoms]), excess)
-            self._add(atoms, -np.diff(upto, prepend=0))
+            self.add(atoms, -np.diff(upto, prepend=0))
 
     def lower(self, by: Counts) -> None:
         """Lower the plan by (A,) numbers, which may be negative."""
         atoms = np.flatnonzero(by)
         if len(atoms):
-            self._add(atoms, -by[atoms])
+            self.add(atoms, -by[atoms])
 
-    def _add(self, atoms: NDArray[np.int64], counts: Counts) -> None:
+    def add(self, atoms: NDArray[np.int64], counts: Counts) -> None:
+        """Add exposures, or take them away, from the plan of some atoms."""
         self.plan[atoms] += counts
         self.planned += self.exposures(Shown(atoms, counts))
         self.total += int(counts.sum())
+        if (counts > 0).any():
+            self._fitting = _MANY
 
     def prune(self, least: Counts | None = None, urgent: NDArray[np.bool_] | None = None) -> None:
         """Lower the plan while it still covers what is missing.
@@ -196,44 +233,36 @@ class LiveCertificate:
             (A,) the atoms to lower first.
         """
         free = self.plan if least is None else self.plan - least
-        atoms = np.flatnonzero(free > 0)
         beyond = self.planned - self.missing
-        spare = np.full(len(atoms), np.iinfo(np.int64).max)
-        at, promises = self.links.expand(atoms)
-        np.minimum.at(spare, at, beyond[promises])
-        atoms = atoms[spare > 0]
-        load = self.plan[atoms] / np.maximum(self.terms.capacities[atoms], 1)
-        order = np.lexsort((-load, np.zeros(len(atoms)) if urgent is None else ~urgent[atoms]))
-        for atom in atoms[order].tolist():
-            mine = self.links.of_atom(atom)
-            by = min(int(free[atom]), int(beyond[mine].min(initial=np.iinfo(np.int64).max)))
-            if by > 0:
-                beyond[mine] -= by
-                self.planned[mine] -= by
-                self.plan[atom] -= by
-                self.total -= by
+        pending = np.flatnonzero((free > 0) & ~self.in_any(beyond <= 0))
+        if least is None and len(pending) > _ONE_BY_ONE:
+            self.lower(self.plan - prune(self.terms, self.plan, self.missing))
+            return
+        key = self.plan[pending] / np.maximum(self.terms.capacities[pending], 1)
+        if urgent is not None:
+            key[urgent[pending]] = np.inf
+        n = 32
+        while len(pending):
+            first = np.argpartition(-key, n - 1)[:n] if n < len(pending) else np.arange(len(pending))
+            for atom in pending[first[np.argsort(-key[first], kind="stable")]].tolist():
+                mine = self.links.of_atom(atom)
+                by = min(int(free[atom]), int(beyond[mine].min(initial=_MANY)))
+                if by > 0:
+                    beyond[mine] -= by
+                    self.planned[mine] -= by
+                    self.plan[atom] -= by
+                    self.total -= by
+            is_left = ~self.in_any(beyond <= 0)[pending]
+            is_left[first] = False
+            pending, key, n = pending[is_left], key[is_left], 2 * n
 
-    def adapted(self, shown: Shown, left: int) -> LiveCertificate:
-        """Return a plan that counts on this list: items that it shows take the place of others with their promises.
+    def atoms_of(self, promise: int) -> NDArray[np.int64]:
+        """Return the atoms of a promise, in ascending order."""
+        matrix = self.links.matrix
+        atoms: NDArray[np.int64] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
+        return atoms
 
-        What it covers is the same. It need not be a certificate for the request with this list, because it may be
-        larger; whether the list is safe under it says :meth:`is_safe`.
-        """
-        other = self.copy()
-        more = np.maximum(shown.counts - self.plan[shown.atoms], 0)
-        other._add(shown.atoms, more)
-        counts = shown.up_to(len(self.plan))
-        urgent = other.plan > left * self.terms.capacities + counts
-        if self.room is not None:
-            over = np.flatnonzero(self._over_cap(shown))
-            urgent |= self._in_any(over)
-        other.prune(np.minimum(counts, other.plan), urgent)
-        other.prune()
-        return other
-
-    def _in_any(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return (A,) whether an atom belongs to one of these promises."""
-        chosen = np.zeros(self.links.n_promises)
-        chosen[promises] = 1.0
-        found: NDArray[np.bool_] = self.links.atom_prices(chosen) > 0
+    def in_any(self, promises: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return (A,) whether an atom belongs to one of the promises that a (P,) mask selects."""
+        found: NDArray[np.bool_] = self.links.matrix.T @ promises.astype(np.float64) > 0
         return found

@@ -50,6 +50,7 @@ class OpenList:
         limits = certificate.terms.list_limits
         self.limits = None if limits is None else limits.copy()
         self.slack = certificate.slack if keeps_caps else None
+        self.room = certificate.room
         self.relevance: dict[int, float] = {}
         self.counts: dict[int, int] = {}
 
@@ -162,17 +163,23 @@ class OpenList:
                 self.add(row, score)
 
     def relax(self) -> bool:
-        """Drop a rule for the rest of this list, list limits first, then caps; return whether there was one left.
+        """Drop a rule for the rest of this list; return whether there was one left.
 
-        Only for requests whose eligible items are too few to fill a list by the rules.
+        List limits go first, then what the certificate reserves of the caps, then the caps. Only for requests whose
+        eligible items are too few to fill a list by the rules.
         """
         if self.limits is not None:
             self.limits = None
-            return True
-        if self.slack is not None:
+        elif self.slack is not None and self.room is not None:
+            given = np.zeros_like(self.plan)
+            given[list(self.counts)] = list(self.counts.values())
+            self.slack, self.room = self.room - self.links.exposures(given), None
+            self.plan = np.zeros_like(self.plan)
+        elif self.slack is not None:
             self.slack = None
-            return True
-        return False
+        else:
+            return False
+        return True
 
     def write(self, rows: NDArray[np.int64], relevance: Floats) -> None:
         """Write the candidates into (k,) arrays, in the order in which they were added; empty places come last."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.guard.asked import AskedSlots, is_limited
+from fairsync.guard.fitting import fitted, relocate
 from fairsync.guard.forced_list import compose
 from fairsync.guard.live_certificate import LiveCertificate, Shown
 from fairsync.guard.open_list import OpenList
@@ -89,10 +90,9 @@ class OverlapGuard:
         """Put another list in place if this one is not safe, and count it."""
         own = self._own(i)
         counted = None if self.forecast is None or own is None else self.forecast.counted(self.left)
-        capacities = self.terms.capacities
-        possible = (self.left + 1) * capacities if own is None else self.left * capacities + own
-        lost = np.maximum(self.certificate.plan - possible, 0)  # nothing, unless an outage or a condition came too late
-        self.certificate.lower(lost)
+        lost = self._lost(own)
+        if lost is not None:
+            self.certificate.lower(lost)
         shown = Shown.of(rows, self.catalog.group_of)
         if not self._is_kept(shown, own, counted):
             if self.replaced is not None:
@@ -100,13 +100,13 @@ class OverlapGuard:
             before = set(rows.tolist())
             chosen = OpenList(self.catalog, self.certificate, self.promise_prices, self.k)
             asked = None if counted is None else self._asked(self.certificate, own, counted)
-            may_lack |= self.hits.reached is not None or not self.certificate.is_valid(self.left + 1)
+            may_lack |= self.hits.reached is not None or not self.certificate.is_deliverable(self.left + 1)
             self._compose(i, chosen, rows, relevance, asked, may_lack=may_lack)
             chosen.write(rows, relevance)
             self.forced += len(set(rows.tolist()) - before)
             shown = chosen.shown()
         self.certificate.record(shown)
-        if lost.any():
+        if lost is not None:
             self.certificate.lower(-lost)
             self.certificate.keep_caps()
 
@@ -118,6 +118,22 @@ class OverlapGuard:
         if self.eligible is not None:
             sizes = self.eligible.group_sizes(i, self.catalog.group_of, sizes)
         return np.minimum(sizes if reached is None else np.minimum(sizes, reached), self.k)
+
+    def _lost(self, own: Counts | None) -> Counts | None:
+        """Return (A,) what is planned but cannot be shown any more, nor anything in its place; None for nothing.
+
+        An outage or a condition came too late for it.
+        """
+        capacities = self.terms.capacities
+        if self.certificate.fits(self.left if own is not None else self.left + 1):
+            return None
+        possible = (self.left + 1) * capacities if own is None else self.left * capacities + own
+        lost: Counts = np.maximum(self.certificate.plan - possible, 0)
+        if not lost.any():
+            return None
+        relocate(self.certificate, lost, self.left)
+        np.maximum(self.certificate.plan - possible, 0, out=lost)
+        return lost
 
     def _asked(self, certificate: LiveCertificate, own: Counts | None, counted: CountedSlots) -> AskedSlots:
         assert own is not None
@@ -138,12 +154,13 @@ class OverlapGuard:
             return False
         if is_fine(self.certificate):
             return True
+        self.certificate.give_up(self.left + 1)
         self.certificate.prune()
         if is_fine(self.certificate):
             return True
-        adapted = self.certificate.adapted(shown, self.left)
+        adapted = fitted(self.certificate, shown, self.left)
         kept = is_fine(adapted)
-        if kept or adapted.is_valid(self.left + 1):
+        if kept or adapted.is_deliverable(self.left + 1):
             self.certificate = adapted
         return kept
 

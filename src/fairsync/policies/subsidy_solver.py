@@ -12,6 +12,8 @@ from fairsync.policies.base import Floats, Sample
 _BAND = 0.1
 # The weight of the prior that a group needs no subsidy, in requests: one or two requests are mostly noise.
 _DOUBT = 32.0
+# The same where promises overlap: an item is subsidised by several of them, and each is pulled towards zero.
+_SHARED_DOUBT = 8.0
 # From this many requests on, the weight of the prior falls.
 _FADES = 512
 # A step is at most this many bands: the slope is not valid further away.
@@ -29,8 +31,7 @@ class Solution:
     subsidies : numpy.ndarray
         (P,) >= 0, or <= 0 for a promise that has only a cap: then it is a charge.
     slopes : numpy.ndarray
-        (P,) exposures per request gained by one more unit of subsidy. Where promises overlap, these are upper bounds
-        that allow for all of them moving at once.
+        (P,) exposures per request gained by one more unit of subsidy.
     ceiling : numpy.ndarray
         (P,) the highest subsidies that can be judged by lists of the sample's depth.
     longest_step : float
@@ -71,8 +72,8 @@ def solve_subsidies(
 
     If every item belongs to one promise, the coupling is weak, since each takes its slots from all the others: a
     diagonal Newton step, shortened when it does not help, converges in a handful. Where promises overlap, an entry near
-    the cut counts for each of its promises as often as it has promises. These sums of the rows bound the curvature
-    whatever direction the step takes, so that promises that share items do not correct the same lack twice.
+    the cut counts for each of its promises as often as it has promises. These sums over rows of the Hessian bound the
+    curvature in every direction, so that promises that share items do not correct the same lack twice.
 
     Parameters
     ----------
@@ -121,12 +122,16 @@ def solve_subsidies(
     bottom = None if limit is None else np.where(np.isfinite(limit), np.minimum(start, listed - depth), 0.0)
     for iteration in range(iterations + 1):
         counts, near = _count_around_cut(sample, _bonus(subsidies, membership), k, band)
-        typical = near
+        crowd = near
         if membership is not None and sharing is not None:
-            counts, near, typical = membership.sums(counts), membership.sums(near * sharing), membership.sums(near)
-        density = np.maximum(near, 1.0) / (2 * band)
-        usual = float((np.maximum(typical, 1.0) / (2 * band))[needy].mean()) if needy.any() else 1.0
-        doubt = _DOUBT / n * min(1.0, _FADES / n) * usual
+            counts, near, crowd = membership.sums(counts), membership.sums(near), membership.sums(near * sharing)
+        density, together = np.maximum(near, 1.0) / (2 * band), np.maximum(crowd, 1.0) / (2 * band)
+        doubt = (
+            (_DOUBT if membership is None else _SHARED_DOUBT)
+            / n
+            * min(1.0, _FADES / n)
+            * (float(density[needy].mean()) if needy.any() else 1.0)
+        )
         gradient = _surplus(counts, wanted, most, subsidies) + doubt * subsidies
         excess = float(np.abs(np.where(subsidies != 0, gradient, _of_zero(gradient, most))).sum())
         if excess < least:
@@ -138,7 +143,7 @@ def solve_subsidies(
         if iteration == iterations or excess <= enough:
             break
         longest = _LONGEST_STEP * band
-        step = np.clip(-gradient / (density + doubt), -longest, longest)
+        step = np.clip(-gradient / (together + doubt), -longest, longest)
         if bottom is None:
             subsidies = np.clip(subsidies + shorten * step, 0.0, ceiling)
         else:  # a multiplier does not change its sign in one step

@@ -15,14 +15,16 @@ integer program only if its solution cannot be rounded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fairsync.promises.exact_plan import exact_plan
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.repair import lower_excess, lower_surplus, raise_deficits
-from fairsync.promises.spread_plan import spread_plan
+from fairsync.promises.spread_plan import spread_target, whole_plan
+from fairsync.promises.tight_plan import tight_plan
 
 if TYPE_CHECKING:
     from fairsync.policies.base import Counts, Floats, Terms
@@ -30,8 +32,31 @@ if TYPE_CHECKING:
 SECONDS = 60.0
 """The time limit for finding a certificate, in seconds."""
 
-# The part of the slots that likely exposures are assumed to take at least, in proportion to what atoms can show.
+# The part of all slots that is added to likely exposures, in proportion to what atoms can show.
 _UNLIKELY = 0.01
+# Likely exposures are scaled down to this for a plan with a small total.
+_LITTLE = 1e-4
+# A target whose total is so many times too large will not become a plan whose total fits.
+_TOO_MUCH = 1.1
+# With more entries of promises by atoms than this, a program over some of the atoms is tried before one over all.
+_LARGE = 20_000
+# Rounds of scaling when a certificate is renewed.
+_ROUNDS = 40
+
+
+class Certified(NamedTuple):
+    """The certificate after some requests.
+
+    Attributes
+    ----------
+    plan : numpy.ndarray
+        (A,) the certificate for the requests after them, as the guard left it.
+    counts : numpy.ndarray
+        (A,) exposures of each atom in them.
+    """
+
+    plan: Counts
+    counts: Counts
 
 
 def find_certificate(
@@ -72,7 +97,7 @@ def find_certificate(
     >>> both = Membership.of([(0,), (1,), (0, 1)], 2)
     >>> terms = Terms(np.array([5, 5]), np.array([2, 2, 1]), k=2, horizon=3, batch_size=1, membership=both)
     >>> find_certificate(terms, np.array([4, 4]), None, 3).tolist()
-    [2, 2, 2]
+    [1, 1, 3]
     >>> find_certificate(terms, np.array([5, 5]), None, 3) is None
     True
     """
@@ -85,18 +110,29 @@ def find_certificate(
 
 def plan_within(bounds: PlanBounds, seconds: float, near: Counts | None = None) -> Counts | None:
     """Return a plan within bounds, as :func:`find_certificate` does."""
+    deadline = time.monotonic() + seconds
     if (bounds.lower > bounds.reach).any():
         return None
     if near is not None:
         plan = lower_surplus(bounds, raise_deficits(bounds, lower_excess(bounds, near)))
         if bounds.hold(plan):
             return plan
-    base = _even(bounds)
-    for scale in (1.0, 1e-2):
-        plan = spread_plan(bounds, scale * base)
-        if bounds.hold(plan):
-            return plan
-    return exact_plan(bounds, seconds)
+    target = spread_target(bounds, _LITTLE * _even(bounds))
+    plan = whole_plan(bounds, target)
+    if bounds.hold(plan):
+        return plan
+    if len(bounds.membership.promises) > _LARGE:
+        tight = tight_plan(bounds, target, deadline)
+        if tight is not None:
+            return tight
+    return exact_plan(bounds, deadline)
+
+
+def is_quickly_possible(bounds: PlanBounds) -> bool:
+    """Return whether a plan within bounds is found without a linear program. If not, there may be one all the same."""
+    if (bounds.lower > bounds.reach).any():
+        return False
+    return bounds.hold(whole_plan(bounds, spread_target(bounds, _LITTLE * _even(bounds))))
 
 
 def is_certificate(terms: Terms, plan: Counts, missing: Counts, room: Counts | None, left: int) -> bool:
@@ -149,11 +185,13 @@ def renew(
     bounds = PlanBounds.of(terms, missing, room, left)
     if terms.membership is None:
         return np.minimum(plan, bounds.lower)
-    base = _even(bounds)
-    if likely is not None:
-        base = likely + _UNLIKELY * base
+    even = _even(bounds)
+    base = even if likely is None else likely + _UNLIKELY * even
     pruned = lower_surplus(bounds, plan, -plan / np.maximum(base, 1e-9))
-    spread = spread_plan(bounds, base)
+    target = spread_target(bounds, base, _ROUNDS)
+    if target.sum() > _TOO_MUCH * bounds.total:
+        target = spread_target(bounds, _LITTLE * base, _ROUNDS)
+    spread = whole_plan(bounds, target)
     if bounds.hold(spread) and _beyond(spread, base) <= _beyond(pruned, base):
         return spread
     return pruned

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from fairsync.catalog.atoms import Membership, distinct_lists
-from fairsync.promises.linear_program import rows_of, seconds_until, solve, undecided
+from fairsync.promises.linear_program import TOLERANCE, least_total, rows_of, seconds_until, undecided
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.repair import lower_surplus, raise_deficits
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
     from fairsync.policies.base import Counts, Floats
 
-# HiGHS meets constraints up to about 1e-7. A total that exceeds what is allowed by less than this proves nothing.
-_TOLERANCE = 1e-3
 _INFEASIBLE = 2
 
 
@@ -102,15 +99,15 @@ class MergedBounds:
         return result
 
 
-def exact_plan(bounds: PlanBounds, seconds: float) -> Counts | None:
+def exact_plan(bounds: PlanBounds, deadline: float) -> Counts | None:
     """Return a plan within the bounds, or None if there is none.
 
     Parameters
     ----------
     bounds
         The bounds.
-    seconds
-        The time limit.
+    deadline
+        When to give up, as `time.monotonic` counts.
 
     Raises
     ------
@@ -121,33 +118,40 @@ def exact_plan(bounds: PlanBounds, seconds: float) -> Counts | None:
     --------
     Three promises share three atoms in pairs. Half an exposure of each atom would do, but there are no halves.
 
+    >>> import time
     >>> pairs = Membership.of([(0, 1), (1, 2), (0, 2)], 3)
-    >>> exact_plan(PlanBounds(pairs, np.ones(3, dtype=int), np.full(3, 1), np.full(3, 9), 9), seconds=9) is None
+    >>> bounds = PlanBounds(pairs, np.ones(3, dtype=int), np.full(3, 1), np.full(3, 9), 9)
+    >>> exact_plan(bounds, time.monotonic() + 9) is None
     True
     """
-    deadline = time.monotonic() + seconds
     merged = MergedBounds.of(bounds)
     small = merged.bounds
-    if (small.reach < small.lower).any():
+    fractions = linear_plan(small, deadline)
+    if fractions is None:
         return None
-    if not len(small.most):
-        return np.zeros_like(bounds.most)
-    found = _linear(small, deadline)
-    if found is None:
-        return None
-    for start in (np.floor(found + 1e-6), np.ceil(found - 1e-6)):
-        plan = lower_surplus(small, raise_deficits(small, np.minimum(start.astype(np.int64), small.most)))
-        if small.hold(plan):
-            return merged.split(plan, bounds)
-    integral = _integral(small, deadline)
-    return None if integral is None else merged.split(integral, bounds)
+    plan = rounded_plan(small, fractions)
+    if plan is None:
+        plan = _integral(small, deadline)
+    return None if plan is None else merged.split(plan, bounds)
 
 
-def _linear(bounds: PlanBounds, deadline: float) -> Floats | None:
-    """Return the plan with the least total, in fractions; None if it exceeds what is allowed."""
-    rows, limits = rows_of(bounds)
-    found = solve(np.ones(len(bounds.most)), rows, limits, bounds.most.astype(np.float64), deadline)
-    return None if found is None or found.cost > bounds.total + _TOLERANCE else found.values
+def linear_plan(bounds: PlanBounds, deadline: float) -> Floats | None:
+    """Return the plan with the least total, in fractions of exposures; None if there is none within the bounds."""
+    if (bounds.reach < bounds.lower).any():
+        return None
+    if not bounds.lower.any():
+        return np.zeros(len(bounds.most))
+    found = least_total(bounds, deadline)
+    return None if found is None or found[0].cost > bounds.total + TOLERANCE else found[0].values
+
+
+def rounded_plan(bounds: PlanBounds, fractions: Floats) -> Counts | None:
+    """Return a plan near one in fractions of exposures, rounded down or up and repaired; None if that does not fit."""
+    for start in (np.floor(fractions + 1e-6), np.ceil(fractions - 1e-6)):
+        plan = lower_surplus(bounds, raise_deficits(bounds, np.minimum(start.astype(np.int64), bounds.most)))
+        if bounds.hold(plan):
+            return plan
+    return None
 
 
 def _integral(bounds: PlanBounds, deadline: float) -> Counts | None:

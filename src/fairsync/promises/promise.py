@@ -12,6 +12,7 @@ import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn
 from fairsync.errors import InvalidInputError
+from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog, Where
 
 _FIELDS = ("where", "at_least", "at_most", "at_most_per_list", "name", "each")
+
+
+EVERY_SLOT = "every slot"
+"""The name of a promise for all items and all slots, which is added where lists can be filled only by a plan."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ def each(
     at_most_per_list: int | None = None,
     where: Where | None = None,
 ) -> list[Promise]:
-    """Return one promise for each label of an attribute. Labels that come later get one, too.
+    """Return one promise for each label of an attribute that items have. Labels that come later get one, too.
 
     Parameters
     ----------
@@ -167,7 +172,7 @@ def each(
         raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
     return [
         Promise({attribute: label, **(where or {})}, at_least, at_most, at_most_per_list, each=attribute)
-        for label in column.labels
+        for label in SelectedRows(catalog).labels_in_use(attribute, where or {})
     ]
 
 

@@ -18,32 +18,44 @@ _ROUNDS = 400
 
 
 class _Ranking:
-    """The atoms of each promise in an order of preference."""
+    """The promises of some atoms, and the atoms of each promise in an order of preference.
 
-    def __init__(self, bounds: PlanBounds, wanted: NDArray[np.bool_], rank: Floats) -> None:
-        membership = bounds.membership
-        atoms = np.repeat(np.arange(membership.n_atoms), np.diff(membership.offsets))
-        use = wanted[membership.promises]
-        atoms, promises = atoms[use], membership.promises[use]
-        order = np.lexsort((rank[atoms], promises))
-        self.atoms, self.promises = atoms[order], promises[order]
+    Arrays by atom have one entry for each of the chosen atoms here.
+    """
+
+    def __init__(self, bounds: PlanBounds, wanted: NDArray[np.bool_], rank: Floats, chosen: NDArray[np.int64]) -> None:
+        self.chosen = chosen[np.argsort(rank[chosen], kind="stable")]
+        atoms, promises = bounds.membership.expand(self.chosen)
+        use = wanted[promises]
+        atoms, promises = atoms[use], promises[use]
+        # numpy sorts 16 bits in linear time.
+        order = np.argsort(promises.astype(np.uint16) if len(wanted) <= 2**16 else promises, kind="stable")
+        self._atoms, self._promises, self._n_promises = atoms[order], promises[order], len(wanted)
         first = np.ones(len(order), dtype=bool)
-        first[1:] = self.promises[1:] != self.promises[:-1]
+        first[1:] = self._promises[1:] != self._promises[:-1]
         self._start = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
 
-    def least(self, values: Counts, n_atoms: int) -> Counts:
-        """Return (A,) the least of values by promise over the promises of each atom."""
-        least = np.full(n_atoms, _FREE, dtype=np.int64)
-        np.minimum.at(least, self.atoms, values[self.promises])
+    def sums(self, values: Floats) -> Floats:
+        """Return the sum of values by promise over the promises of each atom."""
+        return np.bincount(self._atoms, values[self._promises], len(self.chosen)).astype(np.float64, copy=False)
+
+    def exposures(self, amounts: Counts) -> Counts:
+        """Return (P,) the sum of amounts by atom over the atoms of each promise."""
+        return np.bincount(self._promises, amounts[self._atoms], self._n_promises).astype(np.int64)
+
+    def least(self, values: Counts) -> Counts:
+        """Return the least of values by promise over the promises of each atom."""
+        least = np.full(len(self.chosen), _FREE, dtype=np.int64)
+        np.minimum.at(least, self._atoms, values[self._promises])
         return least
 
     def within(self, amounts: Counts, limits: Counts) -> Counts:
         """Return amounts by atom, lowered so that no promise has more than its limit. Preferred atoms come first."""
-        given = amounts[self.atoms]
+        given = amounts[self._atoms]
         before = np.cumsum(given) - given
-        allowed = np.maximum(limits[self.promises] - (before - before[self._start]), 0)
+        allowed = np.maximum(limits[self._promises] - (before - before[self._start]), 0)
         accepted = amounts.copy()
-        np.minimum.at(accepted, self.atoms, allowed)
+        np.minimum.at(accepted, self._atoms, allowed)
         return accepted
 
 
@@ -69,13 +81,13 @@ def lower_surplus(bounds: PlanBounds, plan: Counts, rank: Floats | None = None) 
     plan = plan.copy()
     if rank is None:
         rank = -plan / np.maximum(bounds.most, 1)
-    ranking = _Ranking(bounds, bounds.lower > 0, rank)
+    ranking = _Ranking(bounds, bounds.lower > 0, rank, np.flatnonzero(plan > 0))
     for _ in range(_ROUNDS):
         surplus = np.maximum(bounds.membership.exposures(plan) - bounds.lower, 0)
-        lowered = ranking.within(np.minimum(plan, ranking.least(surplus, len(plan))), surplus)
+        lowered = ranking.within(np.minimum(plan[ranking.chosen], ranking.least(surplus)), surplus)
         if not lowered.any():
             break
-        plan -= lowered
+        plan[ranking.chosen] -= lowered
     return plan
 
 
@@ -106,18 +118,25 @@ def raise_deficits(bounds: PlanBounds, plan: Counts, rank: Floats | None = None)
         rank = plan / np.maximum(bounds.most, 1)
     bounded = bounds.lower > 0
     bounded[bounds.capped] = True
-    ranking = _Ranking(bounds, bounded, rank)
-    for _ in range(_ROUNDS):
-        exposures = bounds.membership.exposures(plan)
+    exposures = bounds.membership.exposures(plan)
+    helpful = np.zeros(len(plan), dtype=bool)
+    for turn in range(_ROUNDS):
         deficit = np.maximum(bounds.lower - exposures, 0)
+        if not deficit.any():
+            break
+        if turn % 8 == 0:  # ever fewer promises miss something
+            helpful = bounds.membership.atom_prices((deficit > 0).astype(np.float64)) > 0
+            ranking = _Ranking(bounds, bounded, rank, np.flatnonzero(helpful & (plan < bounds.most)))
         limits = np.where(deficit > 0, deficit, np.maximum(bounds.upper - exposures, 0))
-        gain = bounds.membership.atom_prices((deficit > 0).astype(np.float64))
-        amounts = np.minimum(bounds.most - plan, ranking.least(limits, len(plan)))
+        gain = ranking.sums((deficit > 0).astype(np.float64))
+        amounts = np.minimum(bounds.most[ranking.chosen] - plan[ranking.chosen], ranking.least(limits))
         gain[amounts <= 0] = 0
         best = gain.max(initial=0)
         if best == 0:
             break
-        plan += ranking.within(np.where(gain == best, amounts, 0), limits)
+        raised = ranking.within(np.where(gain == best, amounts, 0), limits)
+        plan[ranking.chosen] += raised
+        exposures += ranking.exposures(raised)
     return plan
 
 
@@ -137,9 +156,9 @@ def lower_excess(bounds: PlanBounds, plan: Counts) -> Counts:
     over = exposures > bounds.upper
     if over.any():
         factor = np.where(over, bounds.upper / np.maximum(exposures, 1), 1.0)
-        logs = np.log(np.maximum(factor, 1e-300))
-        ranking = _Ranking(bounds, over, np.zeros(len(plan)))
-        least = np.zeros(len(plan))
-        np.minimum.at(least, ranking.atoms, logs[ranking.promises])
-        plan = np.floor(plan * np.exp(least) * (1 + 1e-12)).astype(np.int64)
+        chosen = np.flatnonzero(plan > 0)
+        at, promises = bounds.membership.expand(chosen)
+        least = np.ones(len(chosen))
+        np.minimum.at(least, at, factor[promises])
+        plan[chosen] = np.floor(plan[chosen] * least * (1 + 1e-12)).astype(np.int64)
     return plan

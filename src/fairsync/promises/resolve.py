@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from fairsync.promises.certificate import SECONDS, find_certificate
 from fairsync.promises.feasibility import check_together
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
-from fairsync.promises.promise import Promise
+from fairsync.promises.promise import EVERY_SLOT, Promise
 from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.policies.base import Counts
+
+
+Series: TypeAlias = tuple[object, ...]
+"""The attribute, the bounds and the further conditions of a call of :func:`fairsync.each`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,13 +47,13 @@ class ResolvedPromises:
         Floors, caps and limits per list as numbers, what atoms can show, which promises are certain
         (:mod:`fairsync.promises.certainty`), and a certificate.
     known_labels : dict
-        For each attribute that :func:`fairsync.each` was used on, the labels that items have had.
+        For each series of promises that :func:`fairsync.each` made, the labels that items have had.
     """
 
     promises: tuple[Promise, ...]
     atoms: Atoms
     terms: Terms
-    known_labels: Mapping[str, frozenset[object]]
+    known_labels: Mapping[Series, frozenset[object]]
 
     @property
     def names(self) -> list[str]:
@@ -80,9 +84,10 @@ def resolve_promises(
     k, horizon, batch_size, max_exclude, auto_restart
         As in `Terms`.
     before
-        The promises before a change of the items or the promises. A promise with the name of one before takes its code;
-        those before that are not given again stay as they were; others follow, and after them the promises of
-        :func:`fairsync.each` for labels that have their first items. Atoms keep their codes, too.
+        The promises before a change of the items or the promises. A promise with the name of one before takes its code.
+        One that is not given again is withdrawn: it stays in its place as a promise of 0. New ones follow, and after
+        them the promises of :func:`fairsync.each` for labels that have their first items; a series that is given again
+        keeps those that it has got in this way. Atoms keep their codes, too.
     seconds
         The time limit for the proof that the promises can hold together.
 
@@ -113,15 +118,39 @@ def resolve_promises(
     atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
     names = [promise.name for promise in given]
     floors, caps, limits = _numbers(given, k, horizon, np.array([len(some) for some in selected]))
-    _check_lists_can_be_filled(atoms, caps, limits, k, max_exclude, names)
+    if EVERY_SLOT not in names and _must_plan_every_slot(atoms, caps, limits, k, max_exclude, names):
+        every = Promise({}, at_least=1.0, name=EVERY_SLOT)
+        return resolve_promises(
+            catalog, [*given, every], k, horizon, batch_size,
+            max_exclude=max_exclude, auto_restart=auto_restart, before=before, seconds=seconds,
+        )  # fmt: skip
     capacities = np.minimum(k, np.maximum(atoms.sizes - max_exclude, 0))
     terms = Terms(
         floors, capacities, k, horizon, batch_size, auto_restart, max_exclude,
         None if (caps == NO_CAP).all() else caps, atoms.membership, None if (limits == k).all() else limits,
     )  # fmt: skip
     certain, plan = _prove(terms, atoms, names, seconds)
+    if EVERY_SLOT in names and not certain[names.index(EVERY_SLOT)]:
+        raise InvalidInputError(
+            "the promises with at_most leave too few items outside them: with so many excluded items (max_exclude),"
+            " lists might not be filled. Raise some at_most, or take some away."
+        )
     terms = replace(terms, certain=None if certain.all() else certain, certificate=plan)
     return ResolvedPromises(given, atoms, terms, known)
+
+
+def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | None = None) -> Atoms:
+    """Return the atoms of a catalog under promises that were resolved elsewhere, perhaps over other items.
+
+    Parameters
+    ----------
+    catalog, promises
+        The items, and the promises in the order of their codes. One that no item meets is no error here.
+    before
+        The atoms before a change of the items, which keep their codes.
+    """
+    rows = SelectedRows(catalog)
+    return Atoms.of([rows.of(promise.where) for promise in promises], len(catalog), before)
 
 
 def _checked(promises: Any) -> list[Promise]:
@@ -153,36 +182,40 @@ def _with_distinct_names(promises: Sequence[Promise]) -> list[Promise]:
 
 
 def _in_order(given: Sequence[Promise], before: ResolvedPromises | None) -> list[Promise]:
-    """Return the promises in the order of their codes: first those before, changed where they are given again."""
+    """Return the promises in the order of their codes: first those before, changed, or withdrawn if not given again."""
     if before is None:
         return list(given)
     by_name = {promise.name: promise for promise in given}
-    kept = [by_name.pop(promise.name, promise) for promise in before.promises]
+    series = {_series(promise) for promise in given if promise.each is not None}
+    kept = []
+    for promise in before.promises:
+        withdrawn = replace(promise, at_least=0, at_most=None, at_most_per_list=None, each=None)
+        same = promise if promise.each is not None and _series(promise) in series else withdrawn
+        kept.append(by_name.pop(promise.name, same))
     return kept + list(by_name.values())
 
 
 def _with_new_labels(
     promises: list[Promise], rows: SelectedRows, catalog: Catalog, before: ResolvedPromises | None
-) -> tuple[tuple[Promise, ...], dict[str, frozenset[object]]]:
+) -> tuple[tuple[Promise, ...], dict[Series, frozenset[object]]]:
     """Return the promises with those of `each` for labels that have their first items, and all labels known by now."""
-    known = dict(before.known_labels) if before else {}
-    series = {_series(promise): promise for promise in promises if promise.each is not None}
+    known: dict[Series, frozenset[object]] = {}
     have = {(_series(promise), promise.where.get(promise.each)) for promise in promises if promise.each is not None}
-    for attribute in {str(promise.each): None for promise in series.values()}:
-        if not isinstance(catalog.attributes.get(attribute), LabelColumn | ListColumn):
-            continue  # an error that names the promise follows
-        used = rows.labels_in_use(attribute)
-        new = [label for label in used if label not in known[attribute]] if attribute in known else []
-        known[attribute] = known.get(attribute, frozenset()) | frozenset(used)
-        for key, model in series.items():
-            for label in new if model.each == attribute else ():
-                made = replace(model, where={**model.where, attribute: label}, name="")
-                if (key, label) not in have and len(rows.of(made.where)):
-                    promises.append(made)
+    for series, model in {_series(promise): promise for promise in promises if promise.each is not None}.items():
+        attribute, others = str(model.each), {name: one for name, one in model.where.items() if name != model.each}
+        if not isinstance(catalog.attributes.get(attribute), LabelColumn | ListColumn) or attribute not in model.where:
+            raise InvalidInputError(f"promise {model.name!r}: {attribute!r} is no attribute with labels.")
+        used = rows.labels_in_use(attribute, others)
+        known[series] = frozenset(used)
+        if before is not None and series in before.known_labels:
+            new = [label for label in used if label not in before.known_labels[series] and (series, label) not in have]
+            promises += [replace(model, where={**model.where, attribute: label}, name="") for label in new]
+            known[series] |= before.known_labels[series]
     return tuple(_with_distinct_names(promises)), known
 
 
-def _series(promise: Promise) -> tuple[object, ...]:
+def _series(promise: Promise) -> Series:
+    """Return what the promises of one call of `each` have in common."""
     others = {name: value for name, value in promise.where.items() if name != promise.each}
     return promise.each, promise.at_least, promise.at_most, promise.at_most_per_list, repr(others)
 
@@ -216,30 +249,27 @@ def _numbers(
     return floors, np.where(caps >= horizon * most, NO_CAP, caps), np.where(limits >= most, k, limits)
 
 
-def _check_lists_can_be_filled(
+def _must_plan_every_slot(
     atoms: Atoms, caps: Counts, limits: Counts, k: int, max_exclude: int, names: Sequence[str]
-) -> None:
-    """Raise unless a list can be filled with items outside all caps, within the limits per list."""
+) -> bool:
+    """Return whether too few items lie outside all caps to fill a list with, once the caps are used up.
+
+    Then the certificate must say how every slot can be filled, not only those that floors need. Raise if limits per
+    list alone leave lists short.
+    """
     capped, limited = caps < NO_CAP, np.flatnonzero(limits < k)
     if not capped.any() and not len(limited):
-        return
+        return False
     membership = atoms.membership
     tree = tree_of(membership, limited, atoms.sizes, names)
-    outside = np.where(membership.atom_prices(capped.astype(np.float64)) > 0, 0, atoms.sizes)
-    longest = longest_list(membership, outside, limits, tree)
-    if longest >= k + max_exclude:
-        return
-    need = f"k = {k}" if not max_exclude else f"k + max_exclude = {k + max_exclude}"
-    if int(outside.sum()) < k + max_exclude:
+    longest = longest_list(membership, atoms.sizes, limits, tree)
+    if longest < k + max_exclude:
+        need = f"k = {k}" if not max_exclude else f"k + max_exclude = {k + max_exclude}"
         raise InvalidInputError(
-            f"the promises with at_most leave {int(outside.sum()):,} items outside, fewer than {need}: once they are"
-            " used up, no list can be filled. Leave more items outside, or take some at_most away."
+            f"a list has room for {longest:,} items under at_most_per_list, fewer than {need}: raise some limits."
         )
-    raise InvalidInputError(
-        f"a list has room for {longest:,} items under at_most_per_list"
-        f"{' without the items of promises with at_most' if capped.any() else ''}, fewer than {need}: raise some"
-        " limits."
-    )
+    outside = np.where(membership.atom_prices(capped.astype(np.float64)) > 0, 0, atoms.sizes)
+    return longest_list(membership, outside, limits, tree) < k + max_exclude
 
 
 def _prove(terms: Terms, atoms: Atoms, names: Sequence[str], seconds: float) -> tuple[NDArray[np.bool_], Counts]:

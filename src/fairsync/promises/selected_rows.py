@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog, Where
+    from fairsync.catalog.attributes import AttributeLabel
     from fairsync.catalog.conditions import Condition
 
 
@@ -74,12 +75,14 @@ class SelectedRows:
                         f"no item has {value!r} as its {condition.attribute!r}.{_hint(value, column.labels)}"
                     )
 
-    def labels_in_use(self, attribute: str) -> list[object]:
-        """Return the labels of an attribute that some item has."""
+    def labels_in_use(self, attribute: str, where: Where) -> list[AttributeLabel]:
+        """Return the labels of an attribute that some item has that meets conditions."""
         column = self._catalog.attributes[attribute]
         assert isinstance(column, LabelColumn | ListColumn)
-        used = np.flatnonzero(np.bincount(column.codes, minlength=len(column.labels)))
-        return [column.labels[code] for code in used.tolist()]
+        if where:
+            column = column.take(self.of(where))
+        used = np.bincount(column.codes, minlength=len(column.labels)) > 0
+        return [column.labels[code] for code in np.flatnonzero(used).tolist()]
 
     def _with_label(self, condition: Condition) -> NDArray[np.int64]:
         name, column = condition.attribute, self._catalog.attributes[condition.attribute]
