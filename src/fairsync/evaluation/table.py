@@ -49,7 +49,7 @@ def render_promises(found: Evaluation, most: int = 40) -> list[Table]:
     for k in dict.fromkeys(one.k for one in found.results):
         results = [one for one in found.results if one.k == k]
         table = Table(title=f"Promises at K = {k}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("promise", overflow="ellipsis", max_width=32)
+        table.add_column("promise", overflow="ellipsis", max_width=40, no_wrap=True)
         for name in ("at least", "at most", *(one.policy for one in results)):
             table.add_column(name, justify="right")
         lines = list(zip(*(one.promises for one in results), strict=True))
