@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from fairsync.ledger.database import Transaction
     from fairsync.ledger.rows import Latest
     from fairsync.policies import Policy, Sample, Terms
+    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises.certificate import Certified
 
 IfDiffers = Literal["refuse", "follow", "take over"]
@@ -177,10 +178,12 @@ class SharedState:
         answers: Mapping[str, bytes],
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> bool:
         """Record the counts of a lease; return False if it is settled already.
 
-        What its requests could show is not recorded: others that share the ledger would not know it.
+        What its requests could show, and what promises cost, is not recorded: others that share the ledger would not
+        know it.
         """
         if len(entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
