@@ -268,8 +268,8 @@ class Coordinator(NoCopies, Closable):
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
 
-        With what its requests could show, if some were limited, the guard forecasts what later ones can show; with what
-        promises cost, the report says so. Only a coordinator with a ledger to itself uses both.
+        With what its requests could show, if some were limited, the guard forecasts what later ones can show. With what
+        promises cost, the report says so, if the coordinator has the ledger to itself.
 
         Raises
         ------
