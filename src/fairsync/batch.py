@@ -181,6 +181,7 @@ def serve(
     trace = BatchTrace.of(
         catalog, index, users, eligible, served.hits, replaced, batch.prices, batch.missing, batch.terms,
         depth=min(batch.k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors, fixed=fixed,
+        promise_prices=batch.promise_prices,
     )  # fmt: skip
     return replace(served, trace=trace)
 
@@ -321,8 +322,8 @@ def _needs_guard(
     certificate = batch.certificate
     if not needs(certificate):
         return False, certificate
-    if certificate is None:
-        return True, None
+    if certificate is None or guard.overshoots(batch.missing, batch.prices_by_promise, terms.exposures(counts)):
+        return True, certificate
     certificate = prune(terms, certificate, batch.missing)
     return needs(certificate), certificate
 

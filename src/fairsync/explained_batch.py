@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.explained_promises import ExplainedPromises
 from fairsync.explanation import FIXED_LIST, ExplainedCandidate, Explanation
 from fairsync.trace import BatchTrace, applied_prices, filled_places
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from fairsync.catalog.groups import Label
     from fairsync.explanation import WhyNot
@@ -183,6 +184,23 @@ class PendingExplanation:
         """Return explanation and trace as values for JSON; see `StoredExplanation`."""
         seen = self.batch.trace.request(self.position)
         return {"explanation": self.explanation().to_dict(), "trace": seen.to_dict(self.batch.trace.catalog)}
+
+
+def explain_requests(trace: BatchTrace, names: Sequence[Label]) -> Sequence[PendingExplanation | ExplainedPromises]:
+    """Return the explanation of each request of a batch.
+
+    Parameters
+    ----------
+    trace
+        What was seen when the batch was served.
+    names
+        The names of the promises, which are needed if promises overlap.
+    """
+    n, prices = len(trace.chosen.rows), trace.promise_prices
+    if prices is not None:
+        return [ExplainedPromises(trace, i, [str(name) for name in names], prices) for i in range(n)]
+    batch = ExplainedBatch(trace)
+    return [PendingExplanation(batch, i) for i in range(n)]
 
 
 def _keys(owners: _Rows, k: int) -> _Rows:

@@ -194,6 +194,8 @@ class BatchTrace:
         The list that some of the requests begin with.
     names : dict
         Texts of promises by label, in place of "label ≥ floor".
+    promise_prices : numpy.ndarray or None
+        (P,) prices by promise; None if promises do not overlap.
     """
 
     catalog: Catalog
@@ -210,6 +212,7 @@ class BatchTrace:
     depth: int | None
     fixed: FixedList | None = None
     names: Mapping[Label, str] = field(default_factory=dict)
+    promise_prices: _Floats | None = None
 
     @classmethod
     def of(
@@ -227,6 +230,7 @@ class BatchTrace:
         depth: int,
         keeps_floors: bool,
         fixed: FixedList | None = None,
+        promise_prices: _Floats | None = None,
     ) -> BatchTrace:
         """Return the trace of a batch that was served; this finds the candidates that it would have had without prices.
 
@@ -244,6 +248,8 @@ class BatchTrace:
             The number of items to ask the index for, if it does not know every rank.
         fixed
             The list that some of the requests begin with, with prices and without.
+        promise_prices
+            (P,) prices by promise; None if promises do not overlap.
         """
         k = chosen.rows.shape[1]
         known: int | None = None
@@ -259,7 +265,7 @@ class BatchTrace:
             found = fixed.put_first(found, k, catalog, users, eligible)
         return cls(
             catalog, users, eligible, prices, missing, terms, keeps_floors, chosen, replaced, ranks,
-            found.rows[:, :k], known, fixed,
+            found.rows[:, :k], known, fixed, promise_prices=promise_prices,
         )  # fmt: skip
 
     def request(self, i: int) -> RequestTrace:
@@ -267,11 +273,11 @@ class BatchTrace:
         eligible, k = self.eligible, self.chosen.rows.shape[1]
         chosen, nothing = self._candidates(i)[0], np.empty(0, dtype=np.int64)
         before = self._before(i)[0]
-        plain = self.plain[i]
+        plain, overlaps = self.plain[i], self.terms.membership is not None  # see `fairsync.explained_promises`
         return RequestTrace(
             user=self.users[i],
             prices=self.prices,
-            missing=self._missing(i),
+            missing=self.missing if overlaps else self._missing(i),
             keeps_floors=self._keeps_floors(i),
             excluded=nothing if eligible is None else eligible.excluded[eligible.offsets[i] : eligible.offsets[i + 1]],
             selection=None if eligible is None else eligible.selection(i),
@@ -279,7 +285,7 @@ class BatchTrace:
             before=before,
             plain=plain[plain >= 0],
             k=k,
-            cut=self._cut(i) if len(chosen) == k else None,
+            cut=self._cut(i) if len(chosen) == k and not overlaps else None,
         )
 
     @cached_property

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.catalog import Catalog
 
+# Up to this many promises of one atom, sums are made promise by promise.
+_MOST_COLUMNS = 8
+
 
 @dataclass(frozen=True, eq=False)
 class Membership:
@@ -86,12 +89,38 @@ class Membership:
 
     def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (A,) the sum over the promises of each atom of values by promise, such as prices."""
-        return np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
+        if self._columns is None:
+            return np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
+        padded = np.append(prices, 0.0)
+        total = np.zeros(self.n_atoms)
+        for column in self._columns:
+            total += padded.take(column)
+        return total
+
+    @cached_property
+    def _columns(self) -> list[NDArray[np.int32]] | None:
+        """The first promise of each atom, the second, and so on, P where there is none; None if an atom has many.
+
+        Sums over columns take a fraction of the time of sums over entries, and add in the same order.
+        """
+        lengths = np.diff(self.offsets)
+        most = int(lengths.max(initial=0))
+        if most > _MOST_COLUMNS:
+            return None
+        columns = []
+        for place in range(most):
+            column = np.full(self.n_atoms, self.n_promises, dtype=np.int32)
+            has = np.flatnonzero(lengths > place)
+            column[has] = self.promises[self.offsets[has] + place]
+            columns.append(column)
+        return columns
 
     def exposures(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (P,) the sum over the atoms of each promise of whole numbers by atom, such as exposures."""
-        # Exact below 2**53, which no sum of exposures may exceed.
-        return np.bincount(self.promises, counts[self._owners], self.n_promises).astype(np.int64)
+        # Sums are exact below 2**53, which no number of exposures may exceed. Most atoms have none: these are left out.
+        some = np.flatnonzero(counts)
+        at, promises = self.expand(some)
+        return np.bincount(promises, counts[some][at], self.n_promises).astype(np.int64)
 
     def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (P,) the sum over the atoms of each promise of values by atom."""
