@@ -77,6 +77,12 @@ class CertificateState:
         plan = find_certificate(terms, missing, room, left, near=near)
         return None if plan is None else cls(plan, opening, counts, left)
 
+    @classmethod
+    def lost(cls, terms: Terms, left: int) -> CertificateState:
+        """Return the state of a horizon whose promises can no longer be kept: nothing is planned until it ends."""
+        zero, opening = np.zeros(terms.n_atoms, dtype=np.int64), terms.certificate
+        return cls(zero, zero if opening is None else opening, zero, left)
+
     def restarted(self, terms: Terms) -> CertificateState:
         """Return the certificate of a new horizon."""
         return CertificateState(self.opening, self.opening, np.zeros_like(self.counts), terms.horizon)

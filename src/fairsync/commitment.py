@@ -10,7 +10,7 @@ import numpy as np
 from fairsync.catalog.changes import CatalogChange
 from fairsync.errors import InvalidInputError
 from fairsync.floors import changed_terms, make_terms
-from fairsync.promises.resolve import resolve_promises
+from fairsync.promises.resolve import ResolvedPromises, resolve_promises
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fairsync.floors import Floors
     from fairsync.policies import Terms
     from fairsync.promises import Promise
-    from fairsync.promises.resolve import ResolvedPromises
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +49,14 @@ class Commitment:
         catalog: Catalog,
         k: int,
         floors: Floors,
-        promises: Sequence[Promise] | None,
+        promises: Sequence[Promise] | ResolvedPromises | None,
         horizon: int,
         batch_size: int,
         max_exclude: int = 0,
     ) -> Commitment:
         """Return floors of groups, or promises, if there are any; refuse what cannot be kept."""
+        if isinstance(promises, ResolvedPromises):
+            return cls(catalog, promises.atoms.catalog(catalog), promises.terms, promises)
         if promises is None:
             terms = make_terms(catalog, k, floors, horizon, batch_size, max_exclude=max_exclude)
             return cls(catalog, catalog, terms)

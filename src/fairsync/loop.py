@@ -288,7 +288,7 @@ class LoopState:
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
         progress = Progress(totals)
-        certificate = _certificate(progress, terms, policy)
+        certificate = _certificate(progress, terms, policy, allow_infeasible=allow_infeasible)
         return cls(progress, PriceState.of(policy, policy.start(terms), costs=costs), certificate)
 
     def begin(
@@ -480,18 +480,27 @@ def open_certificate(
 
 
 def _certificate(
-    progress: Progress, terms: Terms, policy: Policy, before: CertificateState | None = None
+    progress: Progress,
+    terms: Terms,
+    policy: Policy,
+    before: CertificateState | None = None,
+    *,
+    allow_infeasible: bool = False,
 ) -> CertificateState | None:
     """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
     if terms.membership is None or not policy.keeps_floors:
         return None
     made = open_certificate(progress, terms, before)
-    if made is None:
-        raise InvalidInputError(
-            f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
-            f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
-        )
-    return made
+    if made is not None:
+        return made
+    error = (
+        f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
+        f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
+    )
+    if not allow_infeasible:
+        raise InvalidInputError(error)
+    _log.warning("continuing all the same: %s", error)
+    return CertificateState.lost(terms, progress.left(terms))
 
 
 def _joined(some: EligibleSlots | None, more: EligibleSlots | None) -> EligibleSlots | None:

@@ -32,6 +32,7 @@ from fairsync.ledger.urls import MEMORY
 from fairsync.loop import LoopState
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.promises import Promise
+from fairsync.promises.resolve import restore_promises
 from fairsync.report import Report, make_report
 from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
@@ -145,7 +146,9 @@ class FairRetriever(NoCopies, Closable):
         try:
             check_labels(self.ledger, self._commitment.labels)
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
-            self._state = self._saver.load(self.terms, LoopState.open(self.terms, self.policy, self.ledger.totals()))
+            is_saved = promises is not None and promises is self._commitment.resolved
+            loop = LoopState.open(self.terms, self.policy, self.ledger.totals(), allow_infeasible=is_saved)
+            self._state = self._saver.load(self.terms, loop)
             save_labels(self.ledger, self._commitment.labels)
         except BaseException:
             if self._owns_ledger:
@@ -371,7 +374,7 @@ class FairRetriever(NoCopies, Closable):
             before = self._commitment
             after = before.changed(self.catalog, floors, promises, horizon)
             index = self.index
-            if after.resolved is not None and promises is not None:
+            if after.resolved is not None:  # another horizon, too, may add a promise: every slot
                 unchanged = CatalogChange(self.catalog, np.arange(len(self.catalog)))
                 index = follow(index, before.searched_change(unchanged, after), before.searched)
             self._swap(after, index)
@@ -452,8 +455,9 @@ class FairRetriever(NoCopies, Closable):
             ledger = open_ledger(ledger or MEMORY, len(saved.prices.terms.floors))
         saved.copy_counts(ledger)
         terms = saved.prices.terms
+        promises: Any = None if saved.promises is None else restore_promises(saved.catalog, saved.promises, terms)
         made = cls(
-            saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size, promises=saved.promises,
+            saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size, promises=promises,
             policy=saved.policy, index=saved.index, ledger=ledger, save_seconds=save_seconds,
             count_cold=saved.cold_start.counts,
         )  # fmt: skip

@@ -246,11 +246,13 @@ class FrontEnd(NoCopies, Closable):
         return found if rules is None else replace(found, unknown_excluded=rules.unknown)
 
     def _following(self, items: SearchedItems, lease: Lease) -> SearchedItems:
-        """Return the items under the promises of a lease, which may be more than were known so far."""
+        """Return the items under the promises of a lease, which may be other ones than were known so far."""
         membership = lease.batch.terms.membership
-        if membership is None or items.promises is None or len(items.promises) == membership.n_promises:
+        if membership is None or items.promises is None:
             return items
         promises = (self.coordinator.promises or ())[: membership.n_promises]
+        if promises is items.promises:
+            return items
         followed = items.with_promises(promises)
         with self._changing:
             if self._items is items:

@@ -196,9 +196,11 @@ class Guaranteed:
     def resume(self, state: GuaranteedState, terms: Terms) -> GuaranteedState:
         """Continue from the same subsidies and sample; values that depend on the old floors are computed again."""
         n = len(terms.floors)
+        subsidies = grow(state.subsidies, n)
+        capped = False if terms.caps is None else terms.caps < NO_CAP
         return replace(
             state,
-            subsidies=grow(state.subsidies, n),
+            subsidies=np.where((subsidies < 0) & ~np.asarray(capped), 0.0, subsidies),  # a charge ends with its cap
             target=grow(state.target, n),
             solution=None,
             opening=None,

@@ -9,6 +9,7 @@ import numpy as np
 
 from fairsync.catalog.atoms import Atoms
 from fairsync.catalog.attributes import LabelColumn, ListColumn
+from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_k, check_max_exclude, check_positive
 from fairsync.policies.base import NO_CAP, Terms
@@ -48,12 +49,15 @@ class ResolvedPromises:
         (:mod:`fairsync.promises.certainty`), and a certificate.
     known_labels : dict
         For each series of promises that :func:`fairsync.each` made, the labels that items have had.
+    most_in_list : numpy.ndarray
+        (P,) the most items of each promise that a list has had room for since the promise was made.
     """
 
     promises: tuple[Promise, ...]
     atoms: Atoms
     terms: Terms
     known_labels: Mapping[Series, frozenset[object]]
+    most_in_list: Counts
 
     @property
     def names(self) -> list[str]:
@@ -114,12 +118,14 @@ def resolve_promises(
     rows, n_before = SelectedRows(catalog), 0 if before is None else len(before.promises)
     given, known = _with_new_labels(_in_order(_checked(promises), before), rows, catalog, before)
 
-    def resolve() -> tuple[Atoms, Counts, Counts, Counts]:
+    def resolve() -> tuple[Atoms, Counts, Counts, Counts, Counts]:
         selected = [_rows_of(promise, rows, is_new=code >= n_before) for code, promise in enumerate(given)]
         atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
-        return atoms, *_numbers(given, k, horizon, np.array([len(some) for some in selected]))
+        most = np.minimum([len(some) for some in selected], k)
+        ever = most if before is None else np.maximum(most, grow(before.most_in_list, len(given)))
+        return atoms, ever, *_numbers(given, k, horizon, most, ever)
 
-    atoms, floors, caps, limits = resolve()
+    atoms, ever, floors, caps, limits = resolve()
     names = [promise.name for promise in given]
     if _must_plan_every_slot(atoms, caps, limits, k, max_exclude, names):
         every = Promise({}, at_least=1.0, name=EVERY_SLOT)
@@ -127,7 +133,7 @@ def resolve_promises(
             (*given, every) if EVERY_SLOT not in names else tuple(every if p.name == EVERY_SLOT else p for p in given)
         )
         names = [promise.name for promise in given]
-        atoms, floors, caps, limits = resolve()
+        atoms, ever, floors, caps, limits = resolve()
     capacities = np.minimum(k, np.maximum(atoms.sizes - max_exclude, 0))
     terms = Terms(
         floors, capacities, k, horizon, batch_size, auto_restart, max_exclude,
@@ -140,7 +146,26 @@ def resolve_promises(
             " lists might not be filled. Raise some at_most, or take some away."
         )
     terms = replace(terms, certain=None if certain.all() else certain, certificate=plan)
-    return ResolvedPromises(given, atoms, terms, known)
+    return ResolvedPromises(given, atoms, terms, known, ever)
+
+
+def restore_promises(catalog: Catalog, promises: Sequence[Promise], terms: Terms) -> ResolvedPromises:
+    """Return promises as they were when they were saved with these terms: nothing is decided again.
+
+    Parameters
+    ----------
+    catalog, promises, terms
+        The items, the promises in the order of their codes, and what `resolve_promises` made of them.
+    """
+    assert terms.membership is not None
+    atoms = find_atoms(catalog, promises, Atoms(np.empty(0, dtype=np.int32), terms.membership))
+    _, known = _with_new_labels(list(promises), SelectedRows(catalog), catalog, None)
+    ever = np.full(len(promises), terms.k)
+    for code, promise in enumerate(promises):
+        cap = promise.cap(terms.horizon * terms.k)
+        if cap is not None and (terms.caps is None or terms.caps[code] == NO_CAP):  # it could not be exceeded
+            ever[code] = min(cap // terms.horizon, terms.k)
+    return ResolvedPromises(tuple(promises), atoms, terms, known, ever)
 
 
 def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | None = None) -> Atoms:
@@ -172,8 +197,9 @@ def _checked(promises: Any) -> list[Promise]:
     for one in given:
         if one.name == EVERY_SLOT and one.where:
             raise InvalidInputError(f"the name {EVERY_SLOT!r} has a meaning of its own: choose another one.")
-    # It is added below where it is needed.
-    return _with_distinct_names([one for one in given if one.name != EVERY_SLOT])
+    # It keeps its place, and gets its floor below where it is needed.
+    none = Promise({}, at_least=0, name=EVERY_SLOT)
+    return _with_distinct_names([none if one.name == EVERY_SLOT else one for one in given])
 
 
 def _with_distinct_names(promises: Sequence[Promise]) -> list[Promise]:
@@ -241,9 +267,12 @@ def _rows_of(promise: Promise, rows: SelectedRows, *, is_new: bool) -> NDArray[n
 
 
 def _numbers(
-    promises: Sequence[Promise], k: int, horizon: int, sizes: NDArray[np.int64]
+    promises: Sequence[Promise], k: int, horizon: int, most: Counts, ever: Counts
 ) -> tuple[Counts, Counts, Counts]:
-    """Return floors, caps and limits per list. Upper bounds that exclude nothing become `NO_CAP` and k."""
+    """Return floors, caps and limits per list. Upper bounds that exclude nothing become `NO_CAP` and k.
+
+    Lists have room for ``most`` items of each promise, and had room for ``ever`` before some items were removed.
+    """
     slots = horizon * k
     floors = np.array([promise.floor(slots) for promise in promises], dtype=np.int64)
     caps = np.array([NO_CAP if (cap := promise.cap(slots)) is None else cap for promise in promises], dtype=np.int64)
@@ -253,8 +282,7 @@ def _numbers(
             f" {caps[code]:,}."
         )
     limits = np.array([k if p.at_most_per_list is None else p.at_most_per_list for p in promises], dtype=np.int64)
-    most = np.minimum(sizes, k)
-    return floors, np.where(caps >= horizon * most, NO_CAP, caps), np.where(limits >= most, k, limits)
+    return floors, np.where(caps >= horizon * ever, NO_CAP, caps), np.where(limits >= most, k, limits)
 
 
 def _must_plan_every_slot(
