@@ -28,6 +28,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, check_reachable
 from fairsync.ledger import Totals
 from fairsync.policies import Feedback, Sample
+from fairsync.policies.base import NO_CAP
 from fairsync.promise_costs import PromiseCosts
 from fairsync.promises.certificate import is_certificate
 
@@ -381,7 +382,11 @@ class LoopState:
         return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots), certificate), entry
 
     def certified(
-        self, terms: Terms, certified: Certified | None, leased: int, reserved: NDArray[np.int64] | None
+        self,
+        terms: Terms,
+        certified: Certified | None,
+        leased: int,
+        reserved: Callable[[NDArray[np.int64] | None], NDArray[np.int64] | None],
     ) -> LoopState:
         """Return the state with the certificate after requests that were leased, and recorded just now.
 
@@ -395,7 +400,7 @@ class LoopState:
         certified
             The certificate as the front end returned it; None if that is not known, as after a change of the items.
         leased, reserved
-            As for `begin`, without those requests.
+            As for `begin`, without those requests. What is reserved depends on the plan, or None for an unknown one.
         """
         before = self.certificate
         if before is None:
@@ -404,12 +409,11 @@ class LoopState:
         if certified is not None and len(certified.counts) == len(before.plan):
             plans = [np.maximum(before.plan - certified.counts, 0), certified.plan]
             before = replace(before, plan=plans[0], counts=before.counts + certified.counts)
-        missing, room = self.progress.certain_missing(terms), self.progress.room(terms, reserved)
-        left = self.progress.left(terms) - leased
+        missing, left = self.progress.certain_missing(terms), self.progress.left(terms) - leased
         for plan in plans:
-            if is_certificate(terms, plan, missing, room, left):
+            if is_certificate(terms, plan, missing, self.progress.room(terms, reserved(plan)), left):
                 return replace(self, certificate=replace(before, plan=plan))
-        made = open_certificate(self.progress, terms, before, leased, reserved)
+        made = open_certificate(self.progress, terms, before, leased, reserved(None))
         return replace(self, certificate=before if made is None else made)
 
     def _price_batch(self, terms: Terms, policy: Policy) -> int:
@@ -443,6 +447,7 @@ class LoopState:
         price_state = self.price_state.with_state(policy, state, terms.n_atoms)
         if terms.membership is not None:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
+            _check_caps(progress, terms, before)
             return LoopState(progress, price_state, _certificate(progress, terms, policy, self.certificate))
         was_lost = before.auto_restart and not can_be_met(
             self.progress.missing(before), self.progress.left(before), before
@@ -453,6 +458,20 @@ class LoopState:
                 terms, progress.totals, keeps_floors=policy.keeps_floors, is_over=self.progress.is_over(before)
             )
         return LoopState(progress, price_state)
+
+
+def _check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
+    """Refuse caps that have been exceeded already, unless they were the same before the change."""
+    if terms.caps is None or progress.left(terms) <= 0:  # or the next horizon starts with the next request
+        return
+    known = np.full(len(terms.caps), NO_CAP) if before.caps is None else grow(before.caps, len(terms.caps))
+    exceeded = np.flatnonzero((progress.totals.exposures > terms.caps) & (terms.caps != known))
+    if len(exceeded):
+        code = int(exceeded[0])
+        raise InvalidInputError(
+            f"A promise with at most {terms.caps[code]:,} exposures has had {progress.totals.exposures[code]:,} since"
+            " the horizon began. Raise at_most, lengthen the horizon, or wait for the next one."
+        )
 
 
 def open_certificate(

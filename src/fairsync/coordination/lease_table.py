@@ -17,7 +17,9 @@ stale their prices are; staleness only costs relevance. A single front end never
 Promises that may overlap have a certificate in place of D (:mod:`fairsync.promises.certificate`). A lease may be open
 beside others only if the certificate holds for R - n requests. Such a lease gets no part of it, and what its lists may
 use of the caps is its *allowance*: what caps have left beyond the certificate and the allowances of other leases. So
-the certificate stays one, whatever the open leases return, and no cap is exceeded.
+the certificate stays one, whatever the open leases return, and no cap is exceeded. A lease that is alone gets the
+certificate, and may use what it plans of the caps. As long as it is open, that stays reserved, also if others meet
+floors meanwhile and less is planned.
 
 A lease that is released, or that *expires*, is lost. Its requests return to R, which makes the condition no harder to
 meet. If its counts arrive after all, its exposures count and its requests do not, because they were granted again. The
@@ -28,10 +30,11 @@ ends. A cap can be exceeded in one way only: a lease that had the certificate is
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from fairsync.catalog.groups import grow
 from fairsync.coordination.lease import Lease
 from fairsync.floors import can_be_met
 from fairsync.promises.certificate import is_certificate
@@ -45,6 +48,8 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry
     from fairsync.loop import Progress
     from fairsync.policies import Terms
+
+T = TypeVar("T")
 
 # Number of lost leases that are remembered. A late settlement of an older one is ignored as a duplicate.
 _MAX_LOST = 10_000
@@ -64,11 +69,13 @@ class LeaseTable:
         The leases that this table has granted are numbered from ``first + 1`` to ``issued``.
     allowances : dict
         (P,) what each open or lost lease may use of the caps beyond the certificate, by the number of the lease.
+    parts : dict
+        (A,) the certificate that an open lease got because it was alone, by the number of the lease.
 
     Examples
     --------
     >>> LeaseTable({7: 16, 8: 4}, issued=8).release(7)
-    LeaseTable(open={8: 4}, lost=(7,), first=0, issued=8, allowances={})
+    LeaseTable(open={8: 4}, lost=(7,), first=0, issued=8, allowances={}, parts={})
     """
 
     open: Mapping[int, int] = field(default_factory=dict)
@@ -76,6 +83,7 @@ class LeaseTable:
     first: int = 0
     issued: int = 0
     allowances: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
+    parts: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -86,21 +94,32 @@ class LeaseTable:
         """Lease a batch; None if it is empty, or if it could make a floor unreachable beside the open leases."""
         if batch.requests == 0:  # the next horizon starts when every lease of this one is settled
             return None
-        number, allowances = self.issued + 1, self.allowances
+        number, allowances, parts = self.issued + 1, self.allowances, self.parts
         if batch.certificate is not None:
             certified = self._certified(batch, batch.certificate)
             if certified is None:
                 return None
-            batch, allowance = certified
+            allowance = certified[1]
             if allowance is not None:
                 allowances = {**allowances, number: allowance}
+                parts = parts if self.open else {number: batch.certificate}
+            batch = certified[0]
         elif self.open and batch.keeps_floors and not _suffices(batch):
             return None
-        table = replace(self, open={**self.open, number: batch.requests}, issued=number, allowances=allowances)
+        leases = {**self.open, number: batch.requests}
+        table = replace(self, open=leases, issued=number, allowances=allowances, parts=parts)
         return table, Lease(number, batch)
 
-    def reserved(self, terms: Terms) -> NDArray[np.int64] | None:
-        """Return (P,) what open and lost leases may use of the caps; None if there are no caps."""
+    def reserved(self, terms: Terms, plan: NDArray[np.int64] | None = None) -> NDArray[np.int64] | None:
+        """Return (P,) what open and lost leases may use of the caps; None if there are no caps.
+
+        Parameters
+        ----------
+        terms
+            The promises.
+        plan
+            (A,) the certificate, of which a lease may use its part. By default, nothing is planned.
+        """
         if terms.caps is None:
             return None
         total = np.zeros(len(terms.caps), dtype=np.int64)
@@ -108,6 +127,9 @@ class LeaseTable:
             most = self.open.get(number, 0) * terms.k  # under promises that were made later
             given = self.allowances.get(number, np.empty(0, dtype=np.int64))
             total += np.concatenate([given, np.full(len(total) - len(given), most)])
+        for part in self.parts.values():
+            part = grow(part, terms.n_atoms)
+            total += terms.exposures(part if plan is None else np.maximum(part - plan, 0))
         return total
 
     def _certified(self, batch: Batch, plan: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64] | None] | None:
@@ -118,7 +140,7 @@ class LeaseTable:
             if not is_certificate(terms, plan, nothing, None, batch.left - batch.requests):
                 return None
         part = plan if alone else np.zeros_like(plan)
-        reserved = self.reserved(terms)
+        reserved = self.reserved(terms, plan)
         if batch.room is None or reserved is None:
             return replace(batch, certificate=part), None
         planned = terms.exposures(plan)
@@ -137,14 +159,15 @@ class LeaseTable:
                 return None
             entry = replace(entry, requests=0)
         lost = tuple(n for n in self.lost if n != number)
-        allowances = {n: allowance for n, allowance in self.allowances.items() if n != number}
-        return replace(self, open=_without(self.open, number), lost=lost, allowances=allowances), entry
+        open_, allowances, parts = (_without(some, number) for some in (self.open, self.allowances, self.parts))
+        return replace(self, open=open_, lost=lost, allowances=allowances, parts=parts), entry
 
     def release(self, number: int) -> LeaseTable:
         """Close a lease whose counts are unlikely to arrive: it was returned, or it has expired."""
         if number not in self.open:
             return self
-        return replace(self, open=_without(self.open, number), lost=(*self.lost, number)[-_MAX_LOST:])
+        lost, parts = (*self.lost, number)[-_MAX_LOST:], _without(self.parts, number)
+        return replace(self, open=_without(self.open, number), lost=lost, parts=parts)
 
     def allows(self, progress: Progress, terms: Terms) -> bool:
         """Return whether a new promise can be kept even if the open leases deliver nothing of it."""
@@ -161,5 +184,5 @@ def _suffices(batch: Batch) -> bool:
     return can_be_met(batch.missing, batch.left - batch.requests, batch.terms)
 
 
-def _without(leases: Mapping[int, int], number: int) -> dict[int, int]:
-    return {other: size for other, size in leases.items() if other != number}
+def _without(leases: Mapping[int, T], number: int) -> dict[int, T]:
+    return {other: one for other, one in leases.items() if other != number}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fairsync.catalog.groups import Groups
@@ -125,7 +126,7 @@ class LocalState:
         leases, entry = settled
         loop, entry = self.loop.record(self.policy, entry, sample, self._fitting(costs), slots)
         if loop.certificate is not None:
-            loop = loop.certified(self.terms, certified, leases.requests, leases.reserved(self.terms))
+            loop = loop.certified(self.terms, certified, leases.requests, partial(leases.reserved, self.terms))
         if not self.ledger.record([entry], f"lease {number}", answers):
             return False  # another coordinator recorded it before it died
         self.loop, self.leases = loop, leases
