@@ -32,7 +32,7 @@ from fairsync.ledger.urls import MEMORY
 from fairsync.loop import LoopState
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.promises import Promise
-from fairsync.promises.resolve import restore_promises
+from fairsync.promises.resolve import ResolvedPromises, restore_promises
 from fairsync.report import Report, make_report
 from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
@@ -146,7 +146,7 @@ class FairRetriever(NoCopies, Closable):
         try:
             check_labels(self.ledger, self._commitment.labels)
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
-            is_saved = promises is not None and promises is self._commitment.resolved
+            is_saved = isinstance(promises, ResolvedPromises)
             loop = LoopState.open(self.terms, self.policy, self.ledger.totals(), allow_infeasible=is_saved)
             self._state = self._saver.load(self.terms, loop)
             save_labels(self.ledger, self._commitment.labels)

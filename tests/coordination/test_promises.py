@@ -17,7 +17,8 @@ K, T = 10, 200
 
 
 def make(catalog: fs.Catalog, **changes: Any) -> fs.Coordinator:
-    terms: dict[str, Any] = {"k": K, "horizon": T, "promises": some_promises(catalog), "batch_size": 8}
+    promises = changes.pop("promises") if "promises" in changes else some_promises(catalog)
+    terms: dict[str, Any] = {"k": K, "horizon": T, "promises": promises, "batch_size": 8}
     return fs.Coordinator(catalog, **{**terms, **changes})
 
 
@@ -144,3 +145,26 @@ def test_bad_input_is_named() -> None:
         make(catalog, auto_restart=False)
     with pytest.raises(fs.InvalidInputError, match="make one with promises"):
         fs.Coordinator(catalog, k=K, horizon=T).promise(promises=some_promises(catalog))
+
+
+def test_front_ends_follow_a_promise_whose_conditions_change() -> None:
+    catalog = fs.Catalog(np.concatenate([np.ones((4, 3)), -np.ones((6, 3))]), {"kind": list("aaaabbbccc")})
+    coordinator = make(catalog, k=2, horizon=20, promises=[fs.Promise({"kind": "b"}, at_least=5, name="guests")])
+    front_end = fs.FrontEnd(catalog, coordinator)
+    front_end.retrieve(np.ones((8, 3)))
+    before = coordinator.report().exposures["guests"]
+    coordinator.promise(promises=[fs.Promise({"kind": "c"}, at_least=12, name="guests")])
+    found = front_end.retrieve(np.ones((12, 3)))
+    exposures = coordinator.report().exposures["guests"]
+    assert exposures == before + int((found.ids >= 7).sum())
+    assert exposures >= 12
+
+
+def test_what_a_lone_lease_may_use_of_caps_stays_reserved() -> None:
+    catalog = fs.Catalog(np.eye(6), {"kind": list("aabbbb")})
+    coordinator = make(catalog, k=2, horizon=10, promises=[fs.Promise({"kind": "a"}, at_least=3, at_most=5)])
+    alone, leases = coordinator.lease(2), coordinator._state.leases  # type: ignore[attr-defined]
+    room, plan = alone.batch.room, alone.batch.certificate
+    assert room is not None
+    assert leases.reserved(coordinator.terms).tolist() == room.tolist()
+    assert leases.reserved(coordinator.terms, plan).tolist() == (room - 3).tolist()

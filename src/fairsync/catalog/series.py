@@ -126,7 +126,8 @@ def typed(texts: pl.Series) -> pl.Series:
 
 def _lists(what: str, flat: pl.Series, lengths: np.ndarray[tuple[int], np.dtype[np.integer]]) -> ListColumn:
     labels = _labels(what, flat)
-    return ListColumn(labels.codes, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), labels.labels)
+    codes = labels.codes.astype(np.int32)  # without labels, their type is not known
+    return ListColumn(codes, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), labels.labels)
 
 
 def _labels(what: str, series: pl.Series) -> LabelColumn:

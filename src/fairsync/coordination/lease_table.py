@@ -159,8 +159,8 @@ class LeaseTable:
                 return None
             entry = replace(entry, requests=0)
         lost = tuple(n for n in self.lost if n != number)
-        open_, allowances, parts = (_without(some, number) for some in (self.open, self.allowances, self.parts))
-        return replace(self, open=open_, lost=lost, allowances=allowances, parts=parts), entry
+        allowances, parts = (_without(some, number) for some in (self.allowances, self.parts))
+        return replace(self, open=_without(self.open, number), lost=lost, allowances=allowances, parts=parts), entry
 
     def release(self, number: int) -> LeaseTable:
         """Close a lease whose counts are unlikely to arrive: it was returned, or it has expired."""

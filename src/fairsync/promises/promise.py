@@ -63,7 +63,7 @@ class Promise:
             raise InvalidInputError(
                 f'a promise needs conditions such as {{"category": "toys"}}, got {self.where!r:.80}.'
             )
-        object.__setattr__(self, "where", dict(self.where))
+        object.__setattr__(self, "where", _plain(self.where))
         if not self.name:
             object.__setattr__(self, "name", _name_of(self.where))
         low, high = (
@@ -174,6 +174,17 @@ def each(
         Promise({attribute: label, **(where or {})}, at_least, at_most, at_most_per_list, each=attribute)
         for label in SelectedRows(catalog).labels_in_use(attribute, where or {})
     ]
+
+
+def _plain(value: Any) -> Any:
+    """Return conditions as JSON can hold them, with lists in place of sets and arrays."""
+    if hasattr(value, "items"):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain, value), key=str)
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist()) if value.ndim else value.item()
+    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _name_of(where: Mapping[str, Any]) -> str:

@@ -1,0 +1,115 @@
+"""Promises and items that change within a horizon, and retrievers that are saved after such changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import fairsync as fs
+from fairsync.policies import make_policy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ALIKE = np.ones((20, 3))
+
+
+def two_kinds(n_liked: int = 2, n_others: int = 6) -> fs.Catalog:
+    """Return a catalog of which all users like the items "a" best."""
+    embeddings = np.concatenate([np.ones((n_liked, 3)), -np.ones((n_others, 3))])
+    return fs.Catalog(
+        embeddings, {"kind": ["a"] * n_liked + ["b"] * n_others, "new": [i % 2 == 0 for i in range(n_liked + n_others)]}
+    )
+
+
+def test_a_cap_holds_when_so_few_items_are_left_that_it_could_not_be_exceeded_alone() -> None:
+    retriever = fs.FairRetriever(two_kinds(), k=2, horizon=10, promises=[fs.Promise({"kind": "a"}, at_most=15)])
+    retriever.retrieve(ALIKE[:7])
+    retriever.remove([0])
+    retriever.retrieve(ALIKE[:3])
+    assert retriever.report().exposures == {"kind=a": 15}
+
+
+def test_another_horizon_can_make_every_slot_a_promise() -> None:
+    catalog = two_kinds(5, 3)
+    retriever = fs.FairRetriever(catalog, k=4, horizon=10, promises=[fs.Promise({"kind": "a"}, at_most=40)])
+    retriever.promise(horizon=20)
+    retriever.retrieve(ALIKE)
+    assert retriever.report().exposures == {"kind=a": 40, "every slot": 80}
+
+
+def test_a_cap_that_is_exceeded_already_is_refused() -> None:
+    promises = [fs.Promise({"kind": "a"}, at_most=0.5)]
+    retriever = fs.FairRetriever(two_kinds(), k=2, horizon=20, promises=promises)
+    retriever.retrieve(ALIKE[:10])
+    with pytest.raises(fs.InvalidInputError, match="at most 12 exposures has had 20"):
+        retriever.promise(horizon=12)
+    assert retriever.terms.horizon == 20
+
+
+def test_a_charge_ends_with_its_cap() -> None:
+    promises = [fs.Promise({"new": True}, at_least=3), fs.Promise({"kind": "a"}, at_most=9)]
+    policy, terms = make_policy("guaranteed"), fs.FairRetriever(two_kinds(), k=2, horizon=20, promises=promises).terms
+    state: Any = replace(policy.start(terms), subsidies=np.array([-1.0, -2.0]))
+    assert policy.resume(state, terms).subsidies.tolist() == [0.0, -2.0]
+    assert policy.resume(state, replace(terms, caps=None)).subsidies.tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("later", [["a", "b", "new"], ["a"], ["a", "new"]])
+def test_a_retriever_is_loaded_as_it_was_saved_after_promises_changed(later: list[str], tmp_path: Path) -> None:
+    promises = {
+        "a": fs.Promise({"kind": "a"}, at_most=15),
+        "b": fs.Promise({"kind": "b"}, at_most=25),
+        "new": fs.Promise({"new": True}, at_least=3),
+    }
+    retriever = fs.FairRetriever(
+        two_kinds(6, 10), k=2, horizon=15, promises=[promises["a"], promises["b"]], batch_size=2, max_exclude=1
+    )
+    retriever.retrieve(ALIKE[:5])
+    retriever.promise(promises=[promises[one] for one in later])
+    retriever.upsert(None, {"kind": ["c"], "new": [True]}, [7])
+    retriever.save(tmp_path / "saved")
+    loaded = fs.FairRetriever.load(tmp_path / "saved")
+    assert loaded.promises == retriever.promises
+    assert loaded.terms.max_exclude == 1
+    assert loaded.retrieve(ALIKE).ids.tolist() == retriever.retrieve(ALIKE).ids.tolist()
+    assert loaded.report() == retriever.report()
+
+
+def test_a_promise_without_items_is_loaded(tmp_path: Path) -> None:
+    catalog = two_kinds()
+    retriever = fs.FairRetriever(catalog, k=2, horizon=10, promises=[fs.Promise({"kind": "a"}, at_most=15)])
+    retriever.remove([0, 1])
+    retriever.save(tmp_path / "saved")
+    assert fs.FairRetriever.load(tmp_path / "saved").promises == retriever.promises
+
+
+def test_a_ledger_is_continued_with_the_promises_of_a_retriever(tmp_path: Path) -> None:
+    both = [fs.Promise({"kind": "a"}, at_most=15), fs.Promise({"kind": "b"}, at_most=25)]
+    terms: dict[str, Any] = {"k": 2, "horizon": 10, "ledger": str(tmp_path / "ledger.db")}
+    with fs.FairRetriever(two_kinds(), promises=both, **terms) as retriever:
+        retriever.retrieve(ALIKE[:5])
+        retriever.promise(promises=[*both, fs.Promise({"new": True}, at_least=3)])
+        promises, exposures = retriever.promises, retriever.report().exposures
+    with fs.FairRetriever(two_kinds(), promises=promises, **terms) as retriever:
+        assert retriever.report().exposures == exposures
+
+
+@pytest.mark.parametrize(
+    "where",
+    [{"new": np.True_}, {"kind": {"b", "a"}}, {"kind": np.array(["a"])}, {"kind": ("a", "b")}, {"kind": np.str_("a")}],
+)
+def test_conditions_of_numpy_can_be_saved(where: Any, tmp_path: Path) -> None:
+    retriever = fs.FairRetriever(two_kinds(), k=2, horizon=10, promises=[fs.Promise(where, at_least=1)])
+    retriever.save(tmp_path / "saved")
+    assert fs.FairRetriever.load(tmp_path / "saved").promises == retriever.promises
+
+
+def test_lists_of_labels_that_are_all_empty_are_loaded(tmp_path: Path) -> None:
+    catalog = fs.Catalog(np.eye(3), {"kind": ["a", "a", "b"], "tags": [[], [], []]})
+    retriever = fs.FairRetriever(catalog, k=1, horizon=5, promises=[fs.Promise({"kind": "a"}, at_least=1)])
+    retriever.save(tmp_path / "saved")
+    assert fs.each(fs.FairRetriever.load(tmp_path / "saved").catalog, "tags", at_least=1) == []
