@@ -113,3 +113,19 @@ def test_lists_of_labels_that_are_all_empty_are_loaded(tmp_path: Path) -> None:
     retriever = fs.FairRetriever(catalog, k=1, horizon=5, promises=[fs.Promise({"kind": "a"}, at_least=1)])
     retriever.save(tmp_path / "saved")
     assert fs.each(fs.FairRetriever.load(tmp_path / "saved").catalog, "tags", at_least=1) == []
+
+
+def test_a_cap_within_a_horizon_can_make_every_slot_a_promise(tmp_path: Path) -> None:
+    cap, other = fs.Promise({"kind": "a"}, at_most=15), fs.Promise({"kind": "b"}, at_most=15)
+    terms: dict[str, Any] = {"k": 2, "horizon": 10, "ledger": str(tmp_path / "ledger.db")}
+    with fs.FairRetriever(two_kinds(), promises=[cap], **terms) as retriever:
+        retriever.retrieve(ALIKE[:5])
+        retriever.promise(promises=[cap, other])
+        retriever.retrieve(ALIKE[:2])
+        promises = retriever.promises
+    with fs.FairRetriever(two_kinds(), promises=promises, **terms) as retriever:
+        retriever.retrieve(ALIKE[:3])
+        report = retriever.report()
+    assert report.esp == 1.0
+    assert report.exposures["every slot"] == 20
+    assert report.exposures["kind=a"] <= 15

@@ -26,18 +26,18 @@ from fairsync.certificate_state import CertificateState
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, check_reachable
-from fairsync.ledger import Totals
+from fairsync.ledger import Entry, Totals
 from fairsync.policies import Feedback, Sample
 from fairsync.policies.base import NO_CAP
 from fairsync.promise_costs import PromiseCosts
 from fairsync.promises.certificate import is_certificate
+from fairsync.promises.promise import EVERY_SLOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from fairsync.ledger import Entry
     from fairsync.policies import Policy, Terms
     from fairsync.promises.certificate import Certified
 
@@ -425,6 +425,22 @@ class LoopState:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
         prices, exposures = self.price_state.prices, self.progress.totals.exposures
         return np.where((exposures >= terms.floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
+
+    def with_every_slot(self, labels: Sequence[object], terms: Terms) -> tuple[LoopState, Entry | None]:
+        """Count the slots so far for the promise of every slot, if it is new; return also the entry for the ledger.
+
+        Parameters
+        ----------
+        labels, terms
+            The names of the promises, and the promises as they will be. Other new ones count from now on.
+        """
+        requests, n = self.progress.totals.requests, len(self.progress.totals.exposures)
+        if terms.membership is None or not requests or EVERY_SLOT not in labels[n:]:
+            return self, None
+        counts = np.zeros(len(labels), dtype=np.int64)
+        counts[list(labels).index(EVERY_SLOT, n)] = requests * terms.k
+        progress, entry = self.progress.grown(len(labels)).record(Entry(counts, 0, 0.0, 0.0))
+        return replace(self, progress=progress), entry
 
     def under(
         self, terms: Terms, policy: Policy, before: Terms, start: Callable[[Terms], Any] | None = None

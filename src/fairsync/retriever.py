@@ -539,8 +539,11 @@ class FairRetriever(NoCopies, Closable):
     def _swap(self, after: Commitment, index: Index, start: Callable[[Terms], Any] | None = None) -> None:
         """Replace the items or the promises. What cannot be kept is refused before anything is changed."""
         self._check_open()
-        state = self._state.under(after.terms, self.policy, self.terms, start)
+        state, entry = self._state.with_every_slot(after.labels, after.terms)
+        state = state.under(after.terms, self.policy, self.terms, start)
         if len(after.labels) > len(self._commitment.labels):
             save_labels(self.ledger, after.labels)
             self.ledger.grow(len(after.labels))
+        if entry is not None:
+            self.ledger.record([entry])
         self._commitment, self.index, self._state = after, index, state

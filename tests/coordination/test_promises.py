@@ -168,3 +168,16 @@ def test_what_a_lone_lease_may_use_of_caps_stays_reserved() -> None:
     assert room is not None
     assert leases.reserved(coordinator.terms).tolist() == room.tolist()
     assert leases.reserved(coordinator.terms, plan).tolist() == (room - 3).tolist()
+
+
+def test_a_cap_within_a_horizon_can_make_every_slot_a_promise() -> None:
+    catalog = fs.Catalog(np.eye(6), {"kind": list("aaabbb")})
+    first, other = fs.Promise({"kind": "a"}, at_most=15), fs.Promise({"kind": "b"}, at_most=15)
+    coordinator = make(catalog, k=2, horizon=10, promises=[first], batch_size=2)
+    front_end = fs.FrontEnd(catalog, coordinator)
+    front_end.retrieve(np.eye(6)[:4])
+    coordinator.promise(promises=[first, other])
+    front_end.retrieve(np.eye(6))
+    report = coordinator.report()
+    assert report.exposures["every slot"] == 20
+    assert report.esp == 1.0

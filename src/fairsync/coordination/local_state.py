@@ -161,7 +161,10 @@ class LocalState:
         It waits in any case: open leases are settled, or expire.
         """
         self._expire()
-        loop = self.loop.under(terms, self.policy, self.terms)
+        loop, entry = self.loop.with_every_slot(groups.labels, terms)
+        if entry is not None and self.leases.open:  # their slots are not counted yet
+            return False
+        loop = loop.under(terms, self.policy, self.terms)
         if loop.certificate is not None:
             leased, reserved = self.leases.requests, self.leases.reserved(terms)
             certificate = open_certificate(loop.progress, terms, self.loop.certificate, leased, reserved)
@@ -171,6 +174,8 @@ class LocalState:
         elif terms.auto_restart and self.policy.keeps_floors and not self.leases.allows(loop.progress, terms):
             return False
         self._replace_promise(groups, terms, loop)
+        if entry is not None:
+            self.ledger.record([entry])
         return True
 
     def set_targets(
