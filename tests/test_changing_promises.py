@@ -129,3 +129,10 @@ def test_a_cap_within_a_horizon_can_make_every_slot_a_promise(tmp_path: Path) ->
     assert report.esp == 1.0
     assert report.exposures["every slot"] == 20
     assert report.exposures["kind=a"] <= 15
+
+
+def test_a_report_after_conditions_shows_promises_without_a_floor() -> None:
+    promises = [fs.Promise({"kind": "a"}, at_most=15), fs.Promise({"new": True}, at_least=5)]
+    retriever = fs.FairRetriever(two_kinds(), k=2, horizon=10, promises=promises, batch_size=2)
+    retriever.retrieve(ALIKE[:6], where={"new": False})
+    assert "kind=a" in str(retriever.report())

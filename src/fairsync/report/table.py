@@ -256,7 +256,7 @@ def _could_show(report: Report, label: Label) -> list[str]:
 def _standing(report: Report, label: Label) -> Text:
     """Return the status of a promise, or its outlook where that says more."""
     status = report.status[label]
-    if report.outlooks is None or status not in ("on track", "behind"):
+    if report.outlooks is None or label not in report.outlooks or status not in ("on track", "behind"):
         return Text(status, style=_STYLES[status])
     outlook = report.outlooks[label].outlook
     return Text(outlook, style=_OUTLOOKS[outlook])
