@@ -118,10 +118,11 @@ def resolve_promises(
     atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
     names = [promise.name for promise in given]
     floors, caps, limits = _numbers(given, k, horizon, np.array([len(some) for some in selected]))
-    if EVERY_SLOT not in names and _must_plan_every_slot(atoms, caps, limits, k, max_exclude, names):
-        every = Promise({}, at_least=1.0, name=EVERY_SLOT)
+    every = Promise({}, at_least=1.0, name=EVERY_SLOT)
+    if every not in given and _must_plan_every_slot(atoms, caps, limits, k, max_exclude, names):
+        others = [promise for promise in given if promise.name != EVERY_SLOT]
         return resolve_promises(
-            catalog, [*given, every], k, horizon, batch_size,
+            catalog, [*others, every], k, horizon, batch_size,
             max_exclude=max_exclude, auto_restart=auto_restart, before=before, seconds=seconds,
         )  # fmt: skip
     capacities = np.minimum(k, np.maximum(atoms.sizes - max_exclude, 0))
@@ -130,7 +131,7 @@ def resolve_promises(
         None if (caps == NO_CAP).all() else caps, atoms.membership, None if (limits == k).all() else limits,
     )  # fmt: skip
     certain, plan = _prove(terms, atoms, names, seconds)
-    if EVERY_SLOT in names and not certain[names.index(EVERY_SLOT)]:
+    if every in given and not certain[given.index(every)]:
         raise InvalidInputError(
             "the promises with at_most leave too few items outside them: with so many excluded items (max_exclude),"
             " lists might not be filled. Raise some at_most, or take some away."
