@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from fairsync.errors import UndecidedPromisesError
 from fairsync.promises.certificate import plan_within
@@ -178,8 +177,8 @@ def _extreme(bounds: PlanBounds, promise: int, deadline: float, *, largest: bool
     exposures = bounds.membership.matrix[[promise]].toarray()[0]
     found = solve(
         -exposures if largest else exposures,
-        sparse.vstack([rows, sparse.csr_array(np.ones((1, len(bounds.most))))], format="csr"),
-        np.append(limits, bounds.total),
+        rows,
+        limits,
         bounds.most.astype(np.float64),
         deadline,
     )
