@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Requests whose swaps are looked at for one short bound at a time, and items that each of them may take in.
 _REQUESTS, _ITEMS = 64, 12
-# The nodes that an integer program may search.
-_NODES = 20_000
+# The nodes that an integer program may search, and its time limit in seconds. It ends earlier as a rule.
+_NODES, _SECONDS = 20_000, 120.0
 
 
 def shortfall(pool: Pool, plan: Plan) -> Floats:
@@ -157,8 +157,9 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
     items = np.arange(request.size)
     lists = sparse.csr_array((np.ones(items.size), (row, items)), shape=(len(requests), items.size))
     bounds = sparse.csr_array((signs, (which, at)), shape=(pool.floors.size, items.size))
-    edge = (best.last + best.next) / 2
-    gain = best.priced[request, place] - np.where(np.isfinite(edge), edge, best.priced.max(axis=1))[request]
+    # Lists keep their lengths, so that relevance may be measured from any point; near the edge, sums are most exact.
+    edge = pool.scores.min(axis=1, where=plan, initial=np.inf)
+    gain = pool.scores[request, place] - edge[request]
     per_list = pool.list_rows(plan, request, place, items.size)
     solved = milp(
         -gain / max(float(np.abs(gain).max(initial=0.0)), 1e-300),
@@ -169,7 +170,7 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
             LinearConstraint(bounds, pool.floors - pool.exposures(plan & ~loose), np.inf),
             *([LinearConstraint(per_list["A_ub"], -np.inf, per_list["b_ub"])] if per_list else []),
         ],
-        options={"node_limit": _NODES, "mip_rel_gap": 1e-6},
+        options={"node_limit": _NODES, "time_limit": _SECONDS, "mip_rel_gap": 1e-6},
     )
     if solved.x is None:
         return None

@@ -96,7 +96,8 @@ def test_new_labels_get_promises_and_codes_stay() -> None:
     assert (same.atoms.atom_of == before.atoms.atom_of).all()
     row = {"category": ["toys"], "provider": ["epic"], "tags": [[]], "new": [False], "price": [1.0]}
     grown = upsert_items(catalog, np.ones((1, 3)), row, np.array([N])).catalog
-    after = resolve_promises(grown, [fs.Promise({"category": "toys"}, at_least=6)], 4, 25, 8, before=before)
+    changed = [*before.promises[:-1], fs.Promise({"category": "toys"}, at_least=6)]
+    after = resolve_promises(grown, changed, 4, 25, 8, before=before)
     assert after.names == [*before.names, "provider=epic"]  # no item of it is new
     assert after.terms.floors.tolist() == [*before.terms.floors[:-1], 6, 2]
     assert (after.atoms.atom_of[:N] == before.atoms.atom_of).all()
@@ -104,6 +105,19 @@ def test_new_labels_get_promises_and_codes_stay() -> None:
     newer = upsert_items(grown, None, {"new": [True]}, np.array([N])).catalog
     last = resolve_promises(newer, after.promises, 4, 25, 8, before=after)
     assert last.names == [*after.names, "provider=epic, new=True"]
+
+
+def test_promises_that_are_not_given_again_are_withdrawn() -> None:
+    catalog = make_catalog()
+    series = fs.each(catalog, "provider", at_least=2)
+    before = resolve_promises(catalog, [fs.Promise({"new": True}, 9, 50), *series, TOYS], 4, 25, 8)
+    new = fs.Promise({"tags": "eco"}, at_least=3)
+    after = resolve_promises(catalog, [new, *series[1:]], 4, 25, 8, before=before)
+    assert after.names == [*before.names, "tags=eco"]
+    assert after.terms.floors.tolist() == [0, 2, 2, 2, 2, 0, 3]  # the series stays whole
+    assert after.terms.caps is None
+    again = resolve_promises(catalog, [TOYS, new, *series], 4, 25, 8, before=after)
+    assert again.terms.floors.tolist() == [0, 2, 2, 2, 2, 5, 3]
 
 
 TOYS = fs.Promise({"category": "toys"}, at_least=5)
@@ -123,8 +137,7 @@ TOYS = fs.Promise({"category": "toys"}, at_least=5)
         ([fs.Promise({"new": True}, 5, name="a"), fs.Promise({"new": False}, 5, name="a")], "are called 'a'"),
         ([fs.Promise({"new": True}, at_least=50, at_most=0.3)], "at_least is 50 of 100 slots, more than at_most, 30"),
         ([fs.Promise({"new": True}, at_least=0.5, at_most=49)], "at_least is 50 of 100 slots, more than at_most, 49"),
-        ([fs.Promise({}, at_most=60)], "leave 0 items outside, fewer than k = 4"),
-        ([fs.Promise({"new": True}, 0, 60), fs.Promise({"new": False}, 0, 60)], "leave 0 items outside"),
+        ([fs.Promise({"new": True}, at_least=5, name="every slot")], "a meaning of its own"),
         (
             [fs.Promise({"category": one}, at_most_per_list=1) for one in ("toys", "books", "games")],
             "room for 3 items under at_most_per_list, fewer than k = 4",
@@ -158,6 +171,25 @@ def test_contradictions_are_named() -> None:
         resolve_promises(catalog, limited, 4, 25, 8)
 
 
+def test_caps_on_all_items_plan_every_slot() -> None:
+    catalog = make_catalog()
+    caps = [fs.Promise({"new": True}, at_most=60), fs.Promise({"new": False}, at_most=60)]
+    before = resolve_promises(catalog, [TOYS, *caps], 4, 25, 8)
+    assert before.names[-1] == "every slot"
+    assert before.terms.certificate is not None
+    assert before.terms.certificate.sum() == 100
+    again = resolve_promises(catalog, [TOYS, *caps], 4, 25, 8, before=before)
+    assert again.promises == before.promises
+    looser = resolve_promises(catalog, [TOYS, caps[0]], 4, 25, 8, before=again)
+    assert looser.terms.floors.tolist() == [5, 0, 0, 0]
+    tighter = resolve_promises(catalog, [*looser.promises[:2], caps[1]], 4, 25, 8, before=looser)
+    assert tighter.terms.floors.tolist() == [5, 0, 0, 100]
+    with pytest.raises(fs.InfeasibleFloorsError, match="every slot"):
+        resolve_promises(catalog, [caps[0], fs.Promise({"new": False}, at_most=39)], 4, 25, 8)
+    with pytest.raises(fs.InfeasibleFloorsError, match="all items at most 100"):
+        resolve_promises(catalog, [fs.Promise({}, at_most=60)], 4, 25, 8)
+
+
 def test_exclusions_make_promises_on_small_atoms_expected() -> None:
     labels = ["a"] * 20 + ["b"] * 3
     catalog = fs.Catalog(np.ones((23, 2)), {"group": labels, "new": [True, *[False] * 22]})
@@ -167,14 +199,14 @@ def test_exclusions_make_promises_on_small_atoms_expected() -> None:
         fs.Promise({"new": True}, at_least=5, at_most=20),
     ]
     resolved = resolve_promises(catalog, promises, 4, 10, 8, max_exclude=2)
-    certain, certificate = resolved.terms.certain, resolved.terms.certificate
-    assert certain is not None
-    assert certificate is not None
-    assert certain.tolist() == [True, True, False]  # the one new item may be excluded each time
-    due = np.where(certain, resolved.terms.floors, 0)
-    assert is_certificate(resolved.terms, certificate, due, resolved.terms.caps, 10)
+    terms = resolved.terms
+    assert terms.certain is not None
+    assert terms.certificate is not None
+    assert terms.certain.tolist() == [True, True, False]  # the one new item may be excluded each time
+    due = np.where(terms.certain, terms.floors, 0)
+    assert is_certificate(terms, terms.certificate, due, terms.caps, 10)
     assert resolve_promises(catalog, promises, 4, 10, 8).terms.certain is None
     with pytest.raises(fs.InfeasibleFloorsError):
         resolve_promises(catalog, [*promises, fs.Promise({"new": True}, at_least=11)], 4, 10, 8, max_exclude=2)
-    with pytest.raises(fs.InvalidInputError, match=r"k \+ max_exclude = 6"):
+    with pytest.raises((fs.InvalidInputError, fs.InfeasibleFloorsError), match=r"every slot|max_exclude"):
         resolve_promises(catalog, [fs.Promise({"group": "a"}, at_most=0.2)], 4, 10, 8, max_exclude=2)

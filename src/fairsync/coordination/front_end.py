@@ -25,8 +25,9 @@ from fairsync.errors import (
     RepeatedRequestError,
     UnknownRequestError,
 )
+from fairsync.explained_batch import explain_requests
 from fairsync.inputs import check_k, check_request_ids, check_users
-from fairsync.trace import PendingExplanation, RequestTrace
+from fairsync.trace import RequestTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -72,6 +73,8 @@ class FrontEnd(NoCopies, Closable):
     limited_requests : int
         Requests of this front end that the floors could not count on: they excluded more than the coordinator's
         ``max_exclude``, or had a condition.
+    cold_requests : int
+        Requests of this front end that were cold, and were answered by the fallback.
     """
 
     use_instead = "it holds leases and an index; make one in each process with FrontEnd(catalog, coordinator)"
@@ -91,7 +94,7 @@ class FrontEnd(NoCopies, Closable):
         self._items = SearchedItems.of(catalog, coordinator.promises, index, cold)
         self._changing = threading.Lock()
         self._calls, self._closed, self._idle = 0, False, threading.Condition()
-        self.limited_requests = 0
+        self.limited_requests = self.cold_requests = 0
 
     @property
     def catalog(self) -> Catalog:
@@ -227,6 +230,9 @@ class FrontEnd(NoCopies, Closable):
             self._serve_uncounted(items, part(uncounted[begin : begin + _TOGETHER]))
             for begin in range(0, len(uncounted), _TOGETHER)
         ]
+        if cold is not None:
+            with self._idle:
+                self.cold_requests += int(np.count_nonzero(cold[[*waiting, *uncounted]]))
         if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
         if len(waiting) == len(ids):
@@ -268,7 +274,7 @@ class FrontEnd(NoCopies, Closable):
     def _serve_uncounted(self, items: SearchedItems, part: _Part) -> Candidates:
         """Answer cold requests that do not count: they need no lease. Their answers are saved all the same."""
         served = part.serve(uncounted_batch(len(part.vectors), part.k, items.searched), items)
-        found, answers = part.candidates(items.catalog, served)
+        found, answers = part.candidates(items, served)
         while answers:
             try:
                 self.coordinator.save_answers(answers)
@@ -283,12 +289,12 @@ class FrontEnd(NoCopies, Closable):
     def _settle(self, items: SearchedItems, served: ServedBatch, lease: Lease, part: _Part) -> Candidates:
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance, request_ids = served.hits.rows, served.hits.relevance, part.request_ids
-        found, answers = part.candidates(items.catalog, served)
+        found, answers = part.candidates(items, served)
         entry, sample, searched = served.entry, items.sample_for(lease.batch, served), items.searched
         certified = items.certified_for(lease.batch, served)
         while True:
             try:
-                self.coordinator.settle(lease.number, entry, sample, answers, served.slots, certified)
+                self.coordinator.settle(lease.number, entry, sample, answers, served.slots, certified, served.costs)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places
@@ -323,6 +329,8 @@ class FrontEnd(NoCopies, Closable):
         saved = next(iter(Candidates.load(answer).explained), None)
         if saved is None:
             raise UnknownRequestError(request_id, "was answered without explain")
+        if "trace" not in saved.to_dict():  # promises that overlap: `why_not` was to be asked at once
+            return saved.explanation()
         trace = RequestTrace.from_dict(saved.to_dict()["trace"], self.catalog)
         return replace(saved.explanation(), answer_why_not=partial(trace.why_not, self.catalog))
 
@@ -445,14 +453,16 @@ class _Part:
             return replace(served, trace=replace(served.trace, names=self.explain))
         return served
 
-    def candidates(self, catalog: Catalog, served: ServedBatch) -> tuple[Candidates, dict[str, bytes]]:
+    def candidates(self, items: SearchedItems, served: ServedBatch) -> tuple[Candidates, dict[str, bytes]]:
         """Return the candidates that were found, and the answers to be saved, by request id."""
         rows, relevance = served.hits.rows, served.hits.relevance
-        found = Candidates.of(catalog, rows, relevance, np.full(len(rows), served.searched), cold=self.cold)
+        searched = np.full(len(rows), served.searched)
+        found = Candidates.of(items.catalog, rows, relevance, searched, cold=self.cold)
         if self.fixed is not None:
             found = self.fixed.in_order(found)
         if served.trace is not None:
-            found = replace(found, explained=tuple(PendingExplanation(served.trace, i) for i in range(len(rows))))
+            names = [promise.name for promise in items.promises or ()]
+            found = replace(found, explained=tuple(explain_requests(served.trace, names)))
         return found, {name: found.dump(i) for i, name in enumerate(self.request_ids) if name is not None}
 
 

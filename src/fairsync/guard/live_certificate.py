@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fairsync.catalog.atoms import Membership
+from fairsync.promises.certificate import prune
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 # The check of all atoms is made for so many requests at a time.
 _CHECKED_AHEAD = 64
+# More atoms than this are lowered together.
+_ONE_BY_ONE = 1000
+_MANY = 2**62
 
 
 class Shown(NamedTuple):
@@ -77,8 +81,6 @@ class LiveCertificate:
     ----------
     plan : numpy.ndarray
         (A,) the certificate X.
-    planned : numpy.ndarray
-        (P,) M X.
     missing : numpy.ndarray
         (P,) what floors miss, D.
     room : numpy.ndarray or None
@@ -93,10 +95,17 @@ class LiveCertificate:
         self.room = None if terms.caps is None or room is None else np.maximum(room, 0)
         limits = terms.list_limits
         self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
-        self.planned = (self.links.matrix @ self.plan).astype(np.int64)
+        self._planned: Counts | None = None
         self.total = int(self.plan.sum())
-        self._fitting = np.iinfo(np.int64).max  # so many requests are known to be enough for every atom
+        self._fitting = _MANY  # so many requests are known to be enough for every atom
         self.keep_caps()
+
+    @property
+    def planned(self) -> Counts:
+        """(P,) the planned exposures of each promise, M X; computed when it is first needed."""
+        if self._planned is None:
+            self._planned = self.links.exposures(self.plan)
+        return self._planned
 
     def fits(self, left: int) -> bool:
         """Return whether so many requests can show what is planned of each atom."""
@@ -111,7 +120,8 @@ class LiveCertificate:
     def copy(self) -> LiveCertificate:
         """Return a copy that can change by itself."""
         other = copy.copy(self)
-        other.plan, other.planned, other.missing = self.plan.copy(), self.planned.copy(), self.missing.copy()
+        other.plan, other.missing = self.plan.copy(), self.missing.copy()
+        other._planned = None if self._planned is None else self._planned.copy()
         other.room = None if self.room is None else self.room.copy()
         return other
 
@@ -186,6 +196,10 @@ class LiveCertificate:
             self.room = np.maximum(self.room - given, 0)
             self.keep_caps()
 
+    def give_up(self, left: int) -> None:
+        """Require no more of a promise than so many requests have slots: others were answered with fewer than k."""
+        self.missing = np.minimum(self.missing, left * self.terms.k)
+
     def keep_caps(self) -> None:
         """Lower the plan where it exceeds what caps have left: a cap comes before a floor.
 
@@ -209,10 +223,11 @@ class LiveCertificate:
     def add(self, atoms: NDArray[np.int64], counts: Counts) -> None:
         """Add exposures, or take them away, from the plan of some atoms."""
         self.plan[atoms] += counts
-        self.planned += self.exposures(Shown(atoms, counts))
+        if self._planned is not None:
+            self._planned += self.exposures(Shown(atoms, counts))
         self.total += int(counts.sum())
         if (counts > 0).any():
-            self._fitting = np.iinfo(np.int64).max
+            self._fitting = _MANY
 
     def prune(self, least: Counts | None = None, urgent: NDArray[np.bool_] | None = None) -> None:
         """Lower the plan while it still covers what is missing.
@@ -225,22 +240,33 @@ class LiveCertificate:
             (A,) the atoms to lower first.
         """
         free = self.plan if least is None else self.plan - least
-        atoms = np.flatnonzero(free > 0)
         beyond = self.planned - self.missing
-        spare = np.full(len(atoms), np.iinfo(np.int64).max)
-        at, promises = self.links.expand(atoms)
-        np.minimum.at(spare, at, beyond[promises])
-        atoms = atoms[spare > 0]
-        load = self.plan[atoms] / np.maximum(self.terms.capacities[atoms], 1)
-        order = np.lexsort((-load, np.zeros(len(atoms)) if urgent is None else ~urgent[atoms]))
-        for atom in atoms[order].tolist():
-            mine = self.links.of_atom(atom)
-            by = min(int(free[atom]), int(beyond[mine].min(initial=np.iinfo(np.int64).max)))
-            if by > 0:
-                beyond[mine] -= by
-                self.planned[mine] -= by
-                self.plan[atom] -= by
-                self.total -= by
+        pending = np.flatnonzero((free > 0) & ~self.in_any(beyond <= 0))
+        if least is None and len(pending) > _ONE_BY_ONE:
+            self.lower(self.plan - prune(self.terms, self.plan, self.missing))
+            return
+        key = self.plan[pending] / np.maximum(self.terms.capacities[pending], 1)
+        if urgent is not None:
+            key[urgent[pending]] = np.inf
+        n = 32
+        while len(pending):
+            first = np.argpartition(-key, n - 1)[:n] if n < len(pending) else np.arange(len(pending))
+            for atom in pending[first[np.argsort(-key[first], kind="stable")]].tolist():
+                mine = self.links.of_atom(atom)
+                by = min(int(free[atom]), int(beyond[mine].min(initial=_MANY)))
+                if by > 0:
+                    beyond[mine] -= by
+                    self.planned[mine] -= by
+                    self.plan[atom] -= by
+                    self.total -= by
+            is_left = ~self.in_any(beyond <= 0)[pending]
+            is_left[first] = False
+            pending, key, n = pending[is_left], key[is_left], 2 * n
+
+    def is_tight(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each of some promises needs all that is planned for it."""
+        tight: NDArray[np.bool_] = (self.planned[promises] <= self.missing[promises]) & (self.missing[promises] > 0)
+        return tight
 
     def atoms_of(self, promise: int) -> NDArray[np.int64]:
         """Return the atoms of a promise, in ascending order."""
@@ -248,9 +274,7 @@ class LiveCertificate:
         atoms: NDArray[np.int64] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
         return atoms
 
-    def in_any(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return (A,) whether an atom belongs to one of these promises."""
-        chosen = np.zeros(self.links.n_promises)
-        chosen[promises] = 1.0
-        found: NDArray[np.bool_] = self.links.atom_prices(chosen) > 0
+    def in_any(self, promises: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return (A,) whether an atom belongs to one of the promises that a (P,) mask selects."""
+        found: NDArray[np.bool_] = self.links.matrix.T @ promises.astype(np.float64) > 0
         return found

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from fairsync.catalog.atoms import Membership, distinct_lists
-from fairsync.promises.linear_program import rows_of, seconds_until, solve, undecided
+from fairsync.promises.linear_program import TOLERANCE, least_total, rows_of, seconds_until, undecided
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.repair import lower_surplus, raise_deficits
 
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
 
     from fairsync.policies.base import Counts, Floats
 
-# HiGHS meets constraints up to about 1e-7. A total that exceeds what is allowed by less than this proves nothing.
-_TOLERANCE = 1e-3
 _INFEASIBLE = 2
 
 
@@ -72,9 +68,10 @@ class MergedBounds:
         first, number = distinct_lists(codes, offsets)
         merged = np.full(n_atoms, -1)
         merged[atoms] = number
-        rows = sparse.csr_array((np.ones(len(codes)), codes, offsets), shape=(len(atoms), len(promises)))[first]
         most = np.bincount(number, bounds.most[atoms], len(first)).astype(np.int64)
-        reduced = Membership(len(promises), rows.indices.astype(np.int64), rows.indptr.astype(np.int64))
+        at, distinct = Membership(len(promises), codes, offsets).expand(first)
+        ends = np.cumsum(np.bincount(at, minlength=len(first)))
+        reduced = Membership(len(promises), distinct, np.concatenate([[0], ends]))
         return cls(
             PlanBounds(
                 reduced, bounds.lower[promises], bounds.upper[promises], np.minimum(most, bounds.total), bounds.total
@@ -143,9 +140,8 @@ def linear_plan(bounds: PlanBounds, deadline: float) -> Floats | None:
         return None
     if not bounds.lower.any():
         return np.zeros(len(bounds.most))
-    rows, limits = rows_of(bounds)
-    found = solve(np.ones(len(bounds.most)), rows, limits, bounds.most.astype(np.float64), deadline)
-    return None if found is None or found.cost > bounds.total + _TOLERANCE else found.values
+    found = least_total(bounds, deadline)
+    return None if found is None or found[0].cost > bounds.total + TOLERANCE else found[0].values
 
 
 def rounded_plan(bounds: PlanBounds, fractions: Floats) -> Counts | None:
@@ -159,13 +155,14 @@ def rounded_plan(bounds: PlanBounds, fractions: Floats) -> Counts | None:
 
 def _integral(bounds: PlanBounds, deadline: float) -> Counts | None:
     """Return a plan by an integer program; None if there is none."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     rows, limits = rows_of(bounds)
-    whole: Any = sparse.vstack([rows, sparse.csr_array(np.ones((1, len(bounds.most))))], format="csr")
     found = milp(
         np.zeros(len(bounds.most)),
         integrality=np.ones(len(bounds.most), dtype=np.int64),
         bounds=Bounds(0, bounds.most.astype(np.float64)),
-        constraints=LinearConstraint(whole, -np.inf, np.append(limits, bounds.total)),
+        constraints=LinearConstraint(rows, -np.inf, limits),
         options={"time_limit": seconds_until(deadline)},
     )
     if found.status == _INFEASIBLE:
