@@ -48,6 +48,10 @@ class ExactIndex:
     ----------
     items : Float32Items
         The embeddings in float32, as they are scored.
+    item_bonus : ItemBonus
+        The bonus of each item under recent prices.
+    group_rows : GroupRows
+        The rows of each group.
 
     Examples
     --------
@@ -72,11 +76,11 @@ class ExactIndex:
         self._is_small = is_small(self.items)
         # Of the last prices, because many requests come between two price changes.
         self._last_goal: tuple[tuple[tuple[int, ...], bytes, int], bool, int, float, _Rows | None] | None = None
-        self._group_rows = GroupRows(catalog)
+        self.group_rows = GroupRows(catalog)
         # numpy's own index type makes the lookup of bonuses almost twice as fast. Its 8 bytes matter only if vectors
         # are short.
         wide = catalog.dim * catalog.embeddings.itemsize >= 128
-        self._item_bonus = ItemBonus(catalog.group_of.astype(np.intp) if wide else catalog.group_of)
+        self.item_bonus = ItemBonus(catalog.group_of.astype(np.intp) if wide else catalog.group_of)
 
     def search(
         self,
@@ -89,7 +93,7 @@ class ExactIndex:
         vectors = np.asarray(users, dtype=np.float64)
         prices, goal, reference, rows = self._goal(prices, k)
         if self._is_small and eligible is None and len(vectors) == 1 and goal and vectors.any():
-            return search_one(self.catalog, self.items, self._item_bonus, vectors[0], prices, reference, goal, k)
+            return search_one(self.catalog, self.items, self.item_bonus, vectors[0], prices, reference, goal, k)
         hits = Hits.empty(len(vectors), k)
         real = vectors.any(axis=(1, 2))
         kept = np.flatnonzero(real)
@@ -144,7 +148,7 @@ class ExactIndex:
         if goal == 0:
             return []
         return [
-            Tile(self.catalog, self.items, self._item_bonus, vectors[who], prices, reference, goal, who, rows=rows)
+            Tile(self.catalog, self.items, self.item_bonus, vectors[who], prices, reference, goal, who, rows=rows)
             for who in self._split(kept, vectors.shape[1], goal)
         ]
 
@@ -215,7 +219,7 @@ class ExactIndex:
             for who in self._split(kept[references == one], vectors.shape[1], goal):
                 mine = inside.take(who)
                 limits = Restriction(mine) if len(mine.excluded) or mine.selections else None
-                shared = (self.catalog, self.items, self._item_bonus)
+                shared = (self.catalog, self.items, self.item_bonus)
                 tiles.append(Tile(*shared, vectors[who], prices, one, goal, who, limits, rows))
         return tiles
 
@@ -241,7 +245,7 @@ class ExactIndex:
             goal, reference = min(k, len(self.catalog)), 0.0
             if checked is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, checked, k)
-                rows = None if self._is_small else self._group_rows.open(checked, _FEW_OF_ONE * len(self.catalog))
+                rows = None if self._is_small else self.group_rows.open(checked, _FEW_OF_ONE * len(self.catalog))
             kept = self._last_goal = (key, checked is not None, goal, reference, rows)
         return prices if kept[1] else None, *kept[2:]
 

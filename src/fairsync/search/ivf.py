@@ -1,4 +1,6 @@
-"""Approximate search under prices (IVF): no inverted list mixes groups, so a list is probed by centre minus price."""
+"""Approximate search under prices (IVF): an inverted list is probed by its centre's score minus its price."""
+
+import math
 
 import numpy as np
 import numpy.typing as npt
@@ -8,8 +10,10 @@ from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
 from fairsync.search.base import Hits, check_prices
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.inverted_lists import InvertedLists
+from fairsync.search.list_prices import ListPrices, PricedLists
 from fairsync.search.quantization import QuantizedItems
 from fairsync.search.rounding import Float32Queries, any_reference_serves
+from fairsync.search.scan import Scan, Tile
 from fairsync.search.scoring import reference_price, settle
 from fairsync.search.tuning import DEPTHS, Tuning, synthetic_requests, tune_probing
 
@@ -20,7 +24,9 @@ _FEW = 1 << 11
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
-
+# Where lists mix groups, this many times k more items are fetched: the one that a subsidy brings into the best k may be
+# a few times further down by relevance.
+_DEEPER = 6
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -30,10 +36,11 @@ _Rows = npt.NDArray[np.int64]
 class IvfIndex(ApproximateIndex):
     """Search the inverted lists that promise most under the prices of the call.
 
-    No list mixes groups, so the price of a list is the price of its items. It decides which lists are probed and how
-    their items score; nothing stored depends on it, and the lists of a subsidised small group are really probed.
-    Quantized items only nominate candidates: the answer and its order are settled on float64 scores, as for
-    `ExactIndex`.
+    The items of a list have one group, so that the price of a list is the price of its items. It decides which lists
+    are probed and how their items score; nothing stored depends on it, and the lists of a subsidised small group are
+    really probed. If there are very many groups of a few items, as overlapping promises make them, these share lists,
+    and the items with the largest subsidies are scored one by one (see `list_prices`). Quantized items only nominate
+    candidates: the answer and its order are settled on float64 scores, as for `ExactIndex`.
 
     An answer is always as long as it can be, min(k, eligible items), so the promise of floors holds on this index as on
     an exact one. Small catalogs, few eligible items and very long answers are searched exactly.
@@ -89,7 +96,7 @@ class IvfIndex(ApproximateIndex):
         requests = synthetic_requests(catalog, seed)
         lists = InvertedLists.of(self._items.values, catalog.group_of, requests, seed)
         self._codes = QuantizedItems(self._items.values, lists, storage, seed)
-        self._by_group = np.argsort(catalog.group_of, kind="stable").astype(np.int32)
+        self._list_prices = ListPrices(lists, self._items.values, self.exact.group_rows, seed)
         self.lists = lists
         self.tune(requests)
 
@@ -107,7 +114,11 @@ class IvfIndex(ApproximateIndex):
         goal, reference, open_, few = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
-        if self.lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP):
+        if (
+            self.lists is None
+            or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP)
+            or (self._mostly_masked(prices) and not few)
+        ):
             return self.exact.search(users, prices, k)
         vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
@@ -120,8 +131,7 @@ class IvfIndex(ApproximateIndex):
             if few:
                 owners, rows = self._all_of(open_, len(who))
             else:
-                queries = Float32Queries.of(self._items, vectors[who], prices, reference)
-                owners, rows = self._nominate(self.lists, queries, len(who), goal)
+                owners, rows = self._nominate(self.lists, vectors[who], prices, reference, goal)
             _put(hits, who, settle(self.catalog, vectors[who], prices, k, owners, rows))
         # For a user of zeros everything ties, and the lists that were read can hold too few items.
         rest = np.flatnonzero(~real | (hits.rows[:, goal - 1] < 0))
@@ -148,7 +158,7 @@ class IvfIndex(ApproximateIndex):
         goal, reference, open_, few = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
-        most = min(DEPTHS[-1], len(self.catalog) // _DEEP)
+        most = 0 if self._mostly_masked(prices) and not few else min(DEPTHS[-1], len(self.catalog) // _DEEP)
         vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
         depths = np.ceil(_RESERVE * goal / np.maximum(eligible.shares, 1e-9)) + np.minimum(eligible.lengths, goal)
@@ -167,8 +177,7 @@ class IvfIndex(ApproximateIndex):
                 if few:
                     owners, rows = self._all_of(open_, len(mine))
                 else:
-                    queries = Float32Queries.of(self._items, vectors[mine], prices, reference)
-                    owners, rows = self._nominate(self.lists, queries, len(mine), depth)
+                    owners, rows = self._nominate(self.lists, vectors[mine], prices, reference, depth)
                 allowed = eligible.take(mine).allows(owners, rows)
                 found = settle(self.catalog, vectors[mine], prices, k, owners[allowed], rows[allowed])
                 enough = (found.rows[:, k - 1] >= 0) | few
@@ -205,37 +214,80 @@ class IvfIndex(ApproximateIndex):
             self._last_eligible = last = (key, (goal, reference, open_, few))
         return last[1]
 
-    def _nominate(self, lists: InvertedLists, queries: Float32Queries, n: int, k: int) -> tuple[_Rows, _Rows]:
-        """Return the items that come near the best k of each of n users, as pairs of owner and row."""
+    def _nominate(
+        self,
+        lists: InvertedLists,
+        users: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        reference: float,
+        k: int,
+    ) -> tuple[_Rows, _Rows]:
+        """Return the items that come near the best k of each user, as pairs of owner and row."""
+        queries, n, fetch = Float32Queries.of(self._items, users, prices, reference), len(users), self.tuning.fetch(k)
         vectors = queries.columns.T
         scores = vectors @ lists.centres.T
+        priced = best = None
         if queries.bonus is not None:
-            scores += queries.bonus[lists.group_of]
+            priced = self._list_prices.of(queries.bonus)
+            scores += priced.bonus
+        if priced is not None and self._list_prices.is_mixed:
+            fetch = math.ceil((fetch + _DEEPER * k) / priced.open_share)
+            if len(priced.rows):
+                shared = (self.catalog, self._items, self.exact.item_bonus)
+                best = Scan(Tile(*shared, users, prices, reference, k, np.arange(n), None, priced.rows, priced.items))
+                best.run(0, len(priced.rows)).sift()
         chosen = self.tuning.choose(lists, vectors, scores, k)
-        rows, groups = self._codes.search(vectors, chosen, scores, self.tuning.fetch(k))
-        owners, kept = np.arange(len(rows)) % n, self._near(queries, rows, groups, n, k)
+        rows, groups = self._codes.search(vectors, chosen, scores, fetch)
+        owners, kept = np.arange(len(rows)) % n, self._near(queries, rows, groups, k, priced, best)
         owners, rows = np.broadcast_to(owners[:, None], rows.shape)[kept], rows[kept]
         if len(vectors) > n:  # several interests may have found the same item
             owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
+        if best is not None and priced is not None:
+            more, places, _ = best.joined()
+            owners, rows = np.concatenate([owners, more]), np.concatenate([rows, priced.rows[places]])
         return owners, rows
 
-    def _near(self, queries: Float32Queries, rows: _Rows, groups: _Rows, n: int, k: int) -> npt.NDArray[np.bool_]:
-        """Return which of the items may be among the best k by their float32 scores: about a quarter of them."""
+    def _near(
+        self,
+        queries: Float32Queries,
+        rows: _Rows,
+        groups: _Rows,
+        k: int,
+        priced: PricedLists | None,
+        best: Scan | None,
+    ) -> npt.NDArray[np.bool_]:
+        """Return which of the items may be among the best k by their float32 scores: about a quarter of them.
+
+        Those that were scored one by one are left out, and lower the number of others that may be.
+        """
+        n = len(queries.margin)
         scores = np.matmul(self._items.values[rows], queries.columns.T[:, :, None])[:, :, 0]
-        if queries.bonus is not None:
-            scores += queries.bonus[groups]
+        if queries.bonus is not None and priced is not None:
+            bonus = queries.bonus[groups]
+            scores += bonus
+            if best is not None:
+                scores[bonus > priced.above] = -np.inf
         scores[rows < 0] = -np.inf
         place = rows.shape[1] - k
         # If one interest finds k items above a score, so does the user.
         kth = np.partition(scores, place, axis=1)[:, place].reshape(-1, n).max(axis=0)
-        near: npt.NDArray[np.bool_] = scores >= np.tile(kth - queries.margin, len(rows) // n)[:, None]
-        return near & (rows >= 0)
+        cut = kth - queries.margin
+        if best is not None:
+            cut = np.maximum(cut, best.cut)
+        near: npt.NDArray[np.bool_] = scores >= np.tile(cut, len(rows) // n)[:, None]
+        near &= scores > -np.inf
+        return near
+
+    def _mostly_masked(self, prices: npt.NDArray[np.float64] | None) -> bool:
+        """Return whether lists that mix groups hold so few open items that the mean of these is not known well."""
+        if prices is None or self.lists is None or not self._list_prices.is_mixed or prices.max() < np.inf:
+            return False
+        return int(self.catalog.group_sizes[prices < np.inf].sum()) * _DEEP < len(self.catalog)
 
     def _all_of(self, groups: npt.NDArray[np.intp], n: int) -> tuple[_Rows, _Rows]:
         """Return every item of these groups for each of n users, as pairs of owner and row."""
-        ends = np.cumsum(self.catalog.group_sizes)
-        rows = np.concatenate([self._by_group[ends[g] - self.catalog.group_sizes[g] : ends[g]] for g in groups])
-        return np.repeat(np.arange(n), len(rows)), np.tile(rows.astype(np.int64), n)
+        rows = self.exact.group_rows.of(groups)
+        return np.repeat(np.arange(n), len(rows)), np.tile(rows, n)
 
 
 def _put(hits: Hits, who: npt.NDArray[np.intp], found: Hits) -> None:

@@ -81,7 +81,7 @@ class Tile:
     """The users that are scored in one pass, with the data that all threads share.
 
     Where few items are eligible, only those are scored: ``rows`` are their rows, and a scan counts in places among
-    them.
+    them. ``copied`` are their embeddings if they lie next to each other already.
     """
 
     def __init__(
@@ -96,9 +96,11 @@ class Tile:
         who: _Rows,
         restriction: Restriction | None = None,
         rows: _Rows | None = None,
+        copied: _Floats | None = None,
     ) -> None:
-        self.catalog, self.items, self.group_of = catalog, items.values, item_bonus.group_of
-        self.restriction, self.rows = restriction, rows
+        self.catalog, self.group_of = catalog, item_bonus.group_of
+        self.items = items.values if copied is None else copied
+        self.restriction, self.rows, self.scattered = restriction, rows, rows is not None and copied is None
         self.size = len(catalog) if rows is None else len(rows)
         self.users, self.prices, self.k, self.who = users, prices, k, who
         queries = Float32Queries.of(items, users, prices, reference)
@@ -159,7 +161,7 @@ class Scan:
         tile = self.tile
         width = tile.columns.shape[1]
         size = tile.block * (width + 1) + tile.block // tile.bundle * width
-        if tile.rows is not None:
+        if tile.scattered:
             size += tile.gathered * tile.catalog.dim
         try:
             memory = _spare.pop()
@@ -293,7 +295,7 @@ class Scan:
 
     def _multiply(self, start: int, stop: int, scores: _Floats, memory: _Floats) -> None:
         tile = self.tile
-        if tile.rows is None:
+        if tile.rows is None or not tile.scattered:
             self._product(tile.items[start:stop], scores[: stop - start])
         else:
             for first in range(start, stop, tile.gathered):
