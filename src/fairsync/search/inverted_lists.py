@@ -3,7 +3,6 @@
 Overlapping promises make very many groups (atoms) of a few items each. These share lists; see `list_prices`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,8 @@ MIXED = -1
 """Stands for the group of a list that holds several."""
 
 _ITEMS_PER_LIST = 256
-# Groups with fewer items than this share lists, if there is more than one of them for this many items of the catalog.
+# Lists mix groups if the catalog has a group of fewer items than this for each so many of its items.
 _SMALL = 64
-# Lists that share many items are made part by part: k-means on all of them at once would take minutes.
 _LISTS_PER_PART = 96
 # k-means converges in a few rounds on a sample; its error is measured when the index is tuned.
 _ROUNDS, _SAMPLE_PER_LIST = 8, 64
@@ -73,7 +71,7 @@ class InvertedLists:
     ) -> "InvertedLists":
         """Split every group by k-means into lists of some hundred items; a small group is one list.
 
-        If there are very many small groups, they share lists, as if they were one group.
+        If there are very many small groups, lists mix groups.
 
         Parameters
         ----------
@@ -152,29 +150,21 @@ def stretch(requests: npt.NDArray[np.floating]) -> Floats:
 
 def _parts(
     items: Floats, group_of: npt.NDArray[np.integer], weights: Floats, seed: int
-) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Yield parts of the catalog to split into lists: the group, and the rows."""
+) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    """Return the parts of the catalog to split into lists: the group, and the rows."""
     sizes = np.bincount(group_of)
-    is_small = sizes < _SMALL
-    shared = np.empty(0, dtype=np.int64)
-    if np.count_nonzero(is_small & (sizes > 0)) * _SMALL > len(items):
-        shared = np.flatnonzero(is_small[group_of])
-    alone = np.argsort(group_of, kind="stable")
-    if len(shared):
-        alone = alone[~is_small[group_of[alone]]]
-    if len(alone):
-        for rows in np.split(alone, np.flatnonzero(np.diff(group_of[alone])) + 1):
-            yield int(group_of[rows[0]]), rows
-    count = round(len(shared) / _ITEMS_PER_LIST / _LISTS_PER_PART)
-    if len(shared) == 0 or count <= 1:
-        yield from ((MIXED, shared) for _ in range(len(shared) > 0))
-        return
+    if np.count_nonzero((sizes > 0) & (sizes < _SMALL)) * _SMALL <= len(items):
+        by_group = np.argsort(group_of, kind="stable")
+        rows = np.split(by_group, np.flatnonzero(np.diff(group_of[by_group])) + 1)
+        return [(int(group_of[some[0]]), some) for some in rows]
+    # k-means on a large catalog as a whole would take minutes: its parts are made first.
+    count = max(1, round(len(items) / _ITEMS_PER_LIST / _LISTS_PER_PART))
     means = _means(items.shape[1], count, seed)
-    some = np.random.default_rng(seed).choice(shared, min(len(shared), count * _SAMPLE_PER_LIST), replace=False)
+    some = np.random.default_rng(seed).choice(len(items), min(len(items), count * _SAMPLE_PER_LIST), replace=False)
     means.train(items[some] @ weights)
-    blocks = (shared[at : at + _BLOCK] for at in range(0, len(shared), _BLOCK))
+    blocks = [slice(at, at + _BLOCK) for at in range(0, len(items), _BLOCK)]
     part_of = np.concatenate([means.assign(items[block] @ weights)[1] for block in blocks])
-    yield from ((MIXED, shared[part_of == part]) for part in np.unique(part_of))
+    return [(MIXED, np.flatnonzero(part_of == part)) for part in np.unique(part_of)]
 
 
 def _means(dim: int, count: int, seed: int) -> Any:

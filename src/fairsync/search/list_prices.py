@@ -34,11 +34,11 @@ class PricedLists:
     bonus : numpy.ndarray
         (L,) the bonus of each list: that of its group, or the mean of its open items that are not in ``rows``.
     above : float
-        Items of mixed lists with a bonus above this are in ``rows``.
+        Items with a bonus above this are in ``rows``.
     rows, items : numpy.ndarray
         The rows of the items to score one by one, and a copy of their embeddings.
     open_share : float
-        The share of the items of mixed lists that is not masked.
+        The share of the items that is not masked.
     """
 
     bonus: Floats
@@ -72,29 +72,21 @@ class ListPrices:
 
     def __init__(self, lists: InvertedLists, items: Floats, group_rows: GroupRows, seed: int = 0) -> None:
         self._lists, self._items, self._group_rows = lists, items, group_rows
-        self._mixed = np.flatnonzero(lists.group_of == MIXED)
+        self.is_mixed = bool(lists.group_of[0] == MIXED)  # either all lists mix groups, or none does
         # Replaced as a whole, so that searches that run at the same time never see half of a change. Two, because users
         # of very different length have other units.
         self._kept: tuple[tuple[Floats, PricedLists], ...] = ()
         if not self.is_mixed:
             return
         rng = np.random.default_rng(seed)
-        by_list, sizes = np.argsort(lists.list_of, kind="stable"), lists.sizes[self._mixed]
-        starts = np.cumsum(lists.sizes)[self._mixed] - sizes
-        drawn = starts[:, None] + (rng.random((len(sizes), _SAMPLE)) * sizes[:, None]).astype(np.int64)
+        by_list, sizes = np.argsort(lists.list_of, kind="stable"), lists.sizes[:, None]
+        drawn = np.cumsum(sizes)[:, None] - sizes + (rng.random((len(sizes), _SAMPLE)) * sizes).astype(np.int64)
         self._sampled = lists.groups[by_list[drawn]].astype(np.intp)
         # The same items in any order of lists: lists that are next to each other can be alike.
         self._some = rng.choice(self._sampled.ravel(), min(_SAMPLE_FOR_BEST, self._sampled.size), replace=False)
-        self._is_pooled = np.zeros(int(lists.groups.max()) + 1, dtype=bool)
-        self._is_pooled[lists.groups[lists.group_of[lists.list_of] == MIXED]] = True
-
-    @property
-    def is_mixed(self) -> bool:
-        """Whether any list mixes groups."""
-        return len(self._mixed) > 0
 
     def of(self, bonus: Floats) -> PricedLists:
-        """Return what lists need to know about prices, given the bonus of each group, -inf where masked."""
+        """Return what lists need to know about prices, given the bonus of each group, -inf where it is masked."""
         kept = self._kept
         for groups, found in kept:
             if groups is bonus or np.array_equal(groups, bonus):
@@ -104,18 +96,16 @@ class ListPrices:
         return found
 
     def _find(self, bonus: Floats) -> PricedLists:
-        by_list = bonus.take(self._lists.group_of, mode="clip")
         if not self.is_mixed:
-            return PricedLists(by_list, np.inf, np.empty(0, dtype=np.int64), self._items[:0], 1.0)
+            return PricedLists(bonus[self._lists.group_of], np.inf, np.empty(0, dtype=np.int64), self._items[:0], 1.0)
         some = bonus[self._some]
         place = len(some) - max(1, round(_BEST_SHARE * len(some)))
         above = np.partition(some, place)[place]
-        pooled = self._is_pooled
-        rows = self._group_rows.of(np.flatnonzero((bonus[: len(pooled)] > above) & pooled))
+        rows = self._group_rows.of(np.flatnonzero(bonus > above))
         sampled = bonus[self._sampled]
         there = (sampled > -np.inf) & (sampled <= above)
         counts = np.count_nonzero(there, axis=1)
         means = np.where(there, sampled, np.float32(0.0)).sum(axis=1) / np.maximum(counts, 1)
-        by_list[self._mixed] = np.where(counts > 0, means, -np.inf)
+        by_list = np.where(counts > 0, means, np.float32(-np.inf)).astype(np.float32)
         share = float(np.count_nonzero(some > -np.inf) / len(some))
         return PricedLists(by_list, float(above), rows, self._items.take(rows, axis=0), share)
