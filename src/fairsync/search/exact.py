@@ -8,10 +8,11 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.search.base import Hits, check_prices
+from fairsync.search.base import Hits
 from fairsync.search.direct import is_small, search_one
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.group_rows import GroupRows
+from fairsync.search.recent_prices import RecentPrices
 from fairsync.search.restriction import Restriction
 from fairsync.search.rounding import Float32Items, any_reference_serves
 from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
@@ -52,6 +53,8 @@ class ExactIndex:
         The bonus of each item under recent prices.
     group_rows : GroupRows
         The rows of each group.
+    recent_prices : RecentPrices
+        The prices of recent searches.
 
     Examples
     --------
@@ -75,7 +78,8 @@ class ExactIndex:
         self.items = Float32Items.of(catalog.embeddings)
         self._is_small = is_small(self.items)
         # Of the last prices, because many requests come between two price changes.
-        self._last_goal: tuple[tuple[tuple[int, ...], bytes, int], bool, int, float, _Rows | None] | None = None
+        self._last_goal: tuple[npt.NDArray[np.float64], int, int, float, _Rows | None] | None = None
+        self.recent_prices = RecentPrices(catalog.n_groups)
         self.group_rows = GroupRows(catalog)
         # numpy's own index type makes the lookup of bonuses almost twice as fast. Its 8 bytes matter only if vectors
         # are short.
@@ -235,19 +239,15 @@ class ExactIndex:
 
     def _goal(self, prices: npt.NDArray[np.float64] | None, k: int) -> tuple[_Prices, int, float, _Rows | None]:
         """Return the prices, or None if all are zero; what `reference_price` says of them; and the open rows if few."""
+        prices = self.recent_prices.of(prices)
         if prices is None:
             return None, min(k, len(self.catalog)), 0.0, None
-        prices = np.asarray(prices, dtype=np.float64)
-        key = (prices.shape, prices.tobytes(), k)
         kept = self._last_goal  # read once: another thread may replace it
-        if kept is None or kept[0] != key:
-            checked, rows = check_prices(prices, self.catalog.n_groups), None
-            goal, reference = min(k, len(self.catalog)), 0.0
-            if checked is not None:
-                goal, reference = reference_price(self.catalog.group_sizes, checked, k)
-                rows = None if self._is_small else self.group_rows.open(checked, _FEW_OF_ONE * len(self.catalog))
-            kept = self._last_goal = (key, checked is not None, goal, reference, rows)
-        return prices if kept[1] else None, *kept[2:]
+        if kept is None or kept[0] is not prices or kept[1] != k:
+            goal, reference = reference_price(self.catalog.group_sizes, prices, k)
+            rows = None if self._is_small else self.group_rows.open(prices, _FEW_OF_ONE * len(self.catalog))
+            kept = self._last_goal = (prices, k, goal, reference, rows)
+        return prices, *kept[2:]
 
     def rebuild(self, catalog: Catalog) -> "ExactIndex":
         """Return an index of the same kind over another catalog; see `rebuild_index`."""

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
-from fairsync.search.base import Hits, check_prices
+from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.inverted_lists import InvertedLists
 from fairsync.search.list_prices import ListPrices, PricedLists
@@ -31,6 +31,7 @@ _DEEPER = 6
 _RESERVE = 1.25
 
 _Rows = npt.NDArray[np.int64]
+_Prices = npt.NDArray[np.float64] | None
 
 
 class IvfIndex(ApproximateIndex):
@@ -89,7 +90,7 @@ class IvfIndex(ApproximateIndex):
         super().__init__(catalog, recall, exact_below)
         self.storage, self.seed = storage, seed
         self.lists: InvertedLists | None = None
-        self._last_eligible: tuple[tuple[bytes, int], tuple[int, float, npt.NDArray[np.intp], bool]] | None = None
+        self._last_eligible: tuple[_Prices, int, tuple[int, float, npt.NDArray[np.intp], bool]] | None = None
         if not self.is_approximate:
             return
         self._items = self.exact.items
@@ -108,7 +109,7 @@ class IvfIndex(ApproximateIndex):
         eligible: Eligibility | None = None,
     ) -> Hits:
         """Find k items of highest relevance minus price for each user; see `Index.search`."""
-        prices = check_prices(prices, self.catalog.n_groups)
+        prices = self.exact.recent_prices.of(prices)
         if eligible is not None:
             return self._search_eligible(users, prices, k, eligible)
         goal, reference, open_, few = self._eligible(prices, k)
@@ -202,17 +203,16 @@ class IvfIndex(ApproximateIndex):
 
         Many requests come between two price changes: the last result is cached.
         """
-        key = (b"" if prices is None else prices.tobytes(), k)
         last = self._last_eligible
-        if last is None or last[0] != key:
+        if last is None or last[0] is not prices or last[1] != k:
             goal, reference = min(k, len(self.catalog)), 0.0
             open_ = np.arange(self.catalog.n_groups)
             if prices is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, prices, k)
                 open_ = np.flatnonzero(prices < np.inf)
             few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
-            self._last_eligible = last = (key, (goal, reference, open_, few))
-        return last[1]
+            self._last_eligible = last = (prices, k, (goal, reference, open_, few))
+        return last[2]
 
     def _nominate(
         self,

@@ -204,7 +204,7 @@ def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tupl
     global _recent
     recent = _recent  # read once: another thread may replace it
     for given, key, result in recent:
-        if key == (reference, unit) and np.array_equal(given, prices):
+        if key == (reference, unit) and (given is prices or np.array_equal(given, prices)):
             return result
     scale = math.ldexp(1.0, -unit)
     # A price that is not cut off is within 4 of the reference.
@@ -229,5 +229,6 @@ def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tupl
     bonus.flags.writeable = False
     result = bonus, min(2 * wobble, 2 * _CUT_OFF) + 20 * _U * size
     room = max(1, min(_MOST_RECENT, _MOST_PRICES // max(1, len(prices))))
-    _recent = ((prices.copy(), (reference, unit), result), *recent[: room - 1])
+    own = prices.copy() if prices.flags.writeable else prices
+    _recent = ((own, (reference, unit), result), *recent[: room - 1])
     return result
