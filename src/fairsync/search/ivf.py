@@ -10,7 +10,7 @@ from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
 from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.inverted_lists import InvertedLists
-from fairsync.search.list_prices import ListPrices, PricedLists
+from fairsync.search.list_prices import ListPrices
 from fairsync.search.quantization import QuantizedItems
 from fairsync.search.rounding import Float32Queries, any_reference_serves
 from fairsync.search.scan import Scan, Tile
@@ -25,8 +25,8 @@ _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
 # Where lists mix groups, this many times k more items are fetched: the one that a subsidy brings into the best k may be
-# a few times further down by relevance.
-_DEEPER = 6
+# a few times further down by relevance. Where that is not enough, more are.
+_DEEPER, _DEEPEST = 3, 24
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -221,62 +221,63 @@ class IvfIndex(ApproximateIndex):
         prices: npt.NDArray[np.float64] | None,
         reference: float,
         k: int,
+        *,
+        deep: bool = False,
     ) -> tuple[_Rows, _Rows]:
-        """Return the items that come near the best k of each user, as pairs of owner and row."""
+        """Return the items that come near the best k of each user, as pairs of owner and row.
+
+        Where lists mix groups, an item that was not fetched may have a larger bonus than its list. If that could bring
+        it into the best k of a user, as far as is known, this user is searched once more, and ``deep``.
+        """
         queries, n, fetch = Float32Queries.of(self._items, users, prices, reference), len(users), self.tuning.fetch(k)
         vectors = queries.columns.T
         scores = vectors @ lists.centres.T
-        priced = best = None
+        priced = None
         if queries.bonus is not None:
             priced = self._list_prices.of(queries.bonus)
             scores += priced.bonus
-        if priced is not None and self._list_prices.is_mixed:
-            fetch = math.ceil((fetch + _DEEPER * k) / priced.open_share)
-            if len(priced.rows):
-                shared = (self.catalog, self._items, self.exact.item_bonus)
-                best = Scan(Tile(*shared, users, prices, reference, k, np.arange(n), None, priced.rows, priced.items))
-                best.run(0, len(priced.rows)).sift()
-        chosen = self.tuning.choose(lists, vectors, scores, k)
+            if self._list_prices.is_mixed:
+                fetch = math.ceil((fetch + (_DEEPEST if deep else _DEEPER) * k) / priced.open_share)
+        best, floor = None, None
+        if priced is not None and len(priced.rows):
+            shared = (self.catalog, self._items, self.exact.item_bonus)
+            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, priced.rows, priced.items)
+            best = Scan(tile).run(0, tile.size)
+            best.sift()
+            floor = np.tile(best.cut - np.float32(priced.spread), len(vectors) // n)[:, None]
+        chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups = self._codes.search(vectors, chosen, scores, fetch)
-        owners, kept = np.arange(len(rows)) % n, self._near(queries, rows, groups, k, priced, best)
-        owners, rows = np.broadcast_to(owners[:, None], rows.shape)[kept], rows[kept]
+        last = rows[:, -1]
+        relevance = np.matmul(self._items.values[rows], vectors[:, :, None])[:, :, 0]
+        values = relevance.copy()
+        if queries.bonus is not None and priced is not None:
+            bonus = queries.bonus[groups]
+            values += bonus
+            values[bonus > priced.above] = -np.inf  # scored one by one below
+        values[rows < 0] = -np.inf
+        place = rows.shape[1] - k
+        # If one interest finds k items above a score, so does the user.
+        kth = np.partition(values, place, axis=1)[:, place].reshape(-1, n).max(axis=0)
+        cut = kth - queries.margin
+        if best is not None:
+            cut = np.maximum(cut, best.cut)
+        # About a quarter of the items may be among the best k by their float32 scores.
+        near = (values >= np.tile(cut, len(rows) // n)[:, None]) & (values > -np.inf)
+        owners, rows = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)[near], rows[near]
         if len(vectors) > n:  # several interests may have found the same item
             owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
         if best is not None and priced is not None:
             more, places, _ = best.joined()
             owners, rows = np.concatenate([owners, more]), np.concatenate([rows, priced.rows[places]])
+        if priced is not None and self._list_prices.is_mixed and not deep:
+            # -inf where all items of the lists were fetched.
+            others = np.where(last >= 0, relevance[:, -1] + priced.bonus[lists.list_of[last]], -np.inf)
+            again = np.flatnonzero(others.reshape(-1, n).max(axis=0) + priced.spread > cut)
+            if len(again):
+                more, found = self._nominate(lists, users[again], prices, reference, k, deep=True)
+                kept = ~np.isin(np.arange(n), again)[owners]
+                owners, rows = np.concatenate([owners[kept], again[more]]), np.concatenate([rows[kept], found])
         return owners, rows
-
-    def _near(
-        self,
-        queries: Float32Queries,
-        rows: _Rows,
-        groups: _Rows,
-        k: int,
-        priced: PricedLists | None,
-        best: Scan | None,
-    ) -> npt.NDArray[np.bool_]:
-        """Return which of the items may be among the best k by their float32 scores: about a quarter of them.
-
-        Those that were scored one by one are left out, and lower the number of others that may be.
-        """
-        n = len(queries.margin)
-        scores = np.matmul(self._items.values[rows], queries.columns.T[:, :, None])[:, :, 0]
-        if queries.bonus is not None and priced is not None:
-            bonus = queries.bonus[groups]
-            scores += bonus
-            if best is not None:
-                scores[bonus > priced.above] = -np.inf
-        scores[rows < 0] = -np.inf
-        place = rows.shape[1] - k
-        # If one interest finds k items above a score, so does the user.
-        kth = np.partition(scores, place, axis=1)[:, place].reshape(-1, n).max(axis=0)
-        cut = kth - queries.margin
-        if best is not None:
-            cut = np.maximum(cut, best.cut)
-        near: npt.NDArray[np.bool_] = scores >= np.tile(cut, len(rows) // n)[:, None]
-        near &= scores > -np.inf
-        return near
 
     def _mostly_masked(self, prices: npt.NDArray[np.float64] | None) -> bool:
         """Return whether lists that mix groups hold so few open items that the mean of these is not known well."""

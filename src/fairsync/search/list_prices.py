@@ -19,10 +19,11 @@ from fairsync.search.inverted_lists import MIXED, InvertedLists
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 # The share of the items that is scored one by one. With more, the lists are read less deep.
-_BEST_SHARE = 0.02
+_BEST_SHARE = 0.015
 # The mean of a list is estimated from this many of its items. It saves a look at every item when prices change.
 _SAMPLE = 32
 _SAMPLE_FOR_BEST = 1 << 14
+_FEW_BEYOND = 0.04
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,19 @@ class PricedLists:
     above : float
         Items with a bonus above this are in ``rows``.
     rows, items : numpy.ndarray
-        The rows of the items to score one by one, and a copy of their embeddings.
+        The rows of the items to score one by one, largest bonus first, and a copy of their embeddings.
     open_share : float
         The share of the items that is not masked.
+    spread : float
+        Few of the other items have a bonus that is further above that of their list.
     """
 
     bonus: Floats
     above: float
     rows: npt.NDArray[np.int64]
     items: Floats
-    open_share: float
+    open_share: float = 1.0
+    spread: float = 0.0
 
 
 class ListPrices:
@@ -66,7 +70,7 @@ class ListPrices:
     >>> catalog = Catalog(np.random.default_rng(0).normal(size=(900, 4)).astype(np.float32), np.arange(900) // 2)
     >>> lists = InvertedLists.of(catalog.embeddings, catalog.group_of)
     >>> priced = ListPrices(lists, catalog.embeddings, GroupRows(catalog)).of(np.arange(450, dtype=np.float32))
-    >>> priced.rows[-4:].tolist(), priced.bonus.shape == lists.sizes.shape
+    >>> sorted(priced.rows[:4].tolist()), priced.bonus.shape == lists.sizes.shape
     ([896, 897, 898, 899], True)
     """
 
@@ -97,15 +101,21 @@ class ListPrices:
 
     def _find(self, bonus: Floats) -> PricedLists:
         if not self.is_mixed:
-            return PricedLists(bonus[self._lists.group_of], np.inf, np.empty(0, dtype=np.int64), self._items[:0], 1.0)
+            return PricedLists(bonus[self._lists.group_of], np.inf, np.empty(0, dtype=np.int64), self._items[:0])
         some = bonus[self._some]
         place = len(some) - max(1, round(_BEST_SHARE * len(some)))
         above = np.partition(some, place)[place]
         rows = self._group_rows.of(np.flatnonzero(bonus > above))
+        # In order of the bonus: a scan excludes items in bundles, by their best bonus.
+        rows = rows[np.argsort(-bonus[self._lists.groups[rows]], kind="stable")]
         sampled = bonus[self._sampled]
         there = (sampled > -np.inf) & (sampled <= above)
         counts = np.count_nonzero(there, axis=1)
         means = np.where(there, sampled, np.float32(0.0)).sum(axis=1) / np.maximum(counts, 1)
         by_list = np.where(counts > 0, means, np.float32(-np.inf)).astype(np.float32)
         share = float(np.count_nonzero(some > -np.inf) / len(some))
-        return PricedLists(by_list, float(above), rows, self._items.take(rows, axis=0), share)
+        step = max(1, sampled.size // _SAMPLE_FOR_BEST)
+        beyond = (sampled[::step] - by_list[::step, None])[there[::step]]
+        place = len(beyond) - 1 - int(_FEW_BEYOND * len(beyond))
+        spread = float(np.partition(beyond, place)[place]) if len(beyond) else 0.0
+        return PricedLists(by_list, float(above), rows, self._items.take(rows, axis=0), share, spread)
