@@ -110,7 +110,9 @@ class ExactIndex:
             for i in np.flatnonzero(~real).tolist():
                 same = settle_indifferent(self.catalog, prices, k, eligible.mask(i))
                 hits.rows[i], hits.relevance[i] = same.rows, same.relevance
-            if rows is None:
+            if goal == 0:  # every group is masked
+                tiles = []
+            elif rows is None:
                 tiles = self._eligible_tiles(vectors, prices, k, kept, eligible)
             else:
                 tiles = self._restricted(vectors, prices, k, kept, eligible, (rows, eligible.within(rows)))
