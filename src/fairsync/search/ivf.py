@@ -26,7 +26,7 @@ _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 _DEEP = 8
 # Where lists mix groups, this many times k more items are fetched: the one that a subsidy brings into the best k may be
 # a few times further down by relevance. Where that is not enough, more are.
-_DEEPER, _DEEPEST = 3, 24
+_DEEPER, _DEEPEST = 5, 24
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 

@@ -19,7 +19,7 @@ from fairsync.search.inverted_lists import MIXED, InvertedLists
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 # The share of the items that is scored one by one. With more, the lists are read less deep.
-_BEST_SHARE = 0.015
+_BEST_SHARE = 0.02
 # The mean of a list is estimated from this many of its items. It saves a look at every item when prices change.
 _SAMPLE = 32
 _SAMPLE_FOR_BEST = 1 << 14
