@@ -12,7 +12,11 @@ import fairsync
 from fairsync.errors import FairSyncError, MissingPackageError
 
 OPTIONAL = ("AccessError", "AsyncClient", "Client", "MilvusIndex", "RayCoordinator", "RayIndex", "RefusedError")
-HEAVY = ("pandas", "polars", "matplotlib", "torch", "ray", "pymilvus", "httpx", "fastapi", "psycopg")
+# What takes long to import, and is imported where it is used.
+HEAVY = (
+    "faiss", "httpx", "importlib.metadata", "matplotlib", "pandas", "polars", "psycopg", "pymilvus", "ray", "rich",
+    "scipy", "starlette", "torch", "typer",
+)  # fmt: skip
 
 
 def all_subclasses(one: type[FairSyncError]) -> set[type[FairSyncError]]:

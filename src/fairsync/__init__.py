@@ -27,7 +27,6 @@ True
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fairsync.candidates import Candidates
@@ -44,6 +43,7 @@ from fairsync.errors import (
     PreviewCancelledError,
     RepeatedRequestError,
     TooManyPreviewsError,
+    UndecidedPromisesError,
     UnknownGroupError,
     UnknownPromiseError,
     UnknownRequestError,
@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from fairsync.service.client import Client as Client
     from fairsync.service.client import RefusedError as RefusedError
 
-__version__ = version("fairsync")
+    __version__: str
 
 __all__ = [
     "BackendUnavailableError",
@@ -101,6 +101,7 @@ __all__ = [
     "ShardedIndex",
     "SqlLedger",
     "TooManyPreviewsError",
+    "UndecidedPromisesError",
     "UnknownGroupError",
     "UnknownPromiseError",
     "UnknownRequestError",
@@ -133,6 +134,10 @@ _LAZY = {
 if not TYPE_CHECKING:  # type checkers know the names from the imports above, and should refuse any other
 
     def __getattr__(name: str) -> object:
+        if name == "__version__":
+            from importlib.metadata import version  # here, because it takes a tenth of the time to import all of this
+
+            return version("fairsync")
         if name not in _LAZY:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         module, extra = _LAZY[name]
@@ -149,4 +154,4 @@ if not TYPE_CHECKING:  # type checkers know the names from the imports above, an
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, "__version__"})

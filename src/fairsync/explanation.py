@@ -5,12 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
-
-from rich import box
-from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from fairsync.errors import FairSyncError
 
@@ -27,8 +22,7 @@ FIXED_LIST = "fixed list"
 """The reason of a candidate that is there because the answer begins with a given list of items."""
 
 
-@dataclass(frozen=True)
-class ExplainedCandidate:
+class ExplainedCandidate(NamedTuple):
     """A candidate, and why it is there.
 
     Attributes
@@ -197,7 +191,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as values for JSON; `from_dict` reads them. An infinite price is None."""
         return {
-            "candidates": [{**vars(one), "prices": _finite(one.prices)} for one in self.candidates],
+            "candidates": [{**one._asdict(), "prices": _finite(one.prices)} for one in self.candidates],
             "cut": self.cut,
             "depth": self.depth,
         }
@@ -212,6 +206,11 @@ class Explanation:
         return cls(tuple(candidates), document["cut"], document["depth"])
 
     def __rich__(self) -> RenderableType:
+        from rich import box  # here, because it takes long to import
+        from rich.console import Group
+        from rich.table import Table
+        from rich.text import Text
+
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         table.add_column("id", overflow="ellipsis", max_width=24)
         table.add_column("group", overflow="ellipsis", max_width=24)
@@ -238,6 +237,8 @@ class Explanation:
         return words
 
     def __str__(self) -> str:
+        from rich.console import Console
+
         text = StringIO()
         Console(file=text, width=140, color_system=None, force_terminal=False, legacy_windows=False).print(self)
         return "\n".join(line.rstrip() for line in text.getvalue().strip("\n").splitlines())

@@ -21,6 +21,8 @@ from fairsync.catalog.groups import grow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairsync.catalog.atoms import Membership
+
 
 @dataclass(frozen=True)
 class PromiseCosts:
@@ -29,10 +31,10 @@ class PromiseCosts:
     Attributes
     ----------
     subsidies : numpy.ndarray
-        (G,) the subsidy in force, summed over the exposures of the group. Under the guard a subsidy ends with its
+        (P,) the subsidy in force, summed over the exposures of the group. Under the guard a subsidy ends with its
         floor: exposures beyond it have none.
     given_up : numpy.ndarray
-        (G,) the relevance given up for the exposures of the group, an upper bound; nan if it was not measured.
+        (P,) the relevance given up for the exposures of the group, an upper bound; nan if it was not measured.
 
     Examples
     --------
@@ -79,12 +81,70 @@ def given_up_by_group(
     >>> given_up_by_group(np.array([[0.9, 0.8]]), np.array([[0.9, 0.5]]), np.array([[0, 1]]), 2).round(3).tolist()
     [0.0, 0.3]
     """
+    came, lost = _given_up(best, relevance)
+    return np.bincount(groups.ravel()[came], lost, n_groups).astype(np.float64, copy=False)
+
+
+def _given_up(
+    best: NDArray[np.float64], relevance: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the places of the exposures that came in, and the relevance given up for each."""
     came = (relevance < best.min(axis=1, keepdims=True)).ravel().nonzero()[0]
     if len(came) == 0:
-        return np.zeros(n_groups)
+        return came, np.empty(0)
     n, k = relevance.shape
     request, own = came // k, relevance.ravel()[came]
     went = best.sum(axis=1) - relevance.sum(axis=1) + np.bincount(request, own, n)
     lost = (went / np.maximum(np.bincount(request, minlength=n), 1))[request] - own
     # Rounding can make a loss slightly negative.
-    return np.bincount(groups.ravel()[came], np.maximum(lost, 0.0), n_groups).astype(np.float64, copy=False)
+    return came, np.maximum(lost, 0.0)
+
+
+def given_up_by_promise(
+    best: NDArray[np.float64],
+    relevance: NDArray[np.float64],
+    atoms: NDArray[np.integer],
+    prices: NDArray[np.float64],
+    membership: Membership,
+) -> NDArray[np.float64]:
+    """Return (P,) the relevance given up for each promise, where promises overlap.
+
+    What came in by subsidies is charged to the promises that paid them, in proportion. What came in without any took
+    the place of items whose promises are near their caps: these share it in proportion to their prices. Where there is
+    neither, the guard forced the exposures, and the promises of the item share the cost equally.
+
+    Parameters
+    ----------
+    best
+        (n, k) relevance of the candidates of plain retrieval, or upper bounds of it, in any order.
+    relevance, atoms
+        (n, k) relevance and atom of the candidates that were chosen.
+    prices
+        (P,) prices of the promises.
+    membership
+        The promises of each atom.
+
+    Examples
+    --------
+    Of 0.3 given up for an item of two promises, the one that paid twice the subsidy bears two thirds.
+
+    >>> from fairsync.catalog.atoms import Membership
+    >>> both, prices = Membership.of([(), (0, 1)], 2), np.array([-0.2, -0.1])
+    >>> best, relevance, atoms = np.array([[0.9, 0.8]]), np.array([[0.9, 0.5]]), np.array([[0, 1]])
+    >>> given_up_by_promise(best, relevance, atoms, prices, both).round(3).tolist()
+    [0.2, 0.1]
+    """
+    came, cost = _given_up(best, relevance)
+    at, promises = membership.expand(atoms.ravel()[came])
+    paid = np.maximum(-prices, 0.0)[promises]
+    total = np.bincount(at, paid, len(came))
+    charges = np.where(np.isfinite(prices), np.maximum(prices, 0.0), 0.0)
+    no_charges = not charges.any()
+    members = np.bincount(at, minlength=len(came))
+    equal = (total == 0) & no_charges
+    weight = np.where(equal[at], 1.0 / np.maximum(members, 1)[at], paid / np.where(total > 0, total, 1.0)[at])
+    split = np.bincount(promises, weight * cost[at], len(prices)).astype(np.float64)
+    if no_charges:
+        return split
+    rest: NDArray[np.float64] = charges / charges.sum() * float(cost[total == 0].sum())
+    return split + rest

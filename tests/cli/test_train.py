@@ -6,18 +6,30 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from fairsync.cli import app
+from fairsync.cli.train_progress import TrainingDisplay
 from fairsync.data.dataset import Dataset
 from fairsync.data.splits import split_by_users
 from fairsync.errors import InvalidInputError
-from fairsync.models import load_model, read_notes, recall_of
+from fairsync.models import (
+    Epoch,
+    Trained,
+    TrainingProgress,
+    load_model,
+    make_settings,
+    read_notes,
+    recall_of,
+    train_model,
+)
 from fairsync.models.folder import check_model_target
 from sequences import make_dataset
 from tastes import tasteful
@@ -47,6 +59,47 @@ def test_svd_and_what_is_printed(data: Path, tmp_path: Path) -> None:
     assert model.item_ids.tolist() == Dataset.load(data).item_ids.tolist()
     notes = read_notes(tmp_path / "model")
     assert (notes["data"], notes["split"], notes["split_seed"]) == ("tastes", "users", 0)
+
+
+def test_epochs_are_shown_as_they_end_with_the_time_that_is_left() -> None:
+    screen, now = Console(file=StringIO(), width=100), [0.0]
+    settings = make_settings("mind", epochs=10, patience=2)
+    display = TrainingDisplay(screen, "mind", settings, 20, clock=lambda: now[0])
+    epochs = [Epoch(4.5, 0.1, 6.0, 100), Epoch(4.25, 0.3, 6.0, 100), Epoch(4.0, 0.2, 6.0, 100)]
+
+    def lines() -> list[str]:
+        return [line.rstrip() for line in screen.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+
+    with display:
+        now[0] = 3.0
+        display.show(TrainingProgress(50, 100, 4.6, ()))
+        assert lines() == []  # too early to tell
+        now[0] = 12.0
+        display.show(TrainingProgress(50, 100, 4.3, tuple(epochs[:1])))
+        # 8 s an epoch. At least the one under way and another, if neither is better; at most 9.
+        assert lines()[-1] == "This will take 12 s to 68 s."
+        display.show(TrainingProgress(50, 100, 4.1, tuple(epochs[:2])))
+        display.finish(Trained(None, tuple(epochs), 1))  # type: ignore[arg-type]
+    assert lines() == [
+        "epoch      loss  validation Recall@20  seconds",
+        "    1    4.5000                0.1000      6.0  best",
+        "This will take 12 s to 68 s.",
+        "    2    4.2500                0.3000      6.0  best",
+        "    3    4.0000                0.2000      6.0",
+        "The best epoch, 2, is kept.",
+    ]
+
+
+def test_one_thread_by_default_and_restored_afterwards(data: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    before, seen = torch.get_num_threads(), set()
+    dataset = Dataset.load(data)
+    small = make_settings("youtube-dnn", epochs=1, dim=8, history=6)
+    for threads in ({}, {"threads": 2}):
+        watch = lambda now: seen.add(torch.get_num_threads())  # noqa: E731
+        train_model("youtube-dnn", split_by_users(dataset), dataset.item_ids, small, None, watch, **threads)
+        assert torch.get_num_threads() == before
+    assert seen == {1, 2}
 
 
 def test_a_small_catalog_has_no_fifty_best(tmp_path: Path) -> None:

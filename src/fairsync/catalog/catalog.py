@@ -10,7 +10,7 @@ import numpy.typing as npt
 from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, make_column
 from fairsync.catalog.conditions import ConditionCache, Where
 from fairsync.catalog.groups import Groups, Label
-from fairsync.catalog.names import check_names, check_same_kind, is_name, plain_words, words_array
+from fairsync.catalog.names import are_words, check_names, check_same_kind, is_name, plain_words, words_array
 from fairsync.catalog.row_lookup import RowLookup
 from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
@@ -76,6 +76,8 @@ class Catalog:
     (['books', 'toys'], [2])
     """
 
+    _ungrouped: "Catalog | None" = None
+
     def __init__(
         self,
         embeddings: npt.ArrayLike,
@@ -128,7 +130,7 @@ class Catalog:
     @cached_property
     def _lookup(self) -> RowLookup:
         assert self._ids is not None
-        return RowLookup(self._ids, self.rank)
+        return RowLookup(self._ids)
 
     def select(self, where: Where) -> Selection | None:
         """Return the items that meet conditions on attributes; None where there is no condition.
@@ -243,12 +245,18 @@ class Catalog:
         ([2, 0, 1, 0], [0, 2])
         """
         made = self._copy(("groups", "attributes", "conditions"))
+        made._ungrouped = self.ungrouped
         made._others, made.group_attribute = dict(self.attributes), _ATOM
         made.labels = list(range(n_groups))
         made._names = np.arange(n_groups)
         made.group_of = _frozen(np.asarray(group_of, dtype=np.int32).copy())
         made.group_sizes = _frozen(np.bincount(made.group_of, minlength=n_groups).astype(np.int64))
         return made
+
+    @property
+    def ungrouped(self) -> "Catalog":
+        """The catalog before `regrouped`, with its own groups; the catalog itself, if it was not regrouped."""
+        return self if self._ungrouped is None else self._ungrouped
 
     def part(self, rows: npt.NDArray[np.integer]) -> "Catalog":
         """Return a catalog of these rows only, in this order, for a shard to hold.
@@ -296,6 +304,20 @@ class Catalog:
             return np.full(ids.shape, -1, dtype=np.int64)
         return np.where((ids >= 0) & (ids < len(self)), ids, -1).astype(np.int64)
 
+    def rows_of_words(self, lists: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+        """Return the row of each id in lists of words, list after list; several times as fast as `rows_of`.
+
+        Raises TypeError if one of them is no str, or the ids of the catalog are numbers.
+
+        Examples
+        --------
+        >>> Catalog(np.eye(2), ["a", "b"], ids=["y", "x"]).rows_of_words([["x", "q"], ["y"]]).tolist()
+        [1, -1, 0]
+        """
+        if self._ids is None or not are_words(self._ids):
+            raise TypeError("The ids of the catalog are numbers.")
+        return self._lookup.find_words(lists)
+
     def labels_of(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the labels of these group codes."""
         return plain_words(self._names[np.asarray(codes, dtype=np.int64)])
@@ -322,7 +344,12 @@ def _split_attributes(
     columns = {name: make_column(name, values, n) for name, values in given.items()}
     for name, column in columns.items():
         if isinstance(column, LabelColumn) and column.kind in ("str", "int"):
-            return name, given[name], {other: columns[other] for other in columns if other != name}
+            labels = given[name]
+            return (
+                name,
+                labels.values() if labels is column else labels,
+                {other: columns[other] for other in columns if other != name},
+            )
     raise InvalidInputError(
         "no attribute gives each item one str or int: promises are made for the first that does. Add one, such as"
         ' {"category": [...]}.'

@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from fairsync.cli.train_progress import TrainingDisplay
 from fairsync.data.dataset import Dataset
 from fairsync.data.splits import Split, split_by_time, split_by_users
 from fairsync.errors import InvalidInputError
@@ -21,9 +19,7 @@ from fairsync.models import MODELS, make_settings, recall_of, train_model
 from fairsync.models.folder import check_model_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from fairsync.models import Trained, TrainingProgress
+    from fairsync.models import Trained
 
 
 class SplitName(StrEnum):
@@ -59,6 +55,9 @@ def train(
     batch: Annotated[int | None, typer.Option(min=1, help=f"Samples per step. {_OWN}")] = None,
     learning_rate: Annotated[float | None, typer.Option(help=f"Learning rate of Adam. {_OWN}")] = None,
     negatives: Annotated[int | None, typer.Option(min=1, help=f"Sampled negative items per step. {_OWN}")] = None,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Threads of torch. One is fastest for small networks, and on a busy machine.")
+    ] = 1,
     restart: Annotated[
         bool, typer.Option("--restart", help="Discard an unfinished training in the same folder.")
     ] = False,
@@ -90,67 +89,32 @@ def train(
     elif unfinished.exists():
         screen.print(f"Continuing {unfinished}.", markup=False)
     few, many = (min(k, dataset.n_items) for k in (20, 50))  # a small catalog has no 50 best
-    with _progress(as_json) as bar:
-        trained = train_model(model, parts, dataset.item_ids, settings, unfinished, _watcher(bar, model, few))
+    with TrainingDisplay(screen, model, settings, few) as display:
+        trained = train_model(model, parts, dataset.item_ids, settings, unfinished, display.show, threads=threads)
+        display.finish(trained)
     recalls = {f"Recall@{k}": recall_of(trained.model, parts.test, k) for k in (few, many)}
     notes: dict[str, Any] = {"data": data.resolve().name, "split": split.value, "split_seed": split_seed}
     notes["fingerprint"] = dataset.fingerprint()
     notes |= {"best_epoch": trained.best + 1, "test": {name.lower(): value for name, value in recalls.items()}}
-    trained.model.save(folder, notes)
+    trained.model.save(folder, notes, dataset.catalog(trained.model.item_vectors()).attributes)
     unfinished.unlink(missing_ok=True)
     document = _document(model, settings, notes, trained, folder)
     if as_json:
         typer.echo(json.dumps(document, indent=2))
-    screen.print(_table(model, trained, few))
     screen.print(
         f"Test: {', '.join(f'{name} {value:.4f}' for name, value in recalls.items())}"
         f" ({len(parts.test):,} requests). {document['seconds']:.1f} s of training,"
         f" {document['samples_per_second']:,.0f} samples/s."
     )
-    screen.print(f"Written: {folder}\nNext: fairsync evaluate {folder}", markup=False, soft_wrap=True)
+    screen.print(
+        f"Written: {folder}\nNext: fairsync evaluate {folder}, or fairsync serve {folder}", markup=False, soft_wrap=True
+    )
 
 
 def _divide(dataset: Dataset, split: SplitName, seed: int, history: int) -> Split:
     if split is SplitName.time:
         return split_by_time(dataset, history)
     return split_by_users(dataset, seed, history)
-
-
-def _progress(hidden: bool) -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[figures]}"),
-    )
-    return Progress(*columns, console=Console(stderr=True), disable=hidden, transient=True)
-
-
-def _watcher(bar: Progress, name: str, k: int) -> Callable[[TrainingProgress], None]:
-    """Return a callback that shows the progress of training on a bar."""
-    task = bar.add_task(name, total=None, figures="")
-
-    def show(now: TrainingProgress) -> None:
-        figures = f"loss {now.loss:.3f}"
-        if now.epochs:
-            figures += f", validation Recall@{k} {now.epochs[-1].recall:.4f}"
-            figures += f" (best {max(epoch.recall for epoch in now.epochs):.4f})"
-        words = f"{name}, epoch {len(now.epochs) + 1}"
-        bar.update(task, completed=now.done, total=now.total, description=words, figures=figures)
-
-    return show
-
-
-def _table(name: str, trained: Trained, k: int) -> Table:
-    table = Table(title=f"{name} by epoch", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in ("epoch", "loss", f"validation Recall@{k}", "seconds", ""):
-        table.add_column(column, justify="right")
-    for number, epoch in enumerate(trained.epochs):
-        best = number == trained.best
-        loss = "–" if epoch.loss is None else f"{epoch.loss:.4f}"
-        cells = (str(number + 1), loss, f"{epoch.recall:.4f}", f"{epoch.seconds:.1f}", "best" if best else "")
-        table.add_row(*cells, style="green" if best else None)
-    return table
 
 
 def _document(name: str, settings: Any, notes: dict[str, Any], trained: Trained, folder: Path) -> dict[str, Any]:

@@ -37,6 +37,8 @@ def train_model(
     settings: TrainingSettings | None = None,
     checkpoint: Path | None = None,
     watch: Callable[[TrainingProgress], None] | None = None,
+    *,
+    threads: int = 1,
 ) -> Trained:
     """Train a model by name.
 
@@ -55,6 +57,9 @@ def train_model(
         an interruption. (``svd`` has no epochs and no checkpoint.)
     watch
         A callback that gets the progress after each step.
+    threads
+        Threads of torch during the training. More than one is slower for small networks, many times so on a busy
+        machine. The result depends on it, because sums are then taken in another order.
 
     Examples
     --------
@@ -81,7 +86,7 @@ def train_model(
     _need_torch(name)
     from fairsync.models.training import train_network
 
-    return train_network(name, split, item_ids, chosen, checkpoint, watch)
+    return train_network(name, split, item_ids, chosen, checkpoint, watch, threads)
 
 
 def load_model(folder: Path) -> Model:

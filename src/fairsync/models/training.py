@@ -110,11 +110,28 @@ def train_network(
     settings: NetworkSettings,
     checkpoint: Path | None = None,
     watch: Callable[[TrainingProgress], None] | None = None,
+    threads: int = 1,
 ) -> Trained:
     """Train a network and keep the epoch with the best validation recall.
 
     The parameters are those of :func:`fairsync.models.train_model`, which validates them.
     """
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        return _train(name, split, item_ids, settings, checkpoint, watch)
+    finally:
+        torch.set_num_threads(before)
+
+
+def _train(
+    name: str,
+    split: Split,
+    item_ids: NDArray[np.str_],
+    settings: NetworkSettings,
+    checkpoint: Path | None,
+    watch: Callable[[TrainingProgress], None] | None,
+) -> Trained:
     trainer = Trainer(Network(name, settings, item_ids), split)
     model, epochs, best = trainer.model, [], trainer.model.weights()
     mark = fingerprint(name, settings, split, item_ids)

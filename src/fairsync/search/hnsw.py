@@ -1,8 +1,7 @@
 """Approximate search on a graph of neighbours (HNSW). The graph knows no prices: they are applied by over-fetching."""
 
-from typing import Any
+from importlib import import_module
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -14,9 +13,6 @@ from fairsync.search.filtering import search_eligible
 from fairsync.search.inverted_lists import stretch
 from fairsync.search.over_fetch import OverFetch
 from fairsync.search.tuning import synthetic_requests, tune_breadth
-
-# The type stubs of faiss leave out most of what is used here.
-_faiss: Any = faiss
 
 _NEIGHBOURS, _BUILD_BREADTH = 32, 80
 _TUNED_K = 50
@@ -58,10 +54,12 @@ class HnswIndex(ApproximateIndex):
         self._search: Index = self.exact
         if not self.is_approximate:
             return
+        # Imported here, because it takes long; and as Any, because its stubs leave out most of what is used.
+        faiss = import_module("faiss")
         items = self.exact.items
-        self._graph = _faiss.IndexHNSWFlat(catalog.dim + 1, _NEIGHBOURS, _faiss.METRIC_L2)
+        self._graph = faiss.IndexHNSWFlat(catalog.dim + 1, _NEIGHBOURS, faiss.METRIC_L2)
         self._graph.hnsw.efConstruction = _BUILD_BREADTH
-        self._graph.hnsw.rng = _faiss.RandomGenerator(seed + 1)
+        self._graph.hnsw.rng = faiss.RandomGenerator(seed + 1)
         # Distances as requests see them: half the breadth reaches the same recall.
         requests = synthetic_requests(catalog, seed)
         weights = stretch(requests)
@@ -104,7 +102,7 @@ class HnswIndex(ApproximateIndex):
         queries = np.zeros((len(vectors), vectors.shape[1] + 1), dtype=np.float32)
         # An interest of zero scores every item 0, whatever the walk finds.
         np.divide(turned, lengths, out=queries[:, :-1], where=lengths > 0)
-        broad = _faiss.SearchParametersHNSW(efSearch=max(self.breadth, count))
+        broad = import_module("faiss").SearchParametersHNSW(efSearch=max(self.breadth, count))
         distances, rows = self._graph.search(queries, count, params=broad)
         # Between two vectors of length 1, the squared distance is 2 minus twice the inner product.
         scores: npt.NDArray[np.float32] = (1 - distances / 2) * (lengths * self._radius)

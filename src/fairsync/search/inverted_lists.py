@@ -6,7 +6,6 @@ Overlapping promises make very many groups (atoms) of a few items each. These sh
 from dataclasses import dataclass
 from typing import Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -168,6 +167,8 @@ def _parts(
 
 
 def _means(dim: int, count: int, seed: int) -> Any:
+    import faiss  # here, because it takes long to import
+
     return faiss.Kmeans(
         dim, count, niter=_ROUNDS, seed=seed + 1, min_points_per_centroid=1, max_points_per_centroid=_SAMPLE_PER_LIST
     )

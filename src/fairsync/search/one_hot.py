@@ -1,6 +1,5 @@
 """The paper's construction: groups as one-hot columns of the items, prices as extra values of the query."""
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -77,6 +76,8 @@ class OneHotIndex:
     applies_prices = "one-hot"
 
     def __init__(self, catalog: Catalog) -> None:
+        import faiss  # here, because it takes long to import
+
         self.catalog = catalog
         exact = ExactIndex(catalog)
         wide = widen(exact.items.values, catalog.group_of, catalog.n_groups)

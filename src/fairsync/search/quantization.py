@@ -1,8 +1,7 @@
 """Quantized items in inverted lists, scored by faiss: a few bits per dimension are enough to nominate candidates."""
 
-from typing import Any
+from importlib import import_module
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -10,8 +9,6 @@ from fairsync.errors import InvalidInputError
 from fairsync.search.inverted_lists import InvertedLists
 
 Floats = npt.NDArray[np.float32]
-# The type stubs of faiss leave out most of what is used here.
-_faiss: Any = faiss
 
 STORAGES = ("2-bit", "4-bit", "8-bit", "16-bit")
 # Codes are trained on the longest items: these score best, and codes trained on all items are worst on them. (On
@@ -52,6 +49,8 @@ class QuantizedItems:
     def __init__(self, items: Floats, lists: InvertedLists, storage: str = "4-bit", seed: int = 0) -> None:
         if storage not in STORAGES:
             raise InvalidInputError(f"there is no storage {storage!r}: choose one of {', '.join(STORAGES)}.")
+        # Imported here, because it takes long; and as Any, because its stubs leave out most of what is used.
+        faiss = import_module("faiss")
         n, dim = items.shape
         rng = np.random.default_rng(seed)
         # An even number of dimensions, because a 2-bit code encodes pairs of dimensions.
@@ -60,21 +59,21 @@ class QuantizedItems:
         wide = dim + dim % 2
         centres = lists.centres @ self._rotation
         # faiss keeps no reference to the quantizer, so this object does.
-        self._centres = _faiss.IndexFlatIP(wide)
+        self._centres = faiss.IndexFlatIP(wide)
         self._centres.add(centres)
-        count, metric = len(centres), _faiss.METRIC_INNER_PRODUCT
+        count, metric = len(centres), faiss.METRIC_INNER_PRODUCT
         some = _longest(items)
         sample = items[some] @ self._rotation
         if storage in ("2-bit", "4-bit"):
-            index = _faiss.IndexIVFPQ(self._centres, wide, count, wide // 2 if storage == "2-bit" else wide, 4, metric)
+            index = faiss.IndexIVFPQ(self._centres, wide, count, wide // 2 if storage == "2-bit" else wide, 4, metric)
             index.by_residual = True
             index.pq.cp.min_points_per_centroid = 1  # a few items are no error: their codes are exact
             index.pq.train(sample - centres[lists.list_of[some]])
         else:
-            kind = _faiss.ScalarQuantizer.QT_8bit if storage == "8-bit" else _faiss.ScalarQuantizer.QT_fp16
-            index = _faiss.IndexIVFScalarQuantizer(self._centres, wide, count, kind, metric, True)
+            kind = faiss.ScalarQuantizer.QT_8bit if storage == "8-bit" else faiss.ScalarQuantizer.QT_fp16
+            index = faiss.IndexIVFScalarQuantizer(self._centres, wide, count, kind, metric, True)
             at = lists.list_of[some].astype(np.int64)
-            index.train_encoder(len(some), _faiss.swig_ptr(sample), _faiss.swig_ptr(at))
+            index.train_encoder(len(some), faiss.swig_ptr(sample), faiss.swig_ptr(at))
         index.is_trained = True
         self._row_bits = n.bit_length()
         for start in range(0, n, _BLOCK):
@@ -83,9 +82,9 @@ class QuantizedItems:
             # The name holds the group beside the row: a lookup for each item found would be a random memory access.
             groups = lists.groups[start : start + _BLOCK].astype(np.int64)
             names = np.arange(start, start + len(turned)) | groups << self._row_bits
-            index.add_core(len(turned), _faiss.swig_ptr(turned), _faiss.swig_ptr(names), _faiss.swig_ptr(at))
+            index.add_core(len(turned), faiss.swig_ptr(turned), faiss.swig_ptr(names), faiss.swig_ptr(at))
         # The same codes in a layout that is read 32 items at a time (SIMD).
-        self._index = _faiss.IndexIVFPQFastScan(index) if storage in ("2-bit", "4-bit") else index
+        self._index = faiss.IndexIVFPQFastScan(index) if storage in ("2-bit", "4-bit") else index
 
     def search(
         self, vectors: Floats, chosen: npt.NDArray[np.bool_], scores: Floats, fetch: int
@@ -103,6 +102,7 @@ class QuantizedItems:
         fetch
             The number of items to return for each vector.
         """
+        faiss = import_module("faiss")
         turned = vectors @ self._rotation
         n, counts = len(chosen), np.count_nonzero(chosen, axis=1)
         most = max(1, int(counts.max(initial=0)))
@@ -113,8 +113,8 @@ class QuantizedItems:
         found, names = np.empty((n, fetch), dtype=np.float32), np.empty((n, fetch), dtype=np.int64)
         # Parameters are passed with the call: `nprobe` of the index is shared by calls that run at the same time.
         self._index.search_preassigned_c(
-            n, _faiss.swig_ptr(turned), fetch, _faiss.swig_ptr(probed), _faiss.swig_ptr(given),
-            _faiss.swig_ptr(found), _faiss.swig_ptr(names), False, _faiss.SearchParametersIVF(nprobe=most),
+            n, faiss.swig_ptr(turned), fetch, faiss.swig_ptr(probed), faiss.swig_ptr(given),
+            faiss.swig_ptr(found), faiss.swig_ptr(names), False, faiss.SearchParametersIVF(nprobe=most),
         )  # fmt: skip
         return np.where(names < 0, -1, names & ((1 << self._row_bits) - 1)), names >> self._row_bits
 

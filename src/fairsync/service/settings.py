@@ -34,7 +34,8 @@ class CatalogSettings(Struct, frozen=True, kw_only=True):
     """``[catalog]``: the items."""
 
     path: Path
-    """A folder that ``save_catalog`` wrote, or a .parquet file (id, group, embedding)."""
+    """A folder that ``save_catalog`` or ``fairsync export`` wrote, or a .parquet, .csv or .npz file (id, attributes,
+    embedding)."""
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):
@@ -212,6 +213,22 @@ class Settings(Struct, frozen=True, kw_only=True):
     def is_open(self) -> bool:
         """Whether calls need no token."""
         return not self.tokens
+
+    @property
+    def warnings(self) -> list[str]:
+        """What works otherwise than it is likely to be meant.
+
+        Examples
+        --------
+        >>> parse_settings({"catalog": {"path": "items"}, "model": {"path": "model"}}).warnings[0][:60]
+        'Histories are left out of their answers, and promise.max_exc'
+        """
+        if self.model.path is None or self.promise.max_exclude:
+            return []
+        return [
+            "Histories are left out of their answers, and promise.max_exclude is 0: promises cannot count on any"
+            " request with a history. Set max_exclude to the number of items that histories name at most."
+        ]
 
 
 @lru_cache(maxsize=256)
