@@ -47,6 +47,7 @@ from fairsync.errors import (
     UnknownPromiseError,
     UnknownRequestError,
     UnusableLedgerError,
+    UnwritablePathError,
 )
 from fairsync.explanation import ExplainedCandidate, Explanation, WhyNot
 from fairsync.hindsight import Hindsight, hindsight
@@ -104,6 +105,7 @@ __all__ = [
     "UnknownPromiseError",
     "UnknownRequestError",
     "UnusableLedgerError",
+    "UnwritablePathError",
     "WhyNot",
     "__version__",
     "cost_curve",

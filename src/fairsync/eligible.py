@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from fairsync.catalog.arrays import to_values
 from fairsync.catalog.conditions import parse_conditions
 from fairsync.catalog.names import check_names, check_same_kind, words_array
 from fairsync.errors import InvalidInputError
@@ -177,11 +178,12 @@ def _excluded(
         there = np.asarray(entries.data) != 0
         owners, rows = (np.asarray(one)[there].astype(np.int64) for one in (entries.row, entries.col))
         return owners, rows, np.zeros(n, dtype=np.int64)
+    exclude = to_values(exclude)
     if isinstance(exclude, str | bytes | Mapping) or not isinstance(exclude, Sequence | np.ndarray):
         raise InvalidInputError(f"exclude must be a list of ids for each request, got {exclude!r:.80}.")
     if len(exclude) != n:
         raise InvalidInputError(f"there are {n} requests, and exclude has {len(exclude)} lists of ids.")
-    lists = [() if one is None else one for one in exclude]
+    lists = [() if one is None else to_values(one) for one in exclude]
     for i, one in enumerate(lists):
         if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
             raise InvalidInputError(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fairsync.catalog.groups import Grouped, Label
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
-from fairsync.inputs import check_k, check_positive
+from fairsync.inputs import check_floors, check_k, check_positive
 from fairsync.ledger import Totals
 from fairsync.policies import Terms
 
@@ -74,6 +74,7 @@ def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
     >>> resolve_floors(7, catalog).tolist(), resolve_floors({"toys": 5}, catalog).tolist()
     ([7, 7], [0, 5])
     """
+    floors = check_floors(floors)
     resolved = np.zeros(len(groups.labels), dtype=np.int64)
     if not isinstance(floors, Mapping):
         resolved[:] = _count(floors, "floors")

@@ -23,7 +23,7 @@ from fairsync.errors import FairSyncError
 from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors, changed_terms, make_terms
 from fairsync.hindsight import Hindsight
-from fairsync.inputs import check_users
+from fairsync.inputs import check_catalog, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
@@ -121,7 +121,7 @@ class FairRetriever(NoCopies, Closable):
         cold: Cold = MEAN,
         count_cold: bool = True,
     ) -> None:
-        self.catalog = catalog
+        self.catalog = check_catalog(catalog)
         self._cold, self.count_cold = ColdStart(catalog, cold), count_cold
         self.terms = make_terms(catalog, k, floors, horizon, batch_size, max_exclude=max_exclude)
         self.policy = make_policy(policy)
@@ -135,8 +135,8 @@ class FairRetriever(NoCopies, Closable):
         # A crash would lose a state that is saved in memory: `close` alone saves it there.
         seconds = math.inf if isinstance(self.ledger, MemoryLedger) and save_seconds >= 0 else save_seconds
         try:
-            check_labels(self.ledger, catalog.labels)
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
+            check_labels(self.ledger, catalog.labels)
             self._state = self._saver.load(self.terms, LoopState.open(self.terms, self.policy, self.ledger.totals()))
             save_labels(self.ledger, catalog.labels)
         except BaseException:
@@ -305,7 +305,7 @@ class FairRetriever(NoCopies, Closable):
             one. The mean of the latest user vectors starts again.
         """
         with self._lock:
-            under = catalog.under(self.catalog.labels)
+            under = check_catalog(catalog).under(self.catalog.labels)
             start = ColdStart(under, self._cold.fallback if cold is None else cold)
             made = replace_index(self.index, index, under)
             self._swap(under, made, floors, self.policy.start)

@@ -96,8 +96,9 @@ class StoredCatalog(Catalog):
         """Return a catalog of these rows only, which is no longer tied to the path; see `Catalog.part`."""
         part = super().part(rows)
         return Catalog.from_codes(
-            part.embeddings, part.group_of, part.labels, part.ids, other_columns(part), part.group_attribute
-        )
+            part.embeddings, part.group_of, part.labels, part.ids, other_columns(part), part.group_attribute,
+            normalized=part.normalized,
+        )  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The receiving process opens the files itself; embeddings are not sent.
@@ -137,6 +138,7 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int 
         "dtype": catalog.embeddings.dtype.name,
         "labels": catalog.labels,
         "group_attribute": catalog.group_attribute,
+        "normalized": catalog.normalized,
         "names": fingerprint.names,
         "blocks": fingerprint.blocks,
         **({} if changes is None else {"changes": changes}),
@@ -172,8 +174,9 @@ def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
     embeddings, names = reader.embeddings(), reader.names()
     catalog = StoredCatalog.__new__(StoredCatalog)
     made = Catalog.from_codes(
-        embeddings, names.group_of, names.labels, names.ids, other_columns(names), names.group_attribute
-    )
+        embeddings, names.group_of, names.labels, names.ids, other_columns(names), names.group_attribute,
+        normalized=names.normalized,
+    )  # fmt: skip
     vars(catalog).update(vars(made))
     catalog.path, catalog.written_at, catalog.changes = reader.path, reader.written_at, reader.changes
     saved = reader.saved

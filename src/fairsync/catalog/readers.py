@@ -88,6 +88,7 @@ class FolderReader:
         self.shape, self.dtype = (int(words["items"]), int(words["dim"])), np.dtype(words["dtype"])
         self.labels = list(words["labels"])
         self.group_attribute = str(words.get("group_attribute", "group"))
+        self._normalized = bool(words.get("normalized", False))
         self.saved: tuple[str, tuple[int, ...]] | None = (str(words["names"]), tuple(words["blocks"]))
         self.changes = None if words.get("changes") is None else int(words["changes"])
         self.written_at = (path / "catalog.json").stat().st_mtime
@@ -113,7 +114,9 @@ class FolderReader:
                 for name in items.columns
                 if name.startswith(PREFIX)
             }
-            return Catalog.from_codes(_nothing(len(ids)), codes, self.labels, ids, others, self.group_attribute)
+            return Catalog.from_codes(
+                _nothing(len(ids)), codes, self.labels, ids, others, self.group_attribute, normalized=self._normalized
+            )
         except _DAMAGE as error:
             raise _damaged(self.path / "items.parquet", error) from error
 

@@ -25,7 +25,7 @@ from fairsync.errors import (
     UnknownRequestError,
 )
 from fairsync.floors import group_capacities
-from fairsync.inputs import check_k, check_request_ids, check_users
+from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
 from fairsync.trace import PendingExplanation, RequestTrace
@@ -87,7 +87,7 @@ class FrontEnd(NoCopies, Closable):
         count_cold: bool = True,
     ) -> None:
         self.coordinator, self.count_cold = coordinator, count_cold
-        self._check_groups(catalog)
+        self._check_groups(check_catalog(catalog))
         # One tuple, so that a request never sees the catalog of one version and the index of another.
         self._items = (catalog, make_index(index, catalog), ColdStart(catalog, cold))
         self._changing = threading.Lock()

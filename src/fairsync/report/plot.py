@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from fairsync.atomic_write import explain_write_errors
 from fairsync.errors import InvalidInputError
 from fairsync.report.table import count, percent, summary
 
@@ -143,7 +144,8 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     path = Path(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise InvalidInputError(f"A plot is saved as {', '.join(_SUFFIXES)}; {path.name!r} has none of these suffixes.")
-    figure.savefig(path)
+    with explain_write_errors(path):
+        figure.savefig(path)
     return path
 
 
