@@ -12,6 +12,7 @@ from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGro
 from fairsync.inputs import check_floors, check_k, check_positive
 from fairsync.ledger import Totals
 from fairsync.policies import Terms
+from fairsync.text import count
 
 # A mapping is invariant in its keys, so that {int: int} has to be named for type checkers.
 Floors: TypeAlias = int | Mapping[str, int] | Mapping[int, int] | Mapping[Label, int]
@@ -189,9 +190,9 @@ def check_reachable(terms: Terms, totals: Totals, *, keeps_floors: bool, is_over
     under_way = left > 0 or not is_over
     if left < 0 or (under_way and keeps_floors and not can_be_met(missing, left, terms)):
         raise InvalidInputError(
-            f"The horizon has had {totals.requests} requests and misses {int(missing.sum())} exposures: the"
-            f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
-            " new ledger."
+            f"The horizon has had {count(totals.requests, 'request')} and misses"
+            f" {count(int(missing.sum()), 'exposure')}: the floors cannot be met by request {terms.horizon}. Lower"
+            " them, lengthen the horizon, or start with a new ledger."
         )
 
 

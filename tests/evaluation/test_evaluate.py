@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.container import BarContainer
 
 from fairsync import Catalog, FairRetriever, InfeasibleFloorsError, InvalidInputError
 from fairsync.data import Ragged
@@ -130,9 +131,25 @@ def test_progress_and_picture() -> None:
     assert seen == [("none", 4, 70), ("guaranteed", 2, 70), ("guaranteed", 4, 70)]
     figure = plot_exposures(found)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["K = 2", "K = 4"]
-    lines = {str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in figure.axes[1].lines}
-    assert lines["none"] == sorted(found.results[2].exposures.values())
-    assert lines["floor 20"] == [20, 20]
+    plain, kept = figure.axes[1].containers
+    labels = sorted(found.floors, key=lambda label: found.results[2].exposures[label])
+    for bars, one in ((plain, found.results[2]), (kept, found.results[3])):
+        assert isinstance(bars, BarContainer)
+        assert [bar.get_height() for bar in bars] == [one.exposures[label] for label in labels]
+    starts = [[bar.get_x() for bar in bars] for bars in (plain, kept)]
+    assert not set(starts[0]) & set(starts[1]), "one is drawn beside the other"
+    assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == list(map(str, labels))
+
+
+def test_many_groups_are_lines() -> None:
+    catalog = Catalog(np.random.default_rng(0).normal(size=(120, 4)), list(range(60)) * 2)
+    found = evaluate(catalog, np.ones((30, 4)), ks=[4], floors=1, policies=["none", "guaranteed"])
+    [axes] = plot_exposures(found).axes
+    lines = {str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in axes.lines}
+    assert lines["none"] == sorted(found.results[0].exposures.values())
+    assert lines["floor 1"] == [1, 1]
+    assert axes.lines[0].get_linewidth() > axes.lines[1].get_linewidth()
+    assert all(tick == int(tick) for tick in axes.get_xticks())
 
 
 def test_requests_with_rules_are_answered_under_them() -> None:

@@ -26,6 +26,11 @@ __all__ = ["app"]
 class _Commands(TyperGroup):
     """Prints an error of FairSync or the operating system as one line, without a traceback."""
 
+    def get_params(self, ctx: Any) -> Any:
+        for command in self.commands.values():
+            _hide_flag_types(command, ctx)
+        return _without_flag_types(super().get_params(ctx))
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -33,6 +38,20 @@ class _Commands(TyperGroup):
             message = " ".join(str(error).split())
             Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
             raise typer.Exit(1) from None
+
+
+def _hide_flag_types(command: Any, ctx: Any) -> None:
+    """Show flags without a type in help pages: they take no value."""
+    _without_flag_types(command.get_params(ctx))
+    for one in getattr(command, "commands", {}).values():
+        _hide_flag_types(one, ctx)
+
+
+def _without_flag_types(parameters: Any) -> Any:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
 
 
 app = typer.Typer(

@@ -23,8 +23,8 @@ from fairsync.evaluation.replayed_traffic import replay_traffic
 from fairsync.evaluation.seen_items import new_targets, seen_ids
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.metrics import recall
-from fairsync.report.table import count, percent
 from fairsync.retriever import FairRetriever
+from fairsync.text import count, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
