@@ -82,7 +82,7 @@ def test_a_horizon_that_ends_by_the_clock_serves_all_requests() -> None:
 def test_a_new_horizon_waits_for_leases() -> None:
     terms, policy = make_terms(TWO, 1, 0, 10, 4), NoPolicy()
     state = opened(terms, requests=10)
-    assert state.begin(terms, policy, may_restart=False) is state
+    assert state.begin(terms, policy, leased=1) is state
     begun = state.begin(terms, policy)
     assert (begun.progress.totals.requests, begun.progress.opens_horizon) == (0, True)
     _, entry = begun.record(policy, A, None)

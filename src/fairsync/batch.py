@@ -12,7 +12,8 @@ from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.ledger import Entry
 from fairsync.policies import Sample, Terms
-from fairsync.promise_costs import PromiseCosts, given_up_by_group
+from fairsync.promise_costs import PromiseCosts, given_up_by_group, split_costs
+from fairsync.promises.certificate import Certified, prune
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
 from fairsync.search.filtering import search_eligible
@@ -40,11 +41,11 @@ class Batch:
     requests : int
         Number of requests.
     prices : numpy.ndarray
-        (G,) prices to search under.
+        (A,) prices to search under, by atom.
     version : int
         Version of the prices: the number of times they have changed.
     missing : numpy.ndarray
-        (G,) exposures that each floor still misses, from the counts known so far.
+        (P,) exposures that each floor still misses, from the counts known so far.
     left : int
         Requests left in the horizon, this batch included, without those leased to others.
     lookahead : int
@@ -59,6 +60,13 @@ class Batch:
         Candidates of each of these requests. Later requests are assumed to have ``terms.k``.
     forecast : SlotForecast or None
         What the guard counts on in requests to come; None for what was declared.
+    promise_prices : numpy.ndarray or None
+        (P,) prices by promise; None if promises do not overlap, so that they are ``prices``.
+    certificate : numpy.ndarray or None
+        (A,) exposures of each atom that would keep all promises (:mod:`fairsync.promises.certificate`), before these
+        requests; None if promises do not overlap, so that it is ``missing``.
+    room : numpy.ndarray or None
+        (P,) exposures that the cap of each promise still allows; None if there are no caps.
     """
 
     requests: int
@@ -72,6 +80,14 @@ class Batch:
     terms: Terms
     k: int
     forecast: SlotForecast | None = None
+    promise_prices: NDArray[np.float64] | None = None
+    certificate: NDArray[np.int64] | None = None
+    room: NDArray[np.int64] | None = None
+
+    @property
+    def prices_by_promise(self) -> NDArray[np.float64]:
+        """(P,) the price of each promise."""
+        return self.prices if self.promise_prices is None else self.promise_prices
 
 
 @dataclass(frozen=True)
@@ -96,6 +112,8 @@ class ServedBatch:
         What the requests can be explained from, if that was asked for.
     slots : EligibleSlots or None
         What the requests could show; None if that is what was declared.
+    certified : Certified or None
+        The certificate after these requests; None if promises do not overlap.
     """
 
     hits: Hits
@@ -106,10 +124,11 @@ class ServedBatch:
     limited: int = 0
     trace: BatchTrace | None = None
     slots: EligibleSlots | None = None
+    certified: Certified | None = None
 
 
 def uncounted_batch(requests: int, k: int, catalog: Catalog) -> Batch:
-    """Return a batch of requests that do not count: without prices, floors and a place in the horizon."""
+    """Return a batch of requests that do not count: without prices, promises and a place in the horizon."""
     none = np.zeros(catalog.n_groups, dtype=np.int64)
     return Batch(
         requests=requests,
@@ -190,15 +209,18 @@ def _serve_all(
     groups = catalog.group_of.take(hits.rows)
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
-    if batch.keeps_floors and guard.needs_guard(
-        terms, batch.missing, prices, counts, len(users), batch.left, batch.forecast
-    ):
-        chosen, forced = guard.keep_floors(
-            lambda i, p, n: index.search(users[i : i + 1], p, n),
-            catalog, terms, prices, hits, batch.missing, batch.left, k, forecast=batch.forecast, replaced=replaced,
-            fixed=None if fixed is None else fixed.requests,
-        )  # fmt: skip
-        counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
+    certificate = batch.certificate
+    if batch.keeps_floors:
+        needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
+        if needs_guard:
+            chosen, forced, certificate = guard.keep_promises(
+                lambda i, p, n: index.search(users[i : i + 1], p, n),
+                catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
+                None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+            )  # fmt: skip
+            counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
+        elif certificate is not None:
+            certificate = np.maximum(certificate - counts, 0)
     relevance = float(chosen.relevance.sum())
     is_priced = bool(prices.any())
     best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
@@ -206,11 +228,16 @@ def _serve_all(
         best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
-    costs = _costs(batch, catalog, chosen, counts, best) if forced or is_priced else PromiseCosts.zero(n_groups)
+    certified = None if certificate is None else Certified(certificate, counts)
+    counts = terms.exposures(counts)
+    costs = PromiseCosts.zero(len(counts))
+    if forced or is_priced:
+        costs = _costs(batch, catalog, chosen, counts, best)
     sample = None
     if batch.watched and width > k:
-        sample = _priced_sample(k, groups, hits, prices, None if fixed is None else fixed.requests)
-    return ServedBatch(chosen, Entry(counts, len(users), relevance, cost, forced), sample, searched, costs)
+        sample = _priced_sample(k, groups, hits, batch.prices_by_promise, None if fixed is None else fixed.requests)
+    entry = Entry(counts, len(users), relevance, cost, forced)
+    return ServedBatch(chosen, entry, sample, searched, costs, certified=certified)
 
 
 def _serve_eligible(
@@ -237,15 +264,18 @@ def _serve_eligible(
         searched = float(hits.reached.sum() / len(catalog))
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
-    if batch.keeps_floors and guard.needs_guard(
-        terms, batch.missing, prices, counts, len(users), batch.left, batch.forecast
-    ):
-        chosen, forced = guard.keep_floors(
-            lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
-            catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
-            fixed=None if fixed is None else fixed.requests,
-        )  # fmt: skip
-        counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
+    certificate = batch.certificate
+    if batch.keeps_floors:
+        needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
+        if needs_guard:
+            chosen, forced, certificate = guard.keep_promises(
+                lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
+                catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
+                None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+            )  # fmt: skip
+            counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
+        elif certificate is not None:
+            certificate = np.maximum(certificate - counts, 0)
     relevance = float(chosen.relevance[chosen.rows >= 0].sum())
     whole = hits.rows[:, k - 1] >= 0  # the policy learns from lists of k items or more
     full = Hits(hits.rows[whole], hits.relevance[whole])
@@ -258,15 +288,43 @@ def _serve_eligible(
     if best is not None:
         short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
         cost = max(float(best.sum()) + float(short[np.isfinite(short)].sum()) - relevance, 0.0)
-    costs = PromiseCosts.zero(n_groups)
+    certified = None if certificate is None else Certified(certificate, counts)
+    counts = terms.exposures(counts)
+    costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:  # a short list has no alternative: it costs nothing
         costs = _costs(batch, catalog, Hits(chosen.rows[whole], chosen.relevance[whole]), counts, best)
     sample = None
     if batch.watched and width > k and whole.any():
-        sample = _priced_sample(k, groups, full, prices, None if fixed is None else fixed.requests[whole])
+        by_promise = batch.prices_by_promise
+        sample = _priced_sample(k, groups, full, by_promise, None if fixed is None else fixed.requests[whole])
     entry = Entry(counts, len(users), relevance, cost, forced)
     slots = _eligible_slots(batch, catalog, eligible)
-    return ServedBatch(chosen, entry, sample, searched, costs, 0 if slots is None else slots.limited, slots=slots)
+    limited = 0 if slots is None else slots.limited
+    return ServedBatch(chosen, entry, sample, searched, costs, limited, slots=slots, certified=certified)
+
+
+def _needs_guard(
+    batch: Batch, terms: Terms, counts: NDArray[np.int64], requests: int
+) -> tuple[bool, NDArray[np.int64] | None]:
+    """Return whether some requests, which prices alone would give these counts by atom, could need the guard.
+
+    Returned is also the certificate. It is pruned only here, where a smaller one may save the work of the guard: many
+    batches go by without.
+    """
+
+    def needs(certificate: NDArray[np.int64] | None) -> bool:
+        prices = batch.prices_by_promise
+        return guard.needs_guard(
+            terms, batch.missing, prices, counts, requests, batch.left, batch.forecast, certificate, batch.room
+        )
+
+    certificate = batch.certificate
+    if not needs(certificate):
+        return False, certificate
+    if certificate is None:
+        return True, None
+    certificate = prune(terms, certificate, batch.missing)
+    return needs(certificate), certificate
 
 
 def _eligible_slots(batch: Batch, catalog: Catalog, eligible: Eligibility) -> EligibleSlots | None:
@@ -351,12 +409,15 @@ def _plain_relevance(
 def _costs(
     batch: Batch, catalog: Catalog, chosen: Hits, counts: NDArray[np.int64], best: NDArray[np.float64] | None
 ) -> PromiseCosts:
-    """Return the subsidies and costs of each group."""
-    n_groups = catalog.n_groups
+    """Return the subsidies and costs of each promise, from its exposures."""
+    prices = batch.prices_by_promise
     subsidised: NDArray[np.int64] = np.minimum(counts, batch.missing) if batch.keeps_floors else counts
     if best is None:
-        given_up = np.full(n_groups, np.nan)
+        given_up = np.full(len(counts), np.nan)
     else:
-        given_up = given_up_by_group(best, chosen.relevance, catalog.group_of.take(chosen.rows), n_groups)
-    subsidies: NDArray[np.float64] = np.maximum(-batch.prices, 0.0) * subsidised
+        atoms = catalog.group_of.take(chosen.rows)
+        given_up = given_up_by_group(best, chosen.relevance, atoms, catalog.n_groups)
+        if batch.terms.membership is not None:
+            given_up = split_costs(given_up, prices, batch.terms.membership)
+    subsidies: NDArray[np.float64] = np.maximum(-prices, 0.0) * subsidised
     return PromiseCosts(subsidies, given_up)

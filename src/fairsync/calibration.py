@@ -41,8 +41,8 @@ def calibrate(
         left, exposures = terms.horizon, zeros
     width = terms.k + policy.lookahead(policy.start(terms), terms.k)  # as wide as at a cold start
     for _ in range(_ROUNDS):
-        hits = index.search(vectors, price_state.prices, min(width, len(catalog)))
+        hits = index.search(vectors, terms.atom_prices(price_state.prices), min(width, len(catalog)))
         sample = make_sample(terms.k, catalog.group_of[hits.rows], hits)
         learnt = learn(price_state.state, terms, Feedback(0, zeros, exposures, left, sample))
-        price_state = price_state.with_state(policy, learnt)
+        price_state = price_state.with_state(policy, learnt, terms.n_atoms)
     return replace(state, price_state=price_state)

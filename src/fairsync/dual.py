@@ -10,6 +10,9 @@ there are ways to choose. From afar it looks smooth and from near it is a linear
 solved in two steps. :func:`descend` smooths it and takes Newton steps while the smoothing shrinks.
 :func:`polish` then settles what lies near the edge of the lists with a linear program: it is exact,
 and as the constraint matrix is totally unimodular its answer is a whole plan, not a fractional one.
+
+Promises that overlap, and caps, are rows over atoms (:mod:`fairsync.bound_rows`), with one subsidy per row. All of the
+above holds but the last: the answer may be fractional, at most in about as many requests as there are rows.
 """
 
 from __future__ import annotations
@@ -19,80 +22,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.pool import Best, Pool
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import sparse
 
-    Floats = NDArray[np.float64]
+    from fairsync.pool import Floats
+
+# Shares of an item below this are rounding errors of a linear program.
+_FRACTION = 1e-7
+# With more rows than this, a Newton step is solved for by conjugate gradients.
+_DENSE = 200
 
 __all__ = ["Best", "Pool", "Settled", "descend", "polish"]
-
-
-@dataclass(frozen=True)
-class Best:
-    """The k best items of every request under some subsidies."""
-
-    value: float  #: the dual's value there: an upper bound on the relevance of any plan over the pool
-    inside: NDArray[np.bool_]  #: (T, N), exactly k true in every row
-    priced: Floats  #: (T, N), relevance plus subsidy
-    last: Floats  #: (T,), the worst priced score inside
-    next: Floats  #: (T,), the best priced score outside
-
-
-@dataclass(frozen=True)
-class Pool:
-    """What every request may choose from, and what the groups must get.
-
-    Examples
-    --------
-    Two requests choose one item each; both prefer group 0, group 1 must get one exposure. The second
-    gives up less (0.2), so it takes the other item, and the dual's value is the relevance of that plan.
-
-    >>> scores, groups = np.array([[0.9, 0.1], [0.8, 0.6]]), np.array([[0, 1], [0, 1]])
-    >>> pool = Pool(scores, groups, k=1, floors=np.array([0.0, 1.0]))
-    >>> settled = polish(pool, np.zeros(2), free=4)
-    >>> settled.plan.tolist(), round(pool.best(settled.subsidies).value, 6)
-    ([[True, False], [False, True]], 1.5)
-    """
-
-    scores: Floats  #: (T, N) relevance, N > k
-    groups: NDArray[np.intp]  #: (T, N) group codes
-    k: int
-    floors: Floats  #: (G,), whole numbers unless the pool is a sample
-
-    def best(self, subsidies: Floats) -> Best:
-        """Choose for every request under ``subsidies``."""
-        priced = self.scores + subsidies[self.groups]
-        cut = priced.shape[1] - self.k
-        order = np.argpartition(priced, (cut - 1, cut), axis=1)
-        inside = np.zeros(priced.shape, dtype=np.bool_)
-        np.put_along_axis(inside, order[:, cut:], True, axis=1)
-        edge = np.take_along_axis(priced, order[:, cut - 1 : cut + 1], axis=1)
-        value = float(priced[inside].sum() - self.floors @ subsidies)
-        return Best(value, inside, priced, edge[:, 1], edge[:, 0])
-
-    def exposures(self, plan: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Count what every group gets from a (T, N) plan."""
-        return np.bincount(self.groups[plan], minlength=self.floors.size).astype(np.int64)
-
-    def spread(self, subsidies: Floats) -> float:
-        """Return how far the typical list reaches below its k-th item, in priced relevance."""
-        priced = self.scores + subsidies[self.groups]
-        cut = priced.shape[1] - self.k
-        low = np.partition(priced, (0, cut), axis=1)
-        # Never zero, even where everything ties: steps and smoothing are measured in spreads.
-        return max(float(np.median(low[:, cut] - low[:, 0])), 1e-6 * float(np.abs(priced).max()), 1e-12)
-
-    def core(self, subsidies: Floats, margin: int) -> Pool:
-        """Keep ``margin`` places on either side of the edge of each list; what is above stays chosen."""
-        size = self.scores.shape[1]
-        low, high = size - self.k - margin, size - self.k + margin
-        if margin >= self.k or low <= 0:
-            return self
-        order = np.argpartition(self.scores + subsidies[self.groups], (low, high - 1), axis=1)
-        groups = np.take_along_axis(self.groups, order[:, low:], axis=1)
-        kept = np.bincount(groups[:, 2 * margin :].ravel(), minlength=self.floors.size)
-        scores = np.take_along_axis(self.scores, order[:, low:high], axis=1)
-        return Pool(scores, np.ascontiguousarray(groups[:, : 2 * margin]), margin, self.floors - kept)
 
 
 def _thresholds(priced: Floats, k: int, width: float) -> tuple[Floats, Floats]:
@@ -130,26 +73,67 @@ class _Smooth:
 
     @classmethod
     def at(cls, pool: Pool, subsidies: Floats, width: float) -> _Smooth:
-        priced = pool.scores + subsidies[pool.groups]
+        priced = pool.priced(subsidies)
         threshold, member = _thresholds(priced, pool.k, width)
         priced -= threshold[:, None]
         soft = np.maximum(priced, 0).sum() + width * np.log1p(np.exp(-np.abs(priced) / width)).sum()
         value = pool.k * threshold.sum() + soft - pool.floors @ subsidies
-        exposures = np.bincount(pool.groups.ravel(), member.ravel(), pool.floors.size)
-        return cls(float(value), exposures.astype(np.float64) - pool.floors, member)
+        exposures = np.bincount(pool.groups.ravel(), member.ravel(), pool.n_groups).astype(np.float64)
+        if pool.rows is not None:
+            exposures = pool.rows.delivered(exposures)
+        return cls(float(value), exposures - pool.floors, member)
 
-    def curvature(self, pool: Pool, width: float) -> Floats:
-        """Return the (G, G) Hessian: which groups trade places at the edge of the lists."""
+    def curvature(self, pool: Pool, width: float) -> tuple[sparse.csr_array, Floats]:
+        """Return the Hessian as (shared, own): it is ``diag(own) - shared.T @ shared``, by group.
+
+        It says which groups trade places at the edge of the lists.
+        """
         from scipy import sparse
 
         weight = self.member * (1 - self.member)
         total = np.maximum(weight.sum(axis=1), 1e-300)
         request, place = np.nonzero(weight > 1e-7)
         group, weight = pool.groups[request, place], weight[request, place] / width
-        shape = (pool.scores.shape[0], pool.floors.size)
+        shape = (pool.scores.shape[0], pool.n_groups)
         shared = sparse.csr_array((weight / np.sqrt(total[request] / width), (request, group)), shape=shape)
-        own = np.diag(np.bincount(group, weight, pool.floors.size))
-        return np.asarray(own - (shared.T @ shared).toarray(), dtype=np.float64)
+        return shared, np.bincount(group, weight, pool.n_groups).astype(np.float64)
+
+    def newton(self, pool: Pool, width: float, free: NDArray[np.bool_]) -> Floats:
+        """Return the Newton step of the subsidies in ``free``."""
+        from scipy import sparse
+
+        shared, own = self.curvature(pool, width)
+        if pool.rows is None:
+            hessian = np.asarray(np.diag(own) - (shared.T @ shared).toarray(), dtype=np.float64)[np.ix_(free, free)]
+        else:
+            of_atom = sparse.csc_array(pool.rows.by_atom)[:, free]
+            shared, weighted = shared @ of_atom, sparse.csc_array(of_atom.multiply(own[:, None]))
+            if of_atom.shape[1] > _DENSE:
+                return _conjugate_gradient(of_atom, weighted, shared, -self.gradient[free])
+            hessian = np.asarray((of_atom.T @ weighted - shared.T @ shared).toarray(), dtype=np.float64)
+        hessian += np.eye(len(hessian)) * (1e-6 * np.trace(hessian) / len(hessian) + 1e-12)
+        return np.asarray(-np.linalg.solve(hessian, self.gradient[free]), dtype=np.float64)
+
+
+def _conjugate_gradient(
+    of_atom: sparse.csc_array, weighted: sparse.csc_array, shared: sparse.csr_array, target: Floats
+) -> Floats:
+    """Solve for a Newton step with a Hessian that is too large to be written down."""
+    from scipy import sparse
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    transposed, shared_transposed = sparse.csr_array(weighted.T), sparse.csr_array(shared.T)
+    diagonal = np.asarray(of_atom.multiply(weighted).sum(axis=0) - shared.multiply(shared).sum(axis=0)).ravel()
+    ridge = 1e-6 * float(diagonal.mean()) + 1e-12
+
+    def times(step: Floats) -> Floats:
+        return np.asarray(transposed @ (of_atom @ step) - shared_transposed @ (shared @ step) + ridge * step)
+
+    size = (len(target), len(target))
+    scale = 1 / (np.maximum(diagonal, 0) + ridge)
+    hessian, jacobi = LinearOperator(size, times, dtype=np.float64), sparse.diags_array(scale)
+    step, _ = cg(hessian, target, rtol=1e-3, maxiter=300, M=jacobi)
+    return np.asarray(step, dtype=np.float64)
 
 
 def descend(pool: Pool, subsidies: Floats, *, reach: float, near: float) -> Floats:
@@ -167,6 +151,9 @@ def descend(pool: Pool, subsidies: Floats, *, reach: float, near: float) -> Floa
         Stop when no more than this many places at the edge of the lists are still undecided.
     """
     lowest, highest = np.maximum(subsidies - reach, 0), subsidies + reach
+    pool = pool.undecided(subsidies)
+    if not len(pool.scores):
+        return subsidies
     width = pool.spread(subsidies) / 4
     before = np.inf
     while True:
@@ -176,10 +163,8 @@ def descend(pool: Pool, subsidies: Floats, *, reach: float, near: float) -> Floa
             free = ~(((subsidies <= lowest) & (slope > 0)) | ((subsidies >= highest) & (slope < 0)))
             if np.abs(slope[free]).max(initial=0.0) < 0.3:  # a third of an exposure: whole ones are polished
                 break
-            hessian = here.curvature(pool, width)[np.ix_(free, free)]
-            hessian += np.eye(len(hessian)) * (1e-6 * np.trace(hessian) / len(hessian) + 1e-12)
             move = np.zeros_like(subsidies)
-            move[free] = -np.linalg.solve(hessian, slope[free])
+            move[free] = here.newton(pool, width, free)
             for shorter in 3.0 ** -np.arange(10):
                 target = np.clip(subsidies + shorter * move, lowest, highest)
                 there = _Smooth.at(pool, target, width)
@@ -219,15 +204,19 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
     from scipy.optimize import linprog
 
     best, groups = pool.best(subsidies), pool.floors.size
-    regret = np.where(best.inside, best.priced - best.next[:, None], best.last[:, None] - best.priced)
+    regret = best.regret
     spread = pool.spread(subsidies)
-    if regret.size <= free:
-        reach, loose = bold * max(float(regret.max()), spread), np.ones(regret.shape, dtype=np.bool_)
+    half = 0.5
+    loose = np.isfinite(regret)
+    if np.count_nonzero(loose) <= free:
+        reach = bold * max(float(regret.max(initial=0.0, where=loose)), spread)
     else:
         # Ties have no regret: the box must still be large enough to leave them behind.
         untied = float(regret.min(initial=spread, where=regret > 1e-6 * spread))
         reach = max(float(np.partition(regret, free, axis=None)[free]), untied)
         loose = regret < reach
+        if pool.rows is not None:  # an item moves with all rows of its atom
+            half /= max(pool.rows.most_rows, 1)
     request, place = np.nonzero(loose)
     group = pool.groups[request, place]
     _, row = np.unique(request, return_inverse=True)
@@ -238,35 +227,55 @@ def polish(pool: Pool, subsidies: Floats, *, free: int, bold: float = 1.0) -> Se
     # Gains are measured from the edge of the list, in units of W: the solver's tolerances are then fine.
     items, each = np.arange(request.size), np.arange(groups)
     ones = np.ones(request.size)
+    counted, group, signs = (items, group, ones) if pool.rows is None else pool.rows.expand(group)
     matrix = sparse.csr_array(
         (
-            np.concatenate([ones, ones, np.ones(groups), -np.ones(groups)]),
+            np.concatenate([ones, signs, np.ones(groups), -np.ones(groups)]),
             (
                 np.concatenate([row, slots.size + group, slots.size + each, slots.size + each]),
-                np.concatenate([items, items, items.size + each, items.size + groups + each]),
+                np.concatenate([items, counted, items.size + each, items.size + groups + each]),
             ),
         )
     )
     edge = (best.last + best.next) / 2
+    edge = np.where(np.isfinite(edge), edge, best.priced.max(axis=1))
     gain = (best.priced[request, place] - edge[request]) / reach
-    drop = np.minimum(0.5, subsidies / reach)  # a subsidy never falls below zero
+    drop = np.minimum(half, subsidies / reach)  # a subsidy never falls below zero
     upper = np.concatenate([ones, np.full(2 * groups, np.inf)])
     solved = linprog(  # type: ignore[call-overload]  # the stubs do not know that A_eq may be sparse
-        np.concatenate([-gain, np.full(groups, 0.5), drop]),
+        np.concatenate([-gain, np.full(groups, half), drop]),
         A_eq=matrix,
         b_eq=np.concatenate([slots, missing]),
         bounds=np.stack([np.zeros_like(upper), upper], axis=1),
+        **pool.list_rows(best.inside, request, place, upper.size),
         method="highs-ds",  # simplex: a vertex, hence a whole plan
     )
     if solved.x is None:
         lacking = np.maximum(pool.floors - pool.exposures(best.inside), 0)
         return Settled(subsidies, best.inside, int(lacking.sum()), final=False)
-    whole = np.rint(solved.x).astype(np.int64)
-    taken, shortfall, surplus = np.split(whole, [items.size, items.size + groups])
-    plan = best.inside.copy()
+    plan, moved = best.inside.copy(), np.maximum(subsidies + reach * solved.eqlin.marginals[slots.size :], 0)
+    taken, shortfall, surplus = np.split(solved.x, [items.size, items.size + groups])
+    if pool.rows is None:
+        taken, shortfall, surplus = np.rint(taken), np.rint(shortfall), np.rint(surplus)
+    else:  # a vertex may be fractional: whole items nearest to it
+        shortfall, surplus = np.where(shortfall > _FRACTION, shortfall, 0), np.where(surplus > _FRACTION, surplus, 0)
+        taken = _largest(taken, row, slots)
     plan[request, place] = taken > 0
-    moved = np.maximum(subsidies + reach * solved.eqlin.marginals[slots.size :], 0)
-    over, floored = surplus > 0, subsidies <= 0.5 * reach
+    if pool.limits is not None:
+        shares = np.where(best.inside, 2.0, -np.inf)
+        shares[request, place] = solved.x[: items.size]
+        plan, _ = pool.limits.best(shares, pool.groups, pool.k)
+    over, floored = surplus > 0, subsidies <= half * reach
     moved[over & floored] = 0  # more than the floor without help: no subsidy, not even a rounding error
     boxed = shortfall.any() or (over & ~floored).any()
-    return Settled(moved, plan, int(shortfall.sum()), final=not boxed)
+    short = shortfall.sum() if pool.rows is None else np.maximum(pool.floors - pool.exposures(plan), 0).sum()
+    return Settled(moved, plan, int(short), final=not boxed)
+
+
+def _largest(shares: Floats, row: NDArray[np.intp], slots: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Return which shares are the largest of their row, as many as it has slots."""
+    order = np.lexsort((-shares, row))
+    starts = np.concatenate([[0], np.cumsum(np.bincount(row))])[:-1]
+    taken = np.empty(len(shares), dtype=np.bool_)
+    taken[order] = np.arange(len(shares)) - starts[row[order]] < slots[row[order]]
+    return taken

@@ -56,7 +56,7 @@ def lower_dual(
         spread = lists.pool.spread(subsidies)
         moved = descend(lists.pool, subsidies, reach=bold * spread, near=4.0 * subsidies.size)
         far = float(np.abs(moved - subsidies).max())
-        if moved.max() > lists.farthest:
+        if moved.max(initial=0.0) > lists.farthest:
             break
         renewed = lists.refresh(moved)
         reached = lists.pool.best(moved).value

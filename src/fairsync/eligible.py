@@ -10,7 +10,7 @@ import numpy as np
 
 from fairsync.catalog.arrays import to_values
 from fairsync.catalog.conditions import parse_conditions
-from fairsync.catalog.names import check_names, check_same_kind, words_array
+from fairsync.catalog.names import are_words, check_names, check_same_kind
 from fairsync.errors import InvalidInputError
 from fairsync.search.eligibility import Eligibility
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog, Selection, Where
 
 T = TypeVar("T")
-# Words that take no more space than this in a numpy array need no other.
-_MOST_LETTERS = 1 << 24
+# Lists of different lengths are sorted in one table, unless that has this many times as many places as there are rows.
+_MOST_PADDED = 4
 
 Exclude: TypeAlias = Any
 """For each request a list of ids; or a scipy sparse matrix, (requests, items), whose nonzero entries are excluded."""
@@ -91,12 +91,16 @@ class Rules:
     def eligibility_of(self, requests: Sequence[int]) -> Eligibility | None:
         """Return the items that these requests may get, in this order; see `eligibility`."""
         selections = self._each(requests, self._selection)
-        at = np.asarray(requests, dtype=np.int64)
-        starts, lengths = self._offsets[at], np.diff(self._offsets)[at]
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        if not offsets[-1] and all(one is None for one in selections):
+        rows, offsets = self._rows, self._offsets
+        if len(rows) and requests != range(len(self.unknown)):
+            at = np.asarray(requests, dtype=np.int64)
+            starts, lengths = offsets[at], np.diff(offsets)[at]
+            offsets = np.concatenate([[0], np.cumsum(lengths)])
+            rows = rows[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
+        elif not len(rows):
+            offsets = np.zeros(len(requests) + 1, dtype=np.int64)
+        if not len(rows) and all(one is None for one in selections):
             return None
-        rows = self._rows[np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], lengths)]
         return Eligibility.joined(len(self._catalog), selections, rows, offsets)
 
     def _each(self, requests: Sequence[int], evaluate: Callable[[Where], T]) -> list[T | None]:
@@ -149,35 +153,55 @@ def _excluded_rows(
     exclude: Exclude | None, catalog: Catalog, n: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the excluded rows, sorted and distinct in each request, their offsets, and numbers of unknown ids."""
-    owners, rows, unknown = _excluded(exclude, catalog, n)
-    keys = owners * len(catalog) + rows
-    if n * len(catalog) < np.iinfo(np.int32).max:
-        keys = keys.astype(np.int32)  # sorted in half the time
-    keys.sort()
-    first = np.ones(len(keys), dtype=bool)
-    first[1:] = keys[1:] != keys[:-1]
-    keys = keys[first].astype(np.int64)
-    offsets = np.searchsorted(keys, np.arange(n + 1) * len(catalog))
-    return keys - np.repeat(np.arange(n) * len(catalog), np.diff(offsets)), offsets, unknown
+    rows, lengths = _excluded(exclude, catalog, n)
+    unknown = np.zeros(n, dtype=np.int64)
+    if not len(rows):
+        return rows, np.zeros(n + 1, dtype=np.int64), unknown
+    if rows.min() < 0:
+        owners = np.repeat(np.arange(n), lengths)
+        unknown = np.bincount(owners[rows < 0], minlength=n)
+        rows, lengths = rows[rows >= 0], lengths - unknown
+    width = int(lengths.max())
+    if n * width > _MOST_PADDED * len(rows):
+        return *_sorted_by_key(rows, lengths, len(catalog)), unknown
+    # Short lists side by side are sorted several times as fast as all of them together.
+    nothing = len(catalog)
+    table = np.full((n, width), nothing, dtype=np.int32 if nothing <= np.iinfo(np.int32).max else np.int64)
+    if len(rows) == table.size:
+        table[:] = rows.reshape(n, width)
+    else:
+        table[np.arange(width) < lengths[:, None]] = rows
+    table.sort(axis=1)
+    kept = table < nothing
+    kept[:, 1:] &= table[:, 1:] != table[:, :-1]
+    offsets = np.concatenate([[0], np.cumsum(np.count_nonzero(kept, axis=1))])
+    return (table[kept] if offsets[-1] < table.size else table.ravel()).astype(np.int64), offsets, unknown
 
 
-def _excluded(
-    exclude: Exclude | None, catalog: Catalog, n: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the excluded pairs of request and row, and the number of unknown ids of each request."""
-    nothing = np.empty(0, dtype=np.int64)
+def _sorted_by_key(
+    rows: NDArray[np.int64], lengths: NDArray[np.int64], n_items: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return rows sorted and distinct in each request, and their offsets, for lists of very different lengths."""
+    n = len(lengths)
+    keys = np.unique(np.repeat(np.arange(n), lengths) * n_items + rows)
+    offsets = np.searchsorted(keys, np.arange(n + 1) * n_items)
+    return keys - np.repeat(np.arange(n) * n_items, np.diff(offsets)), offsets
+
+
+def _excluded(exclude: Exclude | None, catalog: Catalog, n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the excluded rows, request by request, -1 for unknown ids, and how many each request has."""
     if exclude is None:
-        return nothing, nothing, np.zeros(n, dtype=np.int64)
-    if hasattr(exclude, "tocoo"):
+        return np.empty(0, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    if hasattr(exclude, "tocsr"):
         if exclude.shape != (n, len(catalog)):
             raise InvalidInputError(
                 f"exclude has shape {exclude.shape}: a matrix must have one row per request and one column per item,"
                 f" ({n}, {len(catalog)})."
             )
-        entries = exclude.tocoo()
+        entries = exclude.tocsr()
         there = np.asarray(entries.data) != 0
-        owners, rows = (np.asarray(one)[there].astype(np.int64) for one in (entries.row, entries.col))
-        return owners, rows, np.zeros(n, dtype=np.int64)
+        lengths = np.diff(np.concatenate([[0], np.cumsum(there)])[entries.indptr])
+        return np.asarray(entries.indices)[there].astype(np.int64), lengths
     exclude = to_values(exclude)
     if isinstance(exclude, str | bytes | Mapping) or not isinstance(exclude, Sequence | np.ndarray):
         raise InvalidInputError(f"exclude must be a list of ids for each request, got {exclude!r:.80}.")
@@ -189,30 +213,28 @@ def _excluded(
             raise InvalidInputError(
                 f"exclude must have a list of ids for each request, got {one!r:.80} for request {i}."
             )
-    ids = _joined(lists)
     lengths = np.fromiter(map(len, lists), np.int64, n)
-    owners = np.repeat(np.arange(n), lengths)
-    if not len(ids):
-        return nothing, nothing, np.zeros(n, dtype=np.int64)
+    if not lengths.any():
+        return np.empty(0, dtype=np.int64), lengths
+    if are_words(catalog.ids[:1]):
+        try:
+            words = [one.tolist() if isinstance(one, np.ndarray) else one for one in lists]
+            return catalog.rows_of_words(words), lengths
+        except TypeError:  # an id that is no word: it is named below
+            pass
+    ids = _joined(lists)
     check_same_kind(ids, catalog.ids[:1], "ids")
-    rows = catalog.rows_of(ids)
-    known = rows >= 0
-    return owners[known], rows[known], np.bincount(owners[~known], minlength=n)
+    return catalog.rows_of(ids), lengths
 
 
 def _joined(lists: Sequence[Any]) -> NDArray[Any]:
-    """Return the ids of all lists, one after another."""
-    if lists and all(isinstance(one, np.ndarray) and one.ndim == 1 and one.dtype.kind in "iuU" for one in lists):
-        kinds = {one.dtype.kind == "U" for one in lists if len(one)}
-        if len(kinds) <= 1:
-            return np.concatenate([one for one in lists if len(one)] or [np.empty(0, dtype=np.int64)])
+    """Return the ids of all lists, one after another, at least one."""
+    if all(isinstance(one, np.ndarray) and one.ndim == 1 and one.dtype.kind in "iuU" for one in lists):
+        filled = [one for one in lists if len(one)]
+        if len({one.dtype.kind == "U" for one in filled}) == 1:
+            return np.concatenate(filled)
     flat = list(chain.from_iterable(one.tolist() if isinstance(one, np.ndarray) else one for one in lists))
     # One look at the types: `check_names` looks at every value, and is needed only to say what is wrong.
-    types = set(map(type, flat))
-    if types == {int} and min(flat) >= -(2**63) and max(flat) < 2**63:
+    if set(map(type, flat)) == {int} and min(flat) >= -(2**63) and max(flat) < 2**63:
         return np.array(flat, dtype=np.int64)
-    if types == {str} and len(flat) * max(map(len, flat)) < _MOST_LETTERS:
-        return np.array(flat)
-    if types == {str}:
-        return words_array(flat)
     return check_names(flat, None, "excluded ids", "id")

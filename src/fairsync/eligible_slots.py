@@ -150,7 +150,7 @@ class EligibleSlots:
         n, n_groups = eligible.shape
         capacities = terms.capacities[:n_groups]
         slots = np.minimum(eligible, capacities)
-        promised = terms.floors[:n_groups] > 0
+        promised = terms.has_floor[:n_groups]
         most = max(min(int(capacities[promised].sum()), terms.k), 1)
         together = np.minimum(slots[:, promised].sum(axis=1), most)
         rest = requests - n

@@ -1,6 +1,6 @@
 """Errors. Each message says what is wrong, where, and what to do next."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 
@@ -158,7 +158,7 @@ class UnknownGroupError(InvalidInputError):
 
 
 class InfeasibleFloorsError(FairSyncError, ValueError):
-    """Floors that no plan of candidates can meet.
+    """Floors, or promises of any kind, that no plan of candidates can keep.
 
     Parameters
     ----------
@@ -172,6 +172,11 @@ class InfeasibleFloorsError(FairSyncError, ValueError):
         The largest value that could be met.
     remedy
         What to do about it. By default: lower the floor, or lengthen the horizon.
+    conflict
+        Names of promises that cannot hold together, while all but any one of them can. The message is then the reason
+        and the remedy.
+    largest, smallest
+        By name, the largest ``at_least`` and the smallest ``at_most`` that could hold if nothing else changed.
 
     Examples
     --------
@@ -181,27 +186,44 @@ class InfeasibleFloorsError(FairSyncError, ValueError):
     """
 
     def __init__(
-        self, group: str | int | None, floor: int, reason: str, largest_feasible: int, remedy: str | None = None
+        self,
+        group: str | int | None,
+        floor: int,
+        reason: str,
+        largest_feasible: int,
+        remedy: str | None = None,
+        conflict: Sequence[str] = (),
+        largest: Mapping[str, int] | None = None,
+        smallest: Mapping[str, int] | None = None,
     ) -> None:
         self.group = group
         self.floor = floor
         self.reason = reason
         self.largest_feasible = largest_feasible
         self.remedy = remedy
+        self.conflict = tuple(conflict)
+        self.largest = dict(largest or {})
+        self.smallest = dict(smallest or {})
         whole = group is None
         subject = f"The floors add up to {floor:,}" if whole else f"The floor of group {group!r} is {floor:,}"
-        largest, lower = ("total", "some floors") if whole else ("floor", "the floor to that")
-        usual = f"The largest feasible {largest} is {largest_feasible:,}. Lower {lower}, or lengthen the horizon."
-        super().__init__(f"{subject}, which cannot be met: {reason}. {remedy or usual}")
+        largest_what, lower = ("total", "some floors") if whole else ("floor", "the floor to that")
+        usual = f"The largest feasible {largest_what} is {largest_feasible:,}. Lower {lower}, or lengthen the horizon."
+        start = reason if conflict else f"{subject}, which cannot be met: {reason}"
+        super().__init__(f"{start}. {remedy or usual}")
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.group, self.floor, self.reason, self.largest_feasible, self.remedy)
+        given = (self.group, self.floor, self.reason, self.largest_feasible, self.remedy)
+        return type(self), (*given, self.conflict, self.largest, self.smallest)
 
 
 def _closest(label: object, known: Sequence[object]) -> list[object]:
     """Return the known labels most similar to ``label``, regardless of type and case."""
     by_text = {str(other).casefold(): other for other in known}
     return [by_text[text] for text in get_close_matches(str(label).casefold(), by_text, n=2, cutoff=0.7)]
+
+
+class UndecidedPromisesError(InvalidInputError):
+    """It could not be decided in time whether promises can hold together. They were not accepted."""
 
 
 class TooManyPreviewsError(FairSyncError):

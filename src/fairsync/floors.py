@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fairsync.catalog.groups import Grouped, Label
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
-from fairsync.inputs import check_floors, check_k, check_positive
+from fairsync.inputs import check_floors, check_k, check_max_exclude, check_positive
 from fairsync.ledger import Totals
 from fairsync.policies import Terms
 from fairsync.text import count
@@ -37,7 +37,7 @@ def make_terms(
     [1, 2]
     """
     k, horizon = check_k(k, groups), check_positive(horizon, "horizon")
-    max_exclude = _check_max_exclude(max_exclude, k, groups)
+    max_exclude = check_max_exclude(max_exclude, k, groups)
     resolved = resolve_floors(floors, groups)
     check_feasible(resolved, groups, k, horizon, max_exclude)
     capacities, batch_size = group_capacities(groups, k, max_exclude), check_positive(batch_size, "batch_size")
@@ -152,18 +152,6 @@ def can_be_met(missing: npt.NDArray[np.int64], left: int, terms: Terms) -> bool:
     (True, False)
     """
     return bool((missing <= left * terms.capacities).all()) and int(missing.sum()) <= left * terms.k
-
-
-def _check_max_exclude(value: object, k: int, groups: Grouped) -> int:
-    """Return the declared number of excluded items, or say what is wrong with it."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or int(value) < 0:
-        raise InvalidInputError(f"max_exclude must be a whole number of items, 0 or more, got {value!r}.")
-    if len(groups) - int(value) < k:
-        raise InvalidInputError(
-            f"max_exclude is {value}: of {len(groups)} items that leaves {max(len(groups) - int(value), 0)}, fewer than"
-            f" k = {k}. Declare fewer."
-        )
-    return int(value)
 
 
 def check_reachable(terms: Terms, totals: Totals, *, keeps_floors: bool, is_over: bool = True) -> None:

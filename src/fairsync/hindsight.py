@@ -7,19 +7,20 @@ policy is reported in multiples of the cost in hindsight.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.dual import polish
-from fairsync.dual_bound import lower_dual
+from fairsync.best_plan import Effort, Found, find_plan
 from fairsync.eligible import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.floors import check_feasible, resolve_floors
 from fairsync.inputs import check_k, check_users
-from fairsync.priced_lists import ListSizes, PricedLists
+from fairsync.priced_lists import PricedLists
+from fairsync.promised_plan import plan_promises
+from fairsync.promises.resolve import resolve_promises
 from fairsync.search import make_index
 from fairsync.search.filtering import search_eligible
 
@@ -32,25 +33,12 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.eligible import Exclude
     from fairsync.floors import Floors
-    from fairsync.priced_lists import Floats, Progress, Search
+    from fairsync.priced_lists import Progress, Search
+    from fairsync.promises import Promise
     from fairsync.search.base import Index
     from fairsync.search.eligibility import Eligibility
 
-__all__ = ["Hindsight", "hindsight"]
-
-_CLOSED = 1e-12  # a gap that is rounding, relative to places times the largest relevance
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How much work is put into a plan."""
-
-    sizes: ListSizes = field(default_factory=ListSizes)  #: of the lists that are fetched
-    sample: int = 4096  #: with more requests than this, a sample first finds out roughly where the subsidies are
-    free: int = 20_000  #: places that the first linear program settles; a problem this small needs nothing else
-    rounds: int = 30  #: of search and descent
-    steps: int = 40  #: of search and linear program; a handful is usual
-
+__all__ = ["Effort", "Hindsight", "hindsight"]
 
 _USUAL = Effort()
 
@@ -77,6 +65,11 @@ class Hindsight:
     rows
         (requests, k) the plan: rows of the catalog, best relevance first; -1 at the end of the list of a request with
         fewer than k eligible items.
+    caps
+        The most that each promise may get; those without a cap are not in it.
+
+    With promises, read promise for group: prices, floors and exposures are by name, and a positive price is what a cap
+    charges.
     """
 
     relevance: float
@@ -86,6 +79,7 @@ class Hindsight:
     floors: dict[Label, int]
     exposures: dict[Label, int]
     rows: NDArray[np.int64]
+    caps: dict[Label, int] = field(default_factory=dict)
 
     @property
     def cost(self) -> float:
@@ -101,10 +95,14 @@ class Hindsight:
     def __repr__(self) -> str:
         share = self.cost / max(abs(self.unconstrained_relevance), 1e-300)
         subsidised = sum(price < 0 for price in self.prices.values())
+        charged = sum(price > 0 for price in self.prices.values())
+        of = f"{subsidised} of {len(self.prices)} groups subsidised"
+        if self.caps:
+            of = f"{len(self.prices)} promises, {subsidised} subsidised and {charged} charged"
         return (
             f"Hindsight(relevance={self.relevance:.6g}, cost={self.cost:.4g} ({share:.3%}), "
             f"gap={self.gap:.1e}, {len(self.rows)} requests, "
-            f"{subsidised} of {len(self.prices)} groups subsidised)"
+            f"{of})"
         )
 
 
@@ -113,13 +111,14 @@ def hindsight(
     users: ArrayLike,
     *,
     k: int,
-    floors: Floors,
+    floors: Floors | None = None,
+    promises: Sequence[Promise] | None = None,
     index: str | Index = "exact",
     progress: bool = False,
     exclude: Exclude | None = None,
     where: Where | Sequence[Where | None] | None = None,
 ) -> Hindsight:
-    """Find the plan of greatest relevance that meets the floors, all requests known.
+    """Find the plan of greatest relevance that keeps the promises, all requests known.
 
     Parameters
     ----------
@@ -131,6 +130,8 @@ def hindsight(
         Items per request.
     floors
         Least exposures over all T requests: one number for every group, or a number by label.
+    promises
+        Instead of floors: bounds on selections of items, which may overlap, over all T requests.
     index
         Searches the catalog. The bounds are proofs if the search is exact, up to rounding errors relative to the
         largest relevance.
@@ -143,7 +144,8 @@ def hindsight(
     Returns
     -------
     Hindsight
-        Bounds (equal but for rounding, as a rule), prices and the plan.
+        Bounds, prices and the plan. With floors the bounds are equal but for rounding, as a rule. Promises that overlap
+        leave a small gap, because the best plan may have to be rounded to whole items.
 
     Examples
     --------
@@ -156,8 +158,24 @@ def hindsight(
     ({'big': 1, 'small': 1}, 1.5, 0.2)
     >>> best.prices["big"], best.prices["small"] <= -0.2  # any subsidy from 0.2 to 0.8 leads to this plan
     (0.0, True)
+
+    Promises may overlap. A float below 1 is a share of all slots.
+
+    >>> from fairsync.promises import Promise
+    >>> catalog = Catalog([[0.9, 0.8], [0.1, 0.6]], {"size": ["big", "small"], "new": [True, False]})
+    >>> promises = [Promise({"size": "small"}, at_least=1), Promise({"new": True}, at_most=0.5)]
+    >>> best = hindsight(catalog, [[1.0, 0.0], [0.0, 1.0]], k=1, promises=promises)
+    >>> best.exposures, best.floors, best.caps
+    ({'size=small': 1, 'new=True': 1}, {'size=small': 1, 'new=True': 0}, {'new=True': 1})
     """
+    if (floors is None) == (promises is None):
+        raise InvalidInputError("give either floors or promises.")
     vectors, k = check_users(users, catalog), check_k(k, catalog)
+    if promises is not None:
+        eligible, _ = make_eligibility(exclude, where, catalog, len(vectors))
+        with _bar(progress) as callback:
+            return solve_promises(catalog, index, vectors, k, promises, callback, eligible=eligible)
+    assert floors is not None
     wanted = resolve_floors(floors, catalog)
     check_feasible(wanted, catalog, k, len(vectors))
     eligible, _ = make_eligibility(exclude, where, catalog, len(vectors))
@@ -168,6 +186,36 @@ def hindsight(
         _check_eligible(wanted, catalog, k, eligible)
     with _bar(progress) as callback:
         return solve(catalog, search, vectors, k, wanted, callback, eligible=eligible)
+
+
+def solve_promises(
+    catalog: Catalog,
+    index: str | Index,
+    users: NDArray[np.floating[Any]],
+    k: int,
+    promises: Sequence[Promise],
+    progress: Progress = lambda what, done, total: None,
+    effort: Effort = _USUAL,
+    eligible: Eligibility | None = None,
+) -> Hindsight:
+    """Find the best plan that keeps promises; see :func:`solve`, which does it for floors of one attribute."""
+    resolved = resolve_promises(catalog, promises, k, horizon=len(users), batch_size=1)
+    by_atom = resolved.atoms.catalog(catalog)
+    made = make_index(index, by_atom)
+    search: Search = made.search if eligible is None else partial(search_eligible, made)
+    plan = plan_promises(by_atom, search, users, resolved, progress, effort, eligible)
+    names, terms = resolved.names, resolved.terms
+    caps = {promise.name: promise.cap(len(users) * k) for promise in resolved.promises}
+    return Hindsight(
+        plan.relevance,
+        plan.feasible_relevance,
+        plan.unconstrained_relevance,
+        prices={name: float(price) or 0.0 for name, price in zip(names, plan.prices, strict=True)},
+        floors=dict(zip(names, terms.floors.tolist(), strict=True)),
+        exposures=dict(zip(names, plan.exposures.tolist(), strict=True)),
+        rows=plan.rows,
+        caps={name: cap for name, cap in caps.items() if cap is not None},
+    )
 
 
 def solve(
@@ -196,51 +244,16 @@ def solve(
     lists = PricedLists(
         catalog.group_of, search, users, k, floors.astype(np.float64), effort.sizes, progress, eligible=eligible
     )
-    requests, groups = len(lists.users), lists.floors.size
-    subsidies = np.zeros(groups)
-    lists.fetch(subsidies)
-    lists, subsidies = lists.in_unit(subsidies)
-    if lists.k == lists.rows.shape[1]:  # all items for every request: nothing to decide
-        plain, everything = float(lists.scores.sum()), np.ones(lists.scores.shape, dtype=np.bool_)
-        return _result(catalog, lists, subsidies, (plain, plain, plain), lists.chosen(everything))
-    best = lists.pool.best(subsidies)
-    plain = float(lists.scores[best.inside].sum())
-    if (lists.pool.exposures(best.inside) >= lists.floors).all():
-        return _result(catalog, lists, subsidies, (plain, plain, plain), lists.chosen(best.inside))
-
-    if lists.rows.size > effort.free:
-        if requests > effort.sample:
-            subsidies = lower_dual(lists.sample(effort.sample), subsidies, effort.rounds)
-            lists.refresh(subsidies)
-        subsidies = lower_dual(lists, subsidies, effort.rounds)
-
-    upper, lower, rows = lists.value(subsidies), -np.inf, None
-    closed = _CLOSED * float(np.abs(lists.scores).max()) * requests * lists.k
-    free, bold = max(effort.free, 20 * groups), 1.0
-    for _ in range(effort.steps):
-        settled = polish(lists.pool, subsidies, free=free, bold=bold)
-        relevance = float(lists.scores[settled.plan].sum())
-        if settled.short == 0 and relevance > lower:
-            lower, rows = relevance, lists.chosen(settled.plan)
-        sound = settled.subsidies.max() <= lists.farthest
-        value = lists.value(settled.subsidies) if sound else np.inf
-        better = value < upper
-        if better:
-            upper, subsidies = value, settled.subsidies
-        if upper - lower <= closed:
-            break
-        if not better and not lists.widen(subsidies):
-            break  # nothing left to learn; the bounds say how far it got
-        if not settled.final:
-            free, bold = min(2 * free, 200_000), 4 * bold if better else 1.0
-    if rows is None:
+    found = find_plan(lists, effort)
+    if found.rows is None:
         if eligible is not None:
             raise InvalidInputError(
                 "no plan of eligible items was found that meets the floors: each of them can be met, but perhaps not"
                 " all together. Lower them, or exclude less."
             )
-        rows, lower = _deal(catalog, lists)
-    return _result(catalog, lists, subsidies, (max(upper, lower), lower, plain), rows)
+        rows, lower = _deal(catalog, found.lists)
+        found = replace(found, rows=rows, lower=lower, upper=max(found.upper, lower))
+    return _result(catalog, found)
 
 
 def _deal(catalog: Catalog, lists: PricedLists) -> tuple[NDArray[np.int64], float]:
@@ -268,26 +281,19 @@ def _deal(catalog: Catalog, lists: PricedLists) -> tuple[NDArray[np.int64], floa
     return plan, total
 
 
-def _result(
-    catalog: Catalog,
-    lists: PricedLists,
-    subsidies: Floats,
-    bounds: tuple[float, float, float],
-    rows: NDArray[np.int64],
-) -> Hindsight:
+def _result(catalog: Catalog, found: Found) -> Hindsight:
     """Name groups by their labels, and measure in the unit of the catalog."""
-    floors, subsidies, exponent = lists.floors[: lists.n_groups], subsidies[: lists.n_groups], lists.exponent
-    there, filler = rows[rows >= 0], float(lists.filler.sum())
+    lists, rows = found.lists, found.rows
+    assert rows is not None
+    floors, subsidies = lists.floors[: lists.n_groups], found.subsidies[: lists.n_groups]
+    there = rows[rows >= 0]
     exposures = np.bincount(catalog.group_of[there], minlength=floors.size)
     labels = catalog.labels
     if floors.sum() == there.size:  # the floors fill every place, so that only differences of subsidies matter
         subsidies = subsidies - subsidies.min()
-    subsidies = np.ldexp(subsidies, exponent)
-    relevance, feasible, unconstrained = (float(np.ldexp(bound - filler, exponent)) for bound in bounds)
+    subsidies = np.ldexp(subsidies, lists.exponent)
     return Hindsight(
-        relevance,
-        feasible,
-        unconstrained,
+        *found.in_unit_of_catalog,
         prices={label: -float(subsidy) or 0.0 for label, subsidy in zip(labels, subsidies, strict=True)},
         floors={label: int(floor) for label, floor in zip(labels, floors, strict=True)},
         exposures={label: int(count) for label, count in zip(labels, exposures, strict=True)},

@@ -105,6 +105,18 @@ def check_floors(floors: Any) -> Any:
     return by_label
 
 
+def check_max_exclude(value: object, k: int, catalog: Grouped) -> int:
+    """Return the declared number of excluded items, or say what is wrong with it."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or int(value) < 0:
+        raise InvalidInputError(f"max_exclude must be a whole number of items, 0 or more, got {value!r}.")
+    if len(catalog) - int(value) < k:
+        raise InvalidInputError(
+            f"max_exclude is {value}: of {len(catalog)} items that leaves {max(len(catalog) - int(value), 0)}, fewer"
+            f" than k = {k}. Declare fewer."
+        )
+    return int(value)
+
+
 def check_counts(counts: npt.ArrayLike, n_groups: int) -> npt.NDArray[np.int64]:
     """Return counts by group as int64, or say what is wrong with them.
 

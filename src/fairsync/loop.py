@@ -22,12 +22,14 @@ import numpy as np
 
 from fairsync.batch import Batch
 from fairsync.catalog.groups import grow
+from fairsync.certificate_state import CertificateState
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, check_reachable
 from fairsync.ledger import Totals
 from fairsync.policies import Feedback, Sample
 from fairsync.promise_costs import PromiseCosts
+from fairsync.promises.certificate import is_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 
     from fairsync.ledger import Entry
     from fairsync.policies import Policy, Terms
+    from fairsync.promises.certificate import Certified
 
 _log = logging.getLogger(__name__)
 # Samples of a long price batch are merged when there are this many; the policy forgets the older ones anyway.
@@ -69,9 +72,22 @@ class Progress:
         return terms.horizon - self.totals.requests
 
     def missing(self, terms: Terms) -> NDArray[np.int64]:
-        """Return (G,) exposures that each floor still misses."""
+        """Return (P,) exposures that each floor still misses."""
         missing: NDArray[np.int64] = np.maximum(terms.floors - self.totals.exposures, 0)
         return missing
+
+    def certain_missing(self, terms: Terms) -> NDArray[np.int64]:
+        """Return (P,) exposures that each floor still misses, 0 for floors that are not certain."""
+        missing = self.missing(terms)
+        return missing if terms.certain is None else np.where(terms.certain, missing, 0)
+
+    def room(self, terms: Terms, reserved: NDArray[np.int64] | None = None) -> NDArray[np.int64] | None:
+        """Return (P,) exposures that each cap still allows, less those reserved; None if there are no caps."""
+        if terms.caps is None:
+            return None
+        used = self.totals.exposures if reserved is None else self.totals.exposures + reserved
+        room: NDArray[np.int64] = np.maximum(terms.caps - used, 0)
+        return room
 
     def is_over(self, terms: Terms) -> bool:
         """Return whether every request of the horizon is recorded. A horizon that ends by the clock is never over."""
@@ -104,7 +120,7 @@ class PriceState:
     state
         State of the policy.
     prices : numpy.ndarray
-        (G,) prices of that state.
+        (P,) prices of that state, by promise.
     counts, requests, samples
         Exposures, requests and samples of the price batch under way.
     version : int
@@ -141,25 +157,35 @@ class PriceState:
         prices = policy.prices(state)
         return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version, costs=costs, slots=slots)
 
-    def with_state(self, policy: Policy, state: Any) -> PriceState:
-        """Return the same price batch under another state of the policy, which may have more groups.
+    def with_state(self, policy: Policy, state: Any, n_atoms: int | None = None) -> PriceState:
+        """Return the same price batch under another state of the policy, which may have more promises or atoms.
 
         Samples are dropped: they were taken for the state before.
         """
         prices = policy.prices(state)
         counts = grow(self.counts, len(prices))
         costs = None if self.costs is None else self.costs.grown(len(prices))
-        slots, new_slots = (None if some is None else some.grown(len(prices)) for some in (self.slots, self.new_slots))
+        size = len(prices) if n_atoms is None else n_atoms
+        slots, new_slots = (None if some is None else some.grown(size) for some in (self.slots, self.new_slots))
         return replace(
             self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=(), costs=costs,
             slots=slots, new_slots=new_slots,
         )  # fmt: skip
 
-    def batch(self, terms: Terms, policy: Policy, requests: int, missing: NDArray[np.int64], left: int) -> Batch:
+    def batch(
+        self,
+        terms: Terms,
+        policy: Policy,
+        requests: int,
+        missing: NDArray[np.int64],
+        left: int,
+        certificate: NDArray[np.int64] | None = None,
+        room: NDArray[np.int64] | None = None,
+    ) -> Batch:
         """Return a batch of these requests at the current prices."""
         return Batch(
             requests=requests,
-            prices=self.prices,
+            prices=terms.atom_prices(self.prices),
             version=self.version,
             missing=missing,
             left=left,
@@ -169,6 +195,9 @@ class PriceState:
             terms=terms,
             k=terms.k,
             forecast=None if self.slots is None else self.slots.forecast(terms),
+            promise_prices=None if terms.membership is None else self.prices,
+            certificate=certificate,
+            room=room,
         )
 
     def record(
@@ -181,7 +210,8 @@ class PriceState:
     ) -> PriceState:
         """Add the counts, the sample, the costs and the slots of some requests to the price batch under way."""
         if slots is None and (self.slots is not None or self.new_slots is not None):
-            slots = EligibleSlots.declared(entry.requests, len(entry.counts))
+            known = self.slots if self.new_slots is None else self.new_slots
+            slots = EligibleSlots.declared(entry.requests, len(known.shares) if known is not None else 0)
         samples = self.samples if sample is None else (*self.samples, sample)
         if len(samples) >= _MAX_SAMPLES:
             samples = (Sample.join(samples, keep=policy.memory),)
@@ -229,10 +259,13 @@ class LoopState:
         The counts of the horizon.
     price_state : PriceState
         The policy's state, the prices, and the price batch under way.
+    certificate : CertificateState or None
+        Proves that promises which may overlap can still be kept; None where the counts of groups are proof enough.
     """
 
     progress: Progress
     price_state: PriceState = field(repr=False)
+    certificate: CertificateState | None = field(default=None, repr=False)
 
     @classmethod
     def open(cls, terms: Terms, policy: Policy, totals: Totals, *, allow_infeasible: bool = False) -> LoopState:
@@ -248,30 +281,47 @@ class LoopState:
             Continue with a warning where floors can no longer be met, as after an outage. Refused by default.
         """
         try:
-            check_reachable(terms, totals, keeps_floors=policy.keeps_floors)
+            check_reachable(terms, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
         except InvalidInputError as error:
             if not allow_infeasible or len(totals.exposures) != len(terms.floors):
                 raise
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
-        return cls(Progress(totals), PriceState.of(policy, policy.start(terms), costs=costs))
+        progress = Progress(totals)
+        certificate = _certificate(progress, terms, policy)
+        return cls(progress, PriceState.of(policy, policy.start(terms), costs=costs), certificate)
 
-    def begin(self, terms: Terms, policy: Policy, *, may_restart: bool = True) -> LoopState:
+    def begin(
+        self, terms: Terms, policy: Policy, *, leased: int = 0, reserved: NDArray[np.int64] | None = None
+    ) -> LoopState:
         """Start a new horizon, or a new price batch, if the last one is over.
 
         Parameters
         ----------
         terms, policy
             The promise, and the policy that makes prices for it.
-        may_restart
-            Whether a new horizon may start: not while some requests of the last one are leased.
+        leased
+            Requests that are leased and not recorded yet. As long as there are any, no new horizon starts.
+        reserved
+            (P,) what they may use of the caps; None for nothing.
         """
-        over = may_restart and self.progress.is_over(terms)
-        if not over and self.price_state.requests < terms.batch_size:
+        over = not leased and self.progress.is_over(terms)
+        if not over and self.price_state.requests < self._price_batch(terms, policy):
             return self
-        progress = self.progress.restart() if over else self.progress
+        progress, certificate = self.progress.restart() if over else self.progress, self.certificate
         price_state = self.price_state.step(policy, terms, progress.totals)
-        return LoopState(progress, price_state.restarted() if over else price_state)
+        if certificate is not None:
+            certificate = (
+                certificate.restarted(terms)
+                if over
+                else certificate.renewed(
+                    terms,
+                    progress.certain_missing(terms),
+                    progress.room(terms, reserved),
+                    progress.left(terms) - leased,
+                )
+            )
+        return LoopState(progress, price_state.restarted() if over else price_state, certificate)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
@@ -291,12 +341,16 @@ class LoopState:
         """
         left = self.progress.left(terms) - leased
         if terms.auto_restart:
-            room = terms.batch_size - (self.price_state.requests + leased) % terms.batch_size
+            price_batch = self._price_batch(terms, policy)
+            room = price_batch - (self.price_state.requests + leased) % price_batch
             requests = max(min(n, room, left), 0)
         else:
-            requests = min(n, terms.batch_size)
+            requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
-        return self.price_state.batch(terms, policy, requests, self.progress.missing(terms), left)
+        plan = None if self.certificate is None else self.certificate.plan
+        return self.price_state.batch(
+            terms, policy, requests, self.progress.missing(terms), left, plan, self.progress.room(terms)
+        )
 
     def record(
         self,
@@ -305,6 +359,7 @@ class LoopState:
         sample: Sample | None,
         costs: PromiseCosts | None = None,
         slots: EligibleSlots | None = None,
+        certified: Certified | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -312,15 +367,55 @@ class LoopState:
         ----------
         policy
             The policy that makes the prices.
-        entry, sample, costs, slots
+        entry, sample, costs, slots, certified
             As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown. Without
             slots, the requests could show what was declared.
         """
         before = self.progress.totals.requests
         progress, entry = self.progress.record(entry)
         if slots is not None and self.price_state.all_slots is None:
-            slots = slots.plus(EligibleSlots.declared(before, len(entry.counts)))
-        return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots)), entry
+            slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
+        certificate = self.certificate
+        if certificate is not None and certified is not None:
+            certificate = certificate.after(*certified)
+        return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots), certificate), entry
+
+    def certified(
+        self, terms: Terms, certified: Certified | None, leased: int, reserved: NDArray[np.int64] | None
+    ) -> LoopState:
+        """Return the state with the certificate after requests that were leased, and recorded just now.
+
+        If other leases were granted meanwhile, the certificate held without this one, and still does. Otherwise this
+        lease was alone, and its guard may have moved parts of the plan.
+
+        Parameters
+        ----------
+        terms
+            The promises.
+        certified
+            The certificate as the front end returned it; None if that is not known, as after a change of the items.
+        leased, reserved
+            As for `begin`, without those requests.
+        """
+        before = self.certificate
+        if before is None:
+            return self
+        plans = [before.plan]
+        if certified is not None and len(certified.counts) == len(before.plan):
+            plans = [np.maximum(before.plan - certified.counts, 0), certified.plan]
+            before = replace(before, plan=plans[0], counts=before.counts + certified.counts)
+        missing, room = self.progress.certain_missing(terms), self.progress.room(terms, reserved)
+        left = self.progress.left(terms) - leased
+        for plan in plans:
+            if is_certificate(terms, plan, missing, room, left):
+                return replace(self, certificate=replace(before, plan=plan))
+        made = open_certificate(self.progress, terms, before, leased, reserved)
+        return replace(self, certificate=before if made is None else made)
+
+    def _price_batch(self, terms: Terms, policy: Policy) -> int:
+        """Return the requests from one policy step to the next: the batch size, unless the policy wants fewer."""
+        wanted = getattr(policy, "price_batch", None)
+        return terms.batch_size if wanted is None else int(wanted(self.price_state.state, terms))
 
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
@@ -344,6 +439,11 @@ class LoopState:
             Makes a fresh state of the policy. By default the policy continues with the state it has.
         """
         progress = self.progress.grown(len(terms.floors))
+        state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
+        price_state = self.price_state.with_state(policy, state, terms.n_atoms)
+        if terms.membership is not None:
+            check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
+            return LoopState(progress, price_state, _certificate(progress, terms, policy, self.certificate))
         was_lost = before.auto_restart and not can_be_met(
             self.progress.missing(before), self.progress.left(before), before
         )
@@ -352,8 +452,46 @@ class LoopState:
             check_reachable(
                 terms, progress.totals, keeps_floors=policy.keeps_floors, is_over=self.progress.is_over(before)
             )
-        state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
-        return LoopState(progress, self.price_state.with_state(policy, state))
+        return LoopState(progress, price_state)
+
+
+def open_certificate(
+    progress: Progress,
+    terms: Terms,
+    before: CertificateState | None = None,
+    leased: int = 0,
+    reserved: NDArray[np.int64] | None = None,
+) -> CertificateState | None:
+    """Return the certificate for promises that may overlap; None if they cannot be kept by the requests left.
+
+    Parameters
+    ----------
+    progress, terms
+        The progress of the horizon, and the promises.
+    before
+        The certificate before a change of promises or items.
+    leased, reserved
+        As for `LoopState.begin`.
+    """
+    left = progress.left(terms) - leased
+    if left <= 0 and not leased:  # the horizon is over: the next one starts with the next request
+        progress, left, before = progress.restart(), terms.horizon, None
+    return CertificateState.open(terms, progress.certain_missing(terms), progress.room(terms, reserved), left, before)
+
+
+def _certificate(
+    progress: Progress, terms: Terms, policy: Policy, before: CertificateState | None = None
+) -> CertificateState | None:
+    """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
+    if terms.membership is None or not policy.keeps_floors:
+        return None
+    made = open_certificate(progress, terms, before)
+    if made is None:
+        raise InvalidInputError(
+            f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
+            f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
+        )
+    return made
 
 
 def _joined(some: EligibleSlots | None, more: EligibleSlots | None) -> EligibleSlots | None:

@@ -14,6 +14,8 @@ from fairsync.errors import InvalidInputError
 from fairsync.search.base import Hits
 
 if TYPE_CHECKING:
+    from fairsync.bound_rows import BoundRows
+    from fairsync.limited_lists import ListLimits
     from fairsync.search.eligibility import Eligibility
 
 Floats = npt.NDArray[np.float64]
@@ -68,6 +70,11 @@ class PricedLists:
     eligible
         The items that each request may get; None for all items. Then there is one more group, without a floor, of empty
         places: they fill lists that are longer than the number of eligible items, and are worse than any item.
+    rows
+        Floors and caps of promises that overlap. Then groups are atoms, and floors and subsidies are those of the rows.
+        The relevance of an empty place is -inf.
+    limits
+        Limits per list, only with rows.
     """
 
     def __init__(
@@ -81,11 +88,15 @@ class PricedLists:
         progress: Progress = lambda what, done, total: None,
         exponent: int = 0,
         eligible: Eligibility | None = None,
+        rows: BoundRows | None = None,
+        limits: ListLimits | None = None,
     ) -> None:
-        self.exponent, self.eligible, self._given = exponent, eligible, (group_of, floors)
-        self.n_items, self.n_groups = len(group_of), len(floors)
+        self.exponent, self.eligible, self._given = exponent, eligible, (group_of, floors, rows, limits)
+        self.n_items, self.n_groups = len(group_of), len(floors) if rows is None else rows.n_atoms
         if eligible is not None:  # row -1 is an empty place
-            group_of, floors = np.append(group_of, len(floors)), np.append(floors, 0.0)
+            group_of = np.append(group_of, self.n_groups)
+            floors, rows = (np.append(floors, 0.0), None) if rows is None else (floors, rows.with_empty())
+        self.bounds, self.limits = rows, limits
         self.group_of, self.search, self.progress, self.sizes = group_of, search, progress, sizes
         self.users, self.k, self.floors = users, k, floors
         self.filler: Floats = np.zeros(len(users))
@@ -101,22 +112,31 @@ class PricedLists:
         self._under = np.zeros((shape[0],), dtype=np.intp)  # the subsidies it was fetched under
         self._history: list[Floats] = []
 
+    def by_group(self, subsidies: Floats) -> Floats:
+        """Return the subsidy of each group, or of each atom if there are rows."""
+        return subsidies if self.bounds is None else self.bounds.subsidies(subsidies)
+
     @property
     def pool(self) -> Pool:
         """The lists as a problem for the solver."""
-        return Pool(self.scores, self.groups, self.k, self.floors)
+        return Pool(self.scores, self.groups, self.k, self.floors, self.bounds, self.limits)
 
     @property
     def farthest(self) -> float:
         """The largest subsidy under which a value of the dual is a bound, and not rounding errors."""
-        return _FAR * float(np.abs(self.scores).max(initial=0.0))
+        return _FAR * self.largest
+
+    @property
+    def largest(self) -> float:
+        """The largest relevance, without regard to its sign."""
+        return float(np.abs(self.scores).max(initial=0.0, where=np.isfinite(self.scores)))
 
     def in_unit(self, subsidies: Floats) -> tuple[PricedLists, Floats]:
         """Return lists and subsidies in a unit in which scores are near 1; scores of ordinary size stay as they are.
 
         The tolerances of the solver are absolute. The unit is a power of two, so that scaling rounds nothing.
         """
-        largest = float(np.abs(self.scores).max(initial=0.0))
+        largest = self.largest
         if largest > _LARGEST:
             raise InvalidInputError(
                 f"relevance is up to {largest:.3g}, too large to be priced: scale the embeddings or the users down, so"
@@ -127,11 +147,11 @@ class PricedLists:
         if exponent:
             lists = PricedLists(
                 self._given[0], _scaled(self.search, exponent), self.users, self.k, self._given[1], self.sizes,
-                self.progress, exponent, self.eligible,
+                self.progress, exponent, self.eligible, *self._given[2:],
             )  # fmt: skip
             subsidies = np.ldexp(subsidies, -exponent)
             lists.fetch(subsidies)
-        if subsidies.max() > lists.farthest:
+        if subsidies.max(initial=0.0) > lists.farthest:
             subsidies = np.minimum(subsidies, lists.farthest)
             lists.fetch(subsidies)
         return lists, subsidies
@@ -143,7 +163,7 @@ class PricedLists:
         eligible = None if self.eligible is None else self.eligible.take(which)
         part = PricedLists(
             self._given[0], self.search, self.users[which], self.k, floors, self.sizes, self.progress, self.exponent,
-            eligible,
+            eligible, *self._given[2:],
         )  # fmt: skip
         part.filler = self.filler[which]
         part.rows, part.scores, part.groups = self.rows[which], self.scores[which], self.groups[which]
@@ -152,7 +172,7 @@ class PricedLists:
 
     def fetch(self, subsidies: Floats, which: npt.NDArray[np.intp] | None = None) -> None:
         """Search for the requests in `which`, or for all of them, and replace their lists."""
-        which = np.arange(len(self.users)) if which is None else which
+        which, subsidies = np.arange(len(self.users)) if which is None else which, self.by_group(subsidies)
         self._history.append(subsidies)
         width = self.rows.shape[1]
         for start in range(0, which.size, self.sizes.chunk):
@@ -176,6 +196,8 @@ class PricedLists:
         empty, counts = hits.rows < 0, eligible.counts
         if (empty.sum(axis=1) != np.maximum(width - counts, 0)).any():
             raise InvalidInputError("the index does not find all eligible items: use index='exact'.")
+        if self.bounds is not None:  # caps charge items, so that no finite number would be worse than all of them
+            return replace(hits, relevance=np.where(empty, -np.inf, hits.relevance)), counts <= width
         there = np.where(empty, 0.0, hits.relevance)
         # Below every item, and of the size of the scores, by which the unit is chosen.
         below = there.min(axis=1) - np.maximum(np.abs(there).max(axis=1), np.finfo(np.float64).tiny)
@@ -186,11 +208,22 @@ class PricedLists:
         """Search again where an item left out might now be among the best; return for how many requests."""
         if self.rows.shape[1] == self.n_items:
             return 0
-        raised = np.array([float((subsidies - old).max()) for old in self._history])
+        by_group = self.by_group(subsidies)
+        raised = np.array([float((by_group - old).max()) for old in self._history])
         last = self.pool.best(subsidies).last
         unsure = np.flatnonzero(self._worst + raised[self._under] > last)
         self.fetch(subsidies, unsure)
+        if self.limits is not None:
+            self.fill(subsidies)
         return unsure.size
+
+    def fill(self, subsidies: Floats) -> None:
+        """Fetch more while limits per list leave too few items in some list."""
+        while ((self.pool.best(subsidies).last == -np.inf) & (self._worst > -np.inf)).any():
+            if not self.widen(subsidies):
+                raise InvalidInputError(
+                    "the limits per list leave too few of the best items of a request: use a higher at_most_per_list."
+                )
 
     def value(self, subsidies: Floats) -> float:
         """Return the value of the dual over the whole catalog."""
@@ -208,6 +241,11 @@ class PricedLists:
 
     def chosen(self, plan: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Turn a plan over the lists into (T, k) rows of the catalog, best first; -1 for an empty place."""
+        if self.bounds is not None:
+            priced = np.where(plan, self.scores, -np.inf)
+            order = np.argsort(-priced, axis=1, kind="stable")[:, : self.k]
+            rows = np.take_along_axis(self.rows, order, axis=1)
+            return np.where(np.take_along_axis(plan, order, axis=1), rows, -1)
         shape = (len(self.users), self.k)
         order = np.argsort(-self.scores[plan].reshape(shape), axis=1, kind="stable")
         return np.take_along_axis(self.rows[plan].reshape(shape), order, axis=1)

@@ -21,6 +21,8 @@ from fairsync.catalog.groups import grow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairsync.catalog.atoms import Membership
+
 
 @dataclass(frozen=True)
 class PromiseCosts:
@@ -29,10 +31,10 @@ class PromiseCosts:
     Attributes
     ----------
     subsidies : numpy.ndarray
-        (G,) the subsidy in force, summed over the exposures of the group. Under the guard a subsidy ends with its
+        (P,) the subsidy in force, summed over the exposures of the group. Under the guard a subsidy ends with its
         floor: exposures beyond it have none.
     given_up : numpy.ndarray
-        (G,) the relevance given up for the exposures of the group, an upper bound; nan if it was not measured.
+        (P,) the relevance given up for the exposures of the group, an upper bound; nan if it was not measured.
 
     Examples
     --------
@@ -88,3 +90,46 @@ def given_up_by_group(
     lost = (went / np.maximum(np.bincount(request, minlength=n), 1))[request] - own
     # Rounding can make a loss slightly negative.
     return np.bincount(groups.ravel()[came], np.maximum(lost, 0.0), n_groups).astype(np.float64, copy=False)
+
+
+def split_costs(
+    given_up: NDArray[np.float64], prices: NDArray[np.float64], membership: Membership
+) -> NDArray[np.float64]:
+    """Return (P,) the relevance given up for each promise, from that given up for the exposures of each atom.
+
+    What came in by subsidies is charged to the promises that paid them, in proportion. What came in without any took
+    the place of items whose promises are near their caps: these share it in proportion to their prices. Where there is
+    neither, the guard forced the exposures, and the promises of the atom share the cost equally.
+
+    Parameters
+    ----------
+    given_up
+        (A,) relevance given up for the exposures of each atom.
+    prices
+        (P,) prices of the promises.
+    membership
+        The promises of each atom.
+
+    Examples
+    --------
+    Of 0.3 given up for an atom of two promises, the one that paid twice the subsidy bears two thirds.
+
+    >>> from fairsync.catalog.atoms import Membership
+    >>> split_costs(np.array([0.3]), np.array([-0.2, -0.1]), Membership.of([(0, 1)], 2)).round(3).tolist()
+    [0.2, 0.1]
+    """
+    atoms = np.flatnonzero(given_up)
+    at, promises = membership.expand(atoms)
+    paid = np.maximum(-prices, 0.0)[promises]
+    total = np.bincount(at, paid, len(atoms))
+    cost = given_up[atoms]
+    charges = np.where(np.isfinite(prices), np.maximum(prices, 0.0), 0.0)
+    no_charges = not charges.any()
+    members = np.bincount(at, minlength=len(atoms))
+    equal = (total == 0) & no_charges
+    weight = np.where(equal[at], 1.0 / np.maximum(members, 1)[at], paid / np.where(total > 0, total, 1.0)[at])
+    split = np.bincount(promises, weight * cost[at], len(prices)).astype(np.float64)
+    if no_charges:
+        return split
+    rest: NDArray[np.float64] = charges / charges.sum() * float(cost[total == 0].sum())
+    return split + rest

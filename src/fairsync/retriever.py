@@ -18,10 +18,11 @@ from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
 from fairsync.closing import Closable, NoCopies
 from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
+from fairsync.commitment import Commitment
 from fairsync.eligible import Exclude, Rules
 from fairsync.errors import FairSyncError
 from fairsync.fixed_list import FixedList
-from fairsync.floors import Floors, changed_terms, make_terms
+from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
 from fairsync.inputs import check_catalog, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
@@ -29,6 +30,7 @@ from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
 from fairsync.loop import LoopState
 from fairsync.policies import Policy, Terms, make_policy
+from fairsync.promises import Promise
 from fairsync.report import Report, make_report
 from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
@@ -37,7 +39,9 @@ from fairsync.trace import PendingExplanation
 
 
 class FairRetriever(NoCopies, Closable):
-    """Retrieves candidates so that every group gets at least its floor of exposures over the horizon.
+    """Retrieves candidates so that what was promised about them holds over the horizon.
+
+    A promise is a floor of exposures for every group, or anything that :class:`fairsync.Promise` says.
 
     It is thread-safe.
 
@@ -50,16 +54,20 @@ class FairRetriever(NoCopies, Closable):
     floors
         Minimum exposures of every group in the horizon: one number for all, or {label: number}.
     horizon
-        Requests over which the floors are spread. After that many, a new horizon starts: counts restart at zero, and
+        Requests over which the promises are spread. After that many, a new horizon starts: counts restart at zero, and
         prices continue.
+    promises
+        In place of floors: a list of :class:`fairsync.Promise`, which may overlap. They need the policy
+        ``"guaranteed"``, or ``"none"`` to see what happens without prices. Promises that cannot all hold together are
+        refused.
     policy
         ``"guaranteed"`` (floors hold, nothing to tune), ``"fairsync"`` (the paper's), ``"none"``, one of the paper's
         baselines (``"regularized-fair"``, ``"ipw"``, ``"k-neighbor"``, ``"uncalibrated"``), or a policy object.
     batch_size
         Requests between two price changes.
     index
-        ``"exact"``, ``"ivf"`` or ``"hnsw"`` (approximate, for large catalogs), ``"one-hot"`` (the paper's), or an index
-        object.
+        ``"exact"``, ``"ivf"`` or ``"hnsw"`` (approximate, for large catalogs), ``"one-hot"`` (the paper's), a function
+        of the catalog that builds an index, or an index object over this catalog (for floors only).
     ledger
         The ledger that records exposures, and what the policy has learnt: a URL (``"sqlite:///exposures.db"``,
         ``"postgresql://..."``), or a ledger, which stays open, because it belongs to the caller. A retriever over the
@@ -112,37 +120,53 @@ class FairRetriever(NoCopies, Closable):
         k: int = 20,
         floors: Floors = 0,
         horizon: int = 10_000,
+        promises: Sequence[Promise] | None = None,
         policy: str | Policy = "guaranteed",
         batch_size: int = 16,
-        index: str | Index = "exact",
+        index: str | Index | Callable[[Catalog], Index] = "exact",
         ledger: str | Ledger | None = None,
         save_seconds: float = 5.0,
         max_exclude: int = 0,
         cold: Cold = MEAN,
         count_cold: bool = True,
     ) -> None:
-        self.catalog = check_catalog(catalog)
+        check_catalog(catalog)
         self._cold, self.count_cold = ColdStart(catalog, cold), count_cold
-        self.terms = make_terms(catalog, k, floors, horizon, batch_size, max_exclude=max_exclude)
         self.policy = make_policy(policy)
-        self.index = make_index(index, catalog)
+        self._commitment = Commitment.of(catalog, k, floors, promises, horizon, batch_size, max_exclude)
+        self.index = make_index(index, self._commitment.searched)
         self._lock, self._closed = threading.Lock(), False
         self.limited_requests = 0
         self._given, self._owns_ledger = (policy, index), isinstance(ledger, str)
         if ledger is None or isinstance(ledger, str):
-            ledger = open_ledger(ledger or MEMORY, catalog.n_groups)
+            ledger = open_ledger(ledger or MEMORY, len(self._commitment.labels))
         self.ledger: Ledger = ledger
         # A crash would lose a state that is saved in memory: `close` alone saves it there.
         seconds = math.inf if isinstance(self.ledger, MemoryLedger) and save_seconds >= 0 else save_seconds
         try:
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
-            check_labels(self.ledger, catalog.labels)
+            check_labels(self.ledger, self._commitment.labels)
             self._state = self._saver.load(self.terms, LoopState.open(self.terms, self.policy, self.ledger.totals()))
-            save_labels(self.ledger, catalog.labels)
+            save_labels(self.ledger, self._commitment.labels)
         except BaseException:
             if self._owns_ledger:
                 self.ledger.close()
             raise
+
+    @property
+    def catalog(self) -> Catalog:
+        """The items."""
+        return self._commitment.catalog
+
+    @property
+    def terms(self) -> Terms:
+        """The promises as arrays."""
+        return self._commitment.terms
+
+    @property
+    def promises(self) -> tuple[Promise, ...] | None:
+        """The promises; None for floors of groups."""
+        return self._commitment.promises
 
     def retrieve(
         self,
@@ -195,7 +219,9 @@ class FairRetriever(NoCopies, Closable):
                 here = slice(start, start + batch.requests)
                 places = here if counted is None else counted[here]
                 served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
-                state, entry = state.record(policy, served.entry, served.sample, served.costs, served.slots)
+                state, entry = state.record(
+                    policy, served.entry, served.sample, served.costs, served.slots, served.certified
+                )
                 rows[places], relevance[places] = served.hits.rows, served.hits.relevance
                 searched[places] = served.searched
                 limited += served.limited
@@ -206,7 +232,7 @@ class FairRetriever(NoCopies, Closable):
             uncounted = np.empty(0, dtype=np.int64) if self.count_cold or cold is None else np.flatnonzero(cold)
             for first in range(0, len(uncounted), terms.batch_size):
                 places = uncounted[first : first + terms.batch_size]
-                batch = uncounted_batch(len(places), terms.k, catalog)
+                batch = uncounted_batch(len(places), terms.k, self._commitment.searched)
                 served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
                 rows[places], relevance[places] = served.hits.rows, served.hits.relevance
                 searched[places] = served.searched
@@ -237,7 +263,8 @@ class FairRetriever(NoCopies, Closable):
         """
         with self._lock:
             self._check_open()
-            self._state = calibrate(self._state, self.terms, self.policy, self.catalog, self.index, past_users)
+            searched = self._commitment.searched
+            self._state = calibrate(self._state, self.terms, self.policy, searched, self.index, past_users)
             past = check_users(past_users, self.catalog)
             self._cold.observe(past, is_cold(past))
             self._saver.save_if_due(self.terms, self._state)
@@ -249,6 +276,7 @@ class FairRetriever(NoCopies, Closable):
         groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any],
         ids: Sequence[Label] | npt.NDArray[Any],
         floors: Floors | None = None,
+        promises: Sequence[Promise] | None = None,
     ) -> None:
         """Add items, or change the embedding, group and other attributes of those whose ids are known.
 
@@ -260,12 +288,18 @@ class FairRetriever(NoCopies, Closable):
         embeddings, groups, ids
             As in :class:`Catalog`, and None to keep the embeddings. A new label becomes a group, which has no floor
             unless one is given. Attributes that are left out stay as they are.
-        floors
-            New floors; see :meth:`promise`. By default they stay as they are.
+        floors, promises
+            New floors or promises; see :meth:`promise`. By default they stay as they are; a new label of an attribute
+            gets the promise that :func:`fairsync.each` made to the others.
         """
-        self._change(lambda catalog: upsert_items(catalog, embeddings, groups, ids), floors)
+        self._change(lambda catalog: upsert_items(catalog, embeddings, groups, ids), floors, promises)
 
-    def remove(self, ids: Sequence[Label] | npt.NDArray[Any], floors: Floors | None = None) -> None:
+    def remove(
+        self,
+        ids: Sequence[Label] | npt.NDArray[Any],
+        floors: Floors | None = None,
+        promises: Sequence[Promise] | None = None,
+    ) -> None:
         """Remove items, from the next request on.
 
         A group without items stays in the report with its exposures so far. It can get no more, so that a floor that it
@@ -275,10 +309,10 @@ class FairRetriever(NoCopies, Closable):
         ----------
         ids
             Ids of the items.
-        floors
-            New floors; see :meth:`promise`. By default they stay as they are.
+        floors, promises
+            New floors or promises; see :meth:`promise`. By default they stay as they are.
         """
-        self._change(lambda catalog: remove_items(catalog, ids), floors)
+        self._change(lambda catalog: remove_items(catalog, ids), floors, promises)
 
     def replace(
         self,
@@ -286,6 +320,7 @@ class FairRetriever(NoCopies, Closable):
         index: str | Callable[[Catalog], Index] | None = None,
         floors: Floors | None = None,
         cold: Cold | None = None,
+        promises: Sequence[Promise] | None = None,
     ) -> None:
         """Continue with another catalog: a new version of the model, or an index that was rebuilt.
 
@@ -298,8 +333,8 @@ class FairRetriever(NoCopies, Closable):
             All items, with the embeddings of the new model.
         index
             A name, or a function of the catalog. Defaults to an index of the present kind with the same settings.
-        floors
-            New floors from now on. Defaults to the present ones; see :meth:`promise`.
+        floors, promises
+            New floors or promises from now on. Defaults to the present ones; see :meth:`promise`.
         cold
             The fallback for cold requests from now on: a given vector belongs to the old model. Defaults to the present
             one. The mean of the latest user vectors starts again.
@@ -307,14 +342,20 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             under = check_catalog(catalog).under(self.catalog.labels)
             start = ColdStart(under, self._cold.fallback if cold is None else cold)
-            made = replace_index(self.index, index, under)
-            self._swap(under, made, floors, self.policy.start)
+            after = self._commitment.changed(under, floors, promises)
+            made = replace_index(self.index, index, after.searched)
+            self._swap(after, made, self.policy.start)
             self._cold = start
             if index is not None:
                 self._given = (self._given[0], index if isinstance(index, str) else made)
 
-    def promise(self, floors: Floors, horizon: int | None = None) -> None:
-        """Change the floors of the horizon under way and of all later ones.
+    def promise(
+        self,
+        floors: Floors | None = None,
+        horizon: int | None = None,
+        promises: Sequence[Promise] | None = None,
+    ) -> None:
+        """Change the floors, or the promises, of the horizon under way and of all later ones.
 
         Parameters
         ----------
@@ -322,9 +363,19 @@ class FairRetriever(NoCopies, Closable):
             One number for all groups, or {label: number}; groups that are not named get no floor.
         horizon
             Requests over which they are spread, from the start of the horizon under way. By default it stays as it is.
+        promises
+            All promises from now on, if the retriever was made with promises. One with the name of a present promise
+            takes its place and keeps its exposures; a new one counts from now on.
         """
         with self._lock:
-            self._swap(self.catalog, self.index, floors, horizon=horizon)
+            self._check_open()
+            before = self._commitment
+            after = before.changed(self.catalog, floors, promises, horizon)
+            index = self.index
+            if after.resolved is not None and promises is not None:
+                unchanged = CatalogChange(self.catalog, np.arange(len(self.catalog)))
+                index = follow(index, before.searched_change(unchanged, after), before.searched)
+            self._swap(after, index)
 
     def report(self, hindsight: Hindsight | None = None) -> Report:
         """Return a report on the promise: exposures, floors, prices and cost.
@@ -335,7 +386,7 @@ class FairRetriever(NoCopies, Closable):
             The best possible plan for the same requests, to compare the cost with.
         """
         with self._lock:
-            state, past, labels, terms = self._state, self.ledger.past(), self.catalog.labels, self.terms
+            state, past, labels, terms = self._state, self.ledger.past(), self._commitment.labels, self.terms
         prices, costs = state.prices_in_force(terms, self.policy), state.price_state.costs
         slots = state.price_state.all_slots
         return make_report(
@@ -357,7 +408,7 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             prices, past = SavedPrices.of(self.terms, self._state), tuple(self.ledger.past())
             start = SavedColdStart(self._cold.fallback, self.count_cold, self._cold.recent())
-            saved = SavedRetriever(self.catalog, *self._given, prices, past, start)
+            saved = SavedRetriever(self.catalog, *self._given, prices, past, start, self.promises)
         saved.write(folder)
 
     @classmethod
@@ -399,18 +450,22 @@ class FairRetriever(NoCopies, Closable):
         saved = SavedRetriever.read(folder, policy, index)
         is_given = ledger is not None and not isinstance(ledger, str)
         if ledger is None or isinstance(ledger, str):
-            ledger = open_ledger(ledger or MEMORY, saved.catalog.n_groups)
+            ledger = open_ledger(ledger or MEMORY, len(saved.prices.terms.floors))
         saved.copy_counts(ledger)
         terms = saved.prices.terms
         made = cls(
-            saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size,
+            saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size, promises=saved.promises,
             policy=saved.policy, index=saved.index, ledger=ledger, save_seconds=save_seconds,
             count_cold=saved.cold_start.counts,
         )  # fmt: skip
         made._cold = ColdStart.restored(saved.catalog, saved.cold_start.fallback, saved.cold_start.recent)
         # Not as an argument: floors that an outage has put out of reach would be refused.
-        made.terms, made._owns_ledger = terms, not is_given
-        made._state = replace(made._state, price_state=saved.prices.price_state)
+        made._owns_ledger = not is_given
+        if saved.promises is None:
+            made._commitment = replace(made._commitment, terms=terms)
+            made._state = replace(made._state, price_state=saved.prices.price_state)
+        else:
+            made._state = saved.prices.restored(made.policy, made.terms, made._state)
         return made
 
     def close(self) -> None:
@@ -448,7 +503,13 @@ class FairRetriever(NoCopies, Closable):
         eligible = None if rules is None else rules.eligibility_of(at)
         listed = None if fixed is None else fixed.take(places)
         served = serve(
-            batch, self.catalog, self.index, vectors[places], eligible, listed, explain=explained is not None
+            batch,
+            self._commitment.searched,
+            self.index,
+            vectors[places],
+            eligible,
+            listed,
+            explain=explained is not None,
         )
         if explained is not None and served.trace is not None:
             for position, place in enumerate(at):
@@ -459,24 +520,24 @@ class FairRetriever(NoCopies, Closable):
         if self._closed:
             raise FairSyncError("The retriever is closed: make another one over the same ledger, which continues.")
 
-    def _change(self, change: Callable[[Catalog], CatalogChange], floors: Floors | None) -> None:
-        with self._lock:
-            changed = change(self.catalog)
-            self._swap(changed.catalog, follow(self.index, changed, self.catalog), floors)
-
-    def _swap(
+    def _change(
         self,
-        catalog: Catalog,
-        index: Index,
+        change: Callable[[Catalog], CatalogChange],
         floors: Floors | None,
-        start: Callable[[Terms], Any] | None = None,
-        horizon: int | None = None,
+        promises: Sequence[Promise] | None,
     ) -> None:
-        """Replace the items or the promise. A promise that cannot be kept is refused before anything is changed."""
+        with self._lock:
+            self._check_open()
+            changed, before = change(self.catalog), self._commitment
+            after = before.changed(changed.catalog, floors, promises)
+            index = follow(self.index, before.searched_change(changed, after), before.searched)
+            self._swap(after, index)
+
+    def _swap(self, after: Commitment, index: Index, start: Callable[[Terms], Any] | None = None) -> None:
+        """Replace the items or the promises. What cannot be kept is refused before anything is changed."""
         self._check_open()
-        terms = changed_terms(self.terms, self.catalog.labels, catalog, floors, horizon)
-        state = self._state.under(terms, self.policy, self.terms, start)
-        if catalog.n_groups > self.catalog.n_groups:
-            save_labels(self.ledger, catalog.labels)
-            self.ledger.grow(catalog.n_groups)
-        self.catalog, self.index, self.terms, self._state = catalog, index, terms, state
+        state = self._state.under(after.terms, self.policy, self.terms, start)
+        if len(after.labels) > len(self._commitment.labels):
+            save_labels(self.ledger, after.labels)
+            self.ledger.grow(len(after.labels))
+        self._commitment, self.index, self._state = after, index, state

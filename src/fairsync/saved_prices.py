@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.catalog.atoms import Membership
+from fairsync.certificate_state import CertificateState
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import Totals
@@ -46,16 +48,19 @@ class SavedPrices:
         The counts of the horizon.
     price_state : PriceState
         The policy's state, its prices and the price batch under way.
+    certificate : CertificateState or None
+        The certificate; None for floors of groups.
     """
 
     terms: Terms
     totals: Totals
     price_state: PriceState
+    certificate: CertificateState | None = None
 
     @classmethod
     def of(cls, terms: Terms, loop: LoopState) -> SavedPrices:
         """Return the prices of a loop under these terms."""
-        return cls(terms, loop.progress.totals, loop.price_state)
+        return cls(terms, loop.progress.totals, loop.price_state, loop.certificate)
 
     def dump(self, policy: Policy) -> bytes:
         """Return the prices as bytes; see :mod:`fairsync.policies.serialization`."""
@@ -76,16 +81,26 @@ class SavedPrices:
         """Return the prices with which a loop continues under these terms, after these counts."""
         if self.terms.k != terms.k:
             raise InvalidInputError(f"it was learnt with k = {self.terms.k}, and now k is {terms.k}.")
+        if not _is_extended(self.terms.membership, terms.membership):
+            raise InvalidInputError("it was learnt for other promises or items.")
         saved, is_after = self.price_state, _is_after(self.totals, totals)
         if not _is_same(self.terms, terms):
             # The costs of requests that were counted since the save are not known.
             costs = None if is_after or saved.costs is None else saved.costs.grown(len(terms.floors))
-            slots = None if saved.slots is None else saved.slots.grown(len(terms.floors))
+            slots = None if saved.slots is None else saved.slots.grown(terms.n_atoms)
             return PriceState.of(policy, policy.resume(saved.state, terms), saved.version, costs, slots)
         return PriceState.of(policy, saved.state, saved.version, slots=saved.slots) if is_after else saved
 
+    def restored(self, policy: Policy, terms: Terms, loop: LoopState) -> LoopState:
+        """Return a loop that goes on exactly from here, if items and promises are the same."""
+        price_state = self.continued(policy, terms, self.totals)
+        certificate = self.certificate if _is_same(self.terms, terms) else loop.certificate
+        return replace(loop, price_state=price_state, certificate=certificate)
 
-_CLASSES = (SavedPrices, Terms, Totals, PriceState, Sample, PromiseCosts, EligibleSlots)
+
+_CLASSES = (
+    SavedPrices, Terms, Totals, PriceState, Sample, PromiseCosts, EligibleSlots, CertificateState, Membership,
+)  # fmt: skip
 
 
 class PriceSaver:
@@ -160,6 +175,18 @@ class PriceSaver:
         return found
 
 
+def _is_extended(before: Membership | None, now: Membership | None) -> bool:
+    """Return whether atoms and promises have kept their codes; further ones may follow."""
+    if before is None or now is None:
+        return before is now
+    n, m = len(before.offsets), len(before.promises)
+    return (
+        n <= len(now.offsets)
+        and np.array_equal(before.offsets, now.offsets[:n])
+        and np.array_equal(before.promises, now.promises[:m])
+    )
+
+
 def _is_same(before: Terms, now: Terms) -> bool:
     """Return whether a policy's state holds under other terms as it is.
 
@@ -172,8 +199,9 @@ def _is_same(before: Terms, now: Terms) -> bool:
         return False
     if not now.auto_restart:
         return True
-    equal = (before.floors == now.floors).all() and (before.capacities == now.capacities).all()
-    return bool(equal) and before.horizon == now.horizon
+    pairs = ((before.floors, now.floors), (before.capacities, now.capacities), (before.caps, now.caps))
+    equal = all(np.array_equal(one, other) for one, other in pairs)  # type: ignore[arg-type]  # None equals None
+    return equal and before.horizon == now.horizon
 
 
 def _is_after(before: Totals, now: Totals) -> bool:

@@ -16,6 +16,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger import Entry, Totals
 from fairsync.policies import make_policy
 from fairsync.policies.serialization import dump_value, load_value
+from fairsync.promises import Promise
 from fairsync.saved_prices import SavedPrices
 
 if TYPE_CHECKING:
@@ -70,14 +71,17 @@ class SavedRetriever:
         Totals of the past horizons, oldest first.
     cold_start : SavedColdStart
         The fallback for cold requests.
+    promises : tuple of Promise or None
+        The promises; None for floors of groups.
     """
 
     catalog: Catalog
     policy: str | Policy
-    index: str | Index
+    index: str | Index | Callable[[Catalog], Index]
     prices: SavedPrices
     past: tuple[Totals, ...]
     cold_start: SavedColdStart
+    promises: tuple[Promise, ...] | None = None
 
     def write(self, folder: str | os.PathLike[str]) -> None:
         """Write it to a folder, atomically. A retriever that was saved there before is replaced."""
@@ -89,6 +93,8 @@ class SavedRetriever:
         classes = {f"{what}_class": type(one).__name__ for what, one in given.items()}
         start = self.cold_start
         facts = {"format": _FORMAT, **names, **classes, "cold": start.fallback, "count_cold": start.counts}
+        if self.promises is not None:
+            facts["promises"] = [promise.to_dict() for promise in self.promises]
         prices, past = self.prices.dump(make_policy(self.policy)), dump_value(self.past, (Totals,))
         with atomic_folder(target) as work:
             save_catalog(self.catalog, work / _CATALOG)
@@ -140,7 +146,7 @@ class SavedRetriever:
         return cls(
             catalog,
             policy,
-            index(catalog) if callable(index) else index,
+            index(catalog) if callable(index) and "promises" not in facts else index,
             SavedPrices.load(make_policy(policy), prices),
             load_value(past, (Totals,)),
             SavedColdStart(
@@ -148,6 +154,7 @@ class SavedRetriever:
                 facts.get("count_cold", True),
                 np.empty((0, catalog.dim)) if recent is None else recent,
             ),
+            tuple(Promise.from_dict(one) for one in facts["promises"]) if "promises" in facts else None,
         )
 
     def copy_counts(self, ledger: Ledger) -> None:

@@ -237,7 +237,7 @@ class BatchTrace:
         chosen
             (n, k) candidates.
         replaced
-            As :func:`fairsync.guard.keep_floors` has filled it.
+            As :func:`fairsync.guard.keep_promises` has filled it.
         prices, missing, terms, keeps_floors
             Of the batch.
         depth
@@ -343,7 +343,7 @@ class BatchTrace:
         return np.isin(rows, self.fixed.rows)
 
     def _keeps_floors(self, i: int) -> bool:
-        """Return whether a subsidy ended with its floor: not beside a fixed list, as `guard.keep_floors` has it."""
+        """Return whether a subsidy ended with its floor: not beside a fixed list, as `guard.keep_promises` has it."""
         return self.keeps_floors and (self.fixed is None or not self.fixed.requests[i])
 
     def _missing(self, i: int) -> npt.NDArray[np.int64]:

@@ -33,4 +33,4 @@ def test_rows_are_those_of_a_dictionary(kind: str) -> None:
 
 def test_ids_of_the_other_type_are_unknown() -> None:
     assert Catalog(np.eye(2), ["a", "b"]).rows_of(np.array(["0", "1"])).tolist() == [-1, -1]
-    assert RowLookup(np.array(["1", "2"]), None).find(np.array([1, 2])).tolist() == [-1, -1]
+    assert RowLookup(np.array(["1", "2"])).find(np.array([1, 2])).tolist() == [-1, -1]

@@ -139,8 +139,8 @@ def test_floors_from_a_file(files: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "--items, --users, --groups missing"),
-        (OWN[:4], "--groups missing"),
+        ([], "--items, --users missing"),
+        (OWN[:4], "items.npy holds vectors only: give a table with the group of each item (--groups)"),
         ([*OWN, "--requests", "time"], "are for a model"),
         (["folder", *OWN], "--items is for vectors of your own"),
         (["folder"], "folder is not a model"),
@@ -193,3 +193,24 @@ def test_requests_without_a_known_history_are_named(files: Path) -> None:
     np.save("users.npy", users)
     assert "2 requests without a known history" in evaluate(*OWN, "--k", 5).stdout
     assert json.loads(evaluate(*OWN, "--k", 5, "--json").stdout)["cold_requests"] == 2
+
+
+def test_promises_that_overlap(files: Path) -> None:
+    frame = pl.read_parquet("groups.parquet")
+    new = pl.Series("new", [n % 6 == 0 for n in range(60)])
+    frame.with_columns(new).write_parquet("groups.parquet")
+    options = ["--each", "group at_least=15", "--promise", "new=true at_least=25%", "--k", 3]
+    result = evaluate(*OWN, *options, "--policy", "none", "--policy", "guaranteed")
+    assert result.exit_code == 0, result.output
+    for words in ("promises kept", "5 of 5", "Promises at K = 3", "new=True", "group=g0"):
+        assert words in result.stdout
+    document = json.loads(evaluate(*OWN, *options, "--policy", "guaranteed", "--json").stdout)
+    rows = {row["name"]: row for row in document["results"][0]["promises"]}
+    assert rows["new=True"]["at_least"] == 23
+    assert all(row["kept"] for row in rows.values())
+    for wrong, why in (
+        ([*options, "--floor", "9", "--policy", "guaranteed"], "give floors or promises, not both"),
+        (["--promise", "colour=red at_least=1"], "there is no attribute 'colour'"),
+        ([*options, "--policy", "ipw"], "ipw"),
+    ):
+        assert why in evaluate(*OWN, *wrong).stderr

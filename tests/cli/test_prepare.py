@@ -4,10 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from fairsync.cli import app
+from fairsync.cli.command import Command
 from fairsync.data.completejourney import completejourney_files
 from fairsync.data.dataset import Dataset
 from fairsync.errors import InvalidInputError
@@ -46,7 +49,7 @@ TAOBAO = ["taobao", "--log", "UserBehavior.csv"]
 def test_every_source(arguments: list[str], name: str, history: int, folder: Path) -> None:
     result = run(*arguments, "--least-items", 3)
     assert result.exit_code == 0, result.output
-    assert f"Next: fairsync train data/{name} --model svd" in result.stdout
+    assert f"Next: fairsync train data/{name}" in result.stdout
     for line in ("interactions", "users", "groups", "rows read", "38% of the items", "Unix seconds"):
         assert line in result.stdout
     data = Dataset.load(folder / "data" / name)
@@ -138,3 +141,50 @@ def test_help_teaches() -> None:
         text = run(command, "--help").stdout
         assert f"fairsync prepare {command}" in text
         assert "--least-items" in text
+
+
+def test_several_columns_are_the_group_and_attributes(folder: Path) -> None:
+    lines = [f"{item},s{item % 3},{'true' if item % 2 else 'false'},x;y{item}" for item in range(8)]
+    (folder / "shop.csv").write_text("item,seller,new,tags\n" + "\n".join(lines) + "\nbad,line,with,too,many\n")
+    result = run(*TABLE, "--group-column", "new", "--list-column", "tags", "--list-separator", ";", "--least-items", 2)
+    assert result.exit_code == 0, result.output
+    for words in ("groups (seller)", "2 labels (bool)", "9 labels (str), several per item", "lines of items left out"):
+        assert words in result.stdout
+    assert "2017-11-26 01:00:00 – 2017-11-26 01:00:57 UTC" in " ".join(result.stdout.split())
+    data = Dataset.load(folder / "data" / "log")
+    catalog = data.catalog(np.eye(8))
+    assert (catalog.group_attribute, catalog.labels) == ("seller", ["s0", "s1", "s2"])
+    assert catalog.attributes["new"].values() == [False, True] * 4
+    assert catalog.attributes["tags"].values()[3] == ["x", "y3"]
+    strict = run(*TABLE, "--strict")
+    assert (strict.exit_code, "shop.csv:10: cannot be read" in strict.stderr) == (1, True)
+
+
+def test_options_of_real_files(folder: Path) -> None:
+    (folder / "shop.csv").write_bytes("code,sellér\n".encode("latin-1") + b"".join(b"%d,a\n" % n for n in range(8)))
+    (folder / "log.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u in range(6) for i in range(8)))
+    columns = ["--items-item-column", "code", "--group-column", "sellér"]
+    files = ["table", "--interactions", "log.csv", "--items", "shop.csv"]
+    assert "--no-time if the rows are in order" in run(*files, *columns).stderr
+    document = json.loads(run(*files, *columns, "--no-time", "--encoding", "latin-1", "--json").stdout)
+    assert (document["has_clock"], document["period"], document["notes"]) == (False, None, [])
+    result = run(*files, *columns, "--no-time")
+    assert "shop.csv was read as Latin-1 (Windows-1252)" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("option", [["--user-column", "user"], ["--name", "x"], ["--json"]])
+def test_an_option_that_is_repeated_is_an_error(option: list[str], folder: Path) -> None:
+    result = run(*TABLE, *option, *option)
+    assert result.exit_code == 2
+    assert f"{option[0]} was given 2 times" in " ".join(result.stderr.split())
+    assert not (folder / "data").exists()
+
+
+def test_every_command_refuses_repeated_options() -> None:
+    def commands(group: Any) -> list[Any]:
+        below = getattr(group, "commands", None)
+        return [group] if below is None else [one for child in below.values() for one in commands(child)]
+
+    found = commands(get_command(app))
+    assert len(found) > 15
+    assert all(isinstance(one, Command) for one in found)

@@ -59,9 +59,9 @@ def write(folder: Path) -> None:
     ).with_columns(pl.col("transaction_timestamp").str.to_datetime(time_unit="ns")).write_parquet(
         folder / "transactions.parquet"
     )
-    pl.DataFrame({"product_id": [7, 8, 9], "product_category": ["BREAD", "ICE", None]}).write_parquet(
-        folder / "products.parquet"
-    )
+    products = {"product_id": [7, 8, 9], "product_category": ["BREAD", "ICE", None], "manufacturer_id": [2, 69, 69]}
+    products |= {"department": ["PASTRY", "GROCERY", "GROCERY"], "brand": ["National", "Private", "Private"]}
+    pl.DataFrame(products).write_parquet(folder / "products.parquet")
 
 
 def test_columns_and_times(tmp_path: Path) -> None:
@@ -71,6 +71,12 @@ def test_columns_and_times(tmp_path: Path) -> None:
     assert log.item_groups.to_list() == ["BREAD", "ICE", None]
     data = prepare(log, "tiny", least_interactions=1, least_items=1)
     assert data.times.tolist() == [1_483_271_606] * 2
+    assert data.facts.group_attribute == "product_category"
+    assert {name: column.values() for name, column in data.attributes.items()} == {
+        "manufacturer_id": [2, 69],
+        "department": ["PASTRY", "GROCERY"],
+        "brand": ["National", "Private"],
+    }
 
 
 def test_a_missing_package_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from fairsync.catalog.attributes import make_column
 from fairsync.data.dataset import Dataset, Facts, check_target
 from fairsync.errors import InvalidInputError
 from fairsync.ragged import Ragged
@@ -39,6 +40,27 @@ def test_round_trip(data: Dataset, tmp_path: Path) -> None:
     assert np.array_equal(read.sequences.offsets, data.sequences.offsets)
     assert [array.dtype.str[1:3] for array in (read.sequences.items, read.times, read.user_ids)] == ["i4", "i8", "U2"]
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["tiny"]
+
+
+def test_attributes_and_files_of_an_earlier_program(data: Dataset, tmp_path: Path) -> None:
+    columns = {"tags": make_column("tags", [["a", "b"], []], 2), "price": make_column("price", [1.5, 2.0], 2)}
+    facts = replace(data.facts, group_attribute="category", notes=["read as UTF-16"], bad_items={"too many fields": 1})
+    replace(data, facts=facts, attributes=columns).save(tmp_path / "new")
+    read = Dataset.load(tmp_path / "new")
+    assert read.facts == facts
+    catalog = read.catalog(np.eye(2, dtype=np.float32))
+    assert {name: column.values() for name, column in catalog.attributes.items()} == {
+        "category": ["g", "h"],
+        "tags": [["a", "b"], []],
+        "price": [1.5, 2.0],
+    }
+    data.save(tmp_path / "old")
+    path = tmp_path / "old" / "facts.json"
+    later = ("group_attribute", "notes", "bad_items", "first_bad_items")
+    path.write_text(json.dumps({key: one for key, one in json.loads(path.read_text()).items() if key not in later}))
+    old = Dataset.load(tmp_path / "old")
+    assert old.facts == data.facts
+    assert list(old.catalog(np.eye(2)).attributes) == ["group"]
 
 
 def test_saving_again_replaces(data: Dataset, tmp_path: Path) -> None:

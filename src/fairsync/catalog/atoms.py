@@ -110,7 +110,8 @@ class Membership:
         >>> at.tolist(), promises.tolist()
         ([0, 0, 2], [0, 1, 0])
         """
-        starts, lengths = self.offsets[atoms], np.diff(self.offsets)[atoms]
+        starts = self.offsets[atoms]
+        lengths = self.offsets[atoms + 1] - starts
         ends = np.cumsum(lengths)
         at = np.repeat(np.arange(len(atoms)), lengths)
         places = np.arange(len(at)) + np.repeat(starts - (ends - lengths), lengths)
@@ -159,7 +160,7 @@ class Atoms:
         order = np.argsort(owners, kind="stable")  # promises stay ascending within an item
         owners, codes = owners[order], codes[order]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_items))])
-        first, atom_of = _distinct_lists(codes, offsets)
+        first, atom_of = distinct_lists(codes, offsets)
         if before is not None:
             known = before.membership
             first_of = {known.promises[a:b].tobytes(): code for code, (a, b) in enumerate(_pairs(known.offsets))}
@@ -192,9 +193,7 @@ def _pairs(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _distinct_lists(
-    codes: NDArray[np.int64], offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def distinct_lists(codes: NDArray[np.int64], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return the first item with each distinct list of codes, and the number of each item's list in that order."""
     n, lengths = len(offsets) - 1, np.diff(offsets)
     owners = np.repeat(np.arange(n), lengths)

@@ -189,11 +189,13 @@ def make_column(name: str, given: Any, n: int) -> Column:
     name
         The name of the attribute, for messages.
     given
-        n labels (str, int or bool), n lists of labels, or n floats.
+        n labels (str, int or bool), n lists of labels, n floats, or a column.
     n
         The number of items.
     """
     what = f"attribute {name!r}"
+    if isinstance(given, LabelColumn | ListColumn | NumberColumn) and len(given) == n:
+        return given
     given = to_values(given)
     if isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable):
         raise InvalidInputError(f"{what} must have {n} values in the order of the items, got {given!r:.80}.")

@@ -11,7 +11,7 @@ from fairsync.catalog.arrays import to_array, to_unit_length
 from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, make_column
 from fairsync.catalog.conditions import ConditionCache, Where
 from fairsync.catalog.groups import Groups, Label
-from fairsync.catalog.names import check_names, check_same_kind, is_name, plain_words, words_array
+from fairsync.catalog.names import are_words, check_names, check_same_kind, is_name, plain_words, words_array
 from fairsync.catalog.row_lookup import RowLookup
 from fairsync.catalog.selection import Selection
 from fairsync.errors import InvalidInputError
@@ -142,7 +142,7 @@ class Catalog:
     @cached_property
     def _lookup(self) -> RowLookup:
         assert self._ids is not None
-        return RowLookup(self._ids, self.rank)
+        return RowLookup(self._ids)
 
     def select(self, where: Where) -> Selection | None:
         """Return the items that meet conditions on attributes; None where there is no condition.
@@ -315,6 +315,20 @@ class Catalog:
             return np.full(ids.shape, -1, dtype=np.int64)
         return np.where((ids >= 0) & (ids < len(self)), ids, -1).astype(np.int64)
 
+    def rows_of_words(self, lists: Sequence[Sequence[str]]) -> npt.NDArray[np.int64]:
+        """Return the row of each id in lists of words, list after list; several times as fast as `rows_of`.
+
+        Raises TypeError if one of them is no str, or the ids of the catalog are numbers.
+
+        Examples
+        --------
+        >>> Catalog(np.eye(2), ["a", "b"], ids=["y", "x"]).rows_of_words([["x", "q"], ["y"]]).tolist()
+        [1, -1, 0]
+        """
+        if self._ids is None or not are_words(self._ids):
+            raise TypeError("The ids of the catalog are numbers.")
+        return self._lookup.find_words(lists)
+
     def labels_of(self, codes: npt.ArrayLike) -> npt.NDArray[Any]:
         """Return the labels of these group codes."""
         return plain_words(self._names[np.asarray(codes, dtype=np.int64)])
@@ -341,7 +355,12 @@ def _split_attributes(
     columns = {name: make_column(name, values, n) for name, values in given.items()}
     for name, column in columns.items():
         if isinstance(column, LabelColumn) and column.kind in ("str", "int"):
-            return name, given[name], {other: columns[other] for other in columns if other != name}
+            labels = given[name]
+            return (
+                name,
+                labels.values() if labels is column else labels,
+                {other: columns[other] for other in columns if other != name},
+            )
     raise InvalidInputError(
         "no attribute gives each item one str or int: promises are made for the first that does. Add one, such as"
         ' {"category": [...]}.'

@@ -160,24 +160,30 @@ def meets(condition: Condition, column: Column) -> NDArray[np.bool_]:
     """
     mask: NDArray[np.bool_]
     if isinstance(column, NumberColumn):
-        if condition.values:
-            mask = np.isin(column.numbers, condition.values)
-        else:
-            mask = (column.numbers >= condition.low) & (column.numbers <= condition.high)
+        mask = np.isin(column.numbers, condition.values) if condition.values else _within(column.numbers, condition)
     else:
         if condition.values:
             wanted = np.zeros(len(column.labels), dtype=bool)
             codes = (column.code_of.get(value) for value in condition.values)  # type: ignore[arg-type]
             wanted[[code for code in codes if code is not None]] = True
         else:
-            numbers = np.array(column.labels, dtype=np.float64)
-            wanted = (numbers >= condition.low) & (numbers <= condition.high)
+            wanted = _within(np.array(column.labels, dtype=np.float64), condition)
         if isinstance(column, LabelColumn):
             mask = np.take(wanted, column.codes, mode="clip")
         else:
             mask = np.zeros(len(column), dtype=bool)
             mask[np.searchsorted(column.offsets, np.flatnonzero(wanted[column.codes]), side="right") - 1] = True
     return ~mask if condition.negated else mask
+
+
+def _within(numbers: NDArray[np.float64], condition: Condition) -> NDArray[np.bool_]:
+    """Return which numbers lie in the range of a condition. A bound that is not given takes no time."""
+    if condition.low == -math.inf:
+        return numbers <= condition.high
+    above: NDArray[np.bool_] = numbers >= condition.low
+    if condition.high < math.inf:
+        above &= numbers <= condition.high
+    return above
 
 
 def _size(conditions: tuple[Condition, ...], selection: Selection) -> int:
@@ -210,7 +216,7 @@ class ConditionCache:
 
     def __init__(self, columns: Mapping[str, Column], most_bytes: int = CACHE_BYTES) -> None:
         self._columns, self._most_bytes = columns, most_bytes
-        self._kept: OrderedDict[tuple[Condition, ...], Selection] = OrderedDict()
+        self._kept: OrderedDict[tuple[Condition, ...], tuple[Selection, int]] = OrderedDict()
         self._bytes, self._lock = 0, threading.Lock()
 
     def __len__(self) -> int:
@@ -225,17 +231,17 @@ class ConditionCache:
             found = self._kept.get(conditions)
             if found is not None:
                 self._kept.move_to_end(conditions)
-                return found
+                return found[0]
         masks = [meets(one, self._columns[one.attribute]) for one in conditions]
         made = Selection(np.logical_and.reduce(masks) if len(masks) > 1 else masks[0], conditions)
+        size = _size(conditions, made)
         with self._lock:
-            if conditions in self._kept:
-                return self._kept[conditions]
-            self._kept[conditions] = made
-            self._bytes += _size(conditions, made)
-            while self._bytes > self._most_bytes and len(self._kept) > 1:
-                self._bytes -= _size(*self._kept.popitem(last=False))
-        return made
+            found = self._kept.setdefault(conditions, (made, size))
+            if found[0] is made:
+                self._bytes += size
+                while self._bytes > self._most_bytes and len(self._kept) > 1:
+                    self._bytes -= self._kept.popitem(last=False)[1][1]
+        return found[0]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ConditionCache, (dict(self._columns), self._most_bytes)

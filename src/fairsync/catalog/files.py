@@ -17,6 +17,8 @@ from fairsync.atomic_write import atomic_folder
 from fairsync.catalog import Catalog
 from fairsync.catalog.names import are_words
 from fairsync.catalog.readers import FILES, PREFIX, VERSION, make_reader
+from fairsync.catalog.series import series_of
+from fairsync.catalog.table_files import id_series, write_table
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -74,7 +76,7 @@ class StoredCatalog(Catalog):
     Attributes
     ----------
     path : pathlib.Path
-        The folder or the parquet file.
+        The folder or the file.
     fingerprint : Fingerprint
         The fingerprint of its content when it was opened.
     written_at : float
@@ -108,6 +110,8 @@ class StoredCatalog(Catalog):
 def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int | None = None) -> None:
     """Write a catalog to a folder: ``embeddings.npy``, ``items.parquet`` (id, group, attributes) and ``catalog.json``.
 
+    Or, if the name ends in ``.parquet``, to a single file with the columns ``id``, attributes and ``embedding``.
+
     The write is atomic and may replace a catalog: processes that have the old one open keep it.
 
     Parameters
@@ -115,7 +119,7 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int 
     catalog
         The catalog to write.
     folder
-        The folder to write it to. On a cluster, every node must be able to read it.
+        The folder or the file to write it to. On a cluster, every node must be able to read it.
     changes
         Number of the latest change of a service's items that is in the catalog, for ``fairsync export``.
 
@@ -128,6 +132,9 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int 
     Catalog(3 items, 2 groups, dim 3, float32)
     """
     target = Path(folder).resolve()
+    if target.suffix.lower() == ".parquet" and not target.is_dir():
+        write_table(catalog, target)
+        return
     if target.exists() and not (target.is_dir() and {one.name for one in target.iterdir()} <= FILES):
         raise InvalidInputError(f"{target} exists and is not a catalog: choose another folder.")
     fingerprint = Fingerprint.of(catalog)
@@ -145,8 +152,8 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int 
     }
     with atomic_folder(target) as work:
         np.save(work / "embeddings.npy", catalog.embeddings, allow_pickle=False)
-        columns = {"id": _column(catalog.ids), "group": pl.Series(catalog.group_of)}
-        columns |= {PREFIX + name: pl.Series(column.values()) for name, column in other_columns(catalog).items()}
+        columns = {"id": id_series(catalog.ids), "group": pl.Series(catalog.group_of)}
+        columns |= {PREFIX + name: series_of(column) for name, column in other_columns(catalog).items()}
         pl.DataFrame(columns).write_parquet(work / "items.parquet")
         (work / "catalog.json").write_text(json.dumps(words) + "\n", encoding="utf-8")
 
@@ -158,17 +165,19 @@ def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
     ----------
     path
         A folder that `save_catalog` wrote: its embeddings are memory-mapped, and only the pages in use are read. Or a
-        ``.parquet`` file with the columns ``id``, ``group`` and ``embedding`` (lists of equal length): it is read into
-        memory completely. Save a file that is too large for that to a folder.
+        ``.parquet``, ``.csv`` or ``.npz`` file with the columns ``id`` and ``embedding`` (lists of equal length): all
+        other columns are attributes, and the group is the column ``group`` or, without it, the first with one text or
+        whole number per item. It is read into memory completely. Save a file that is too large for that to a folder.
 
     Examples
     --------
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "items.parquet"
-    >>> columns = {"id": ["tea", "jam"], "group": ["a", "b"], "embedding": [[0.5, 1.0], [2.0, 0.0]]}
-    >>> pl.DataFrame(columns).write_parquet(path)
-    >>> open_catalog(path).ids.tolist()
-    ['tea', 'jam']
+    >>> columns = {"id": ["tea", "jam"], "group": ["a", "b"], "new": [True, False]}
+    >>> pl.DataFrame({**columns, "embedding": [[0.5, 1.0], [2.0, 0.0]]}).write_parquet(path)
+    >>> catalog = open_catalog(path)
+    >>> catalog.ids.tolist(), catalog.select({"new": True}).rows.tolist()
+    (['tea', 'jam'], [0])
     """
     reader = make_reader(path)
     embeddings, names = reader.embeddings(), reader.names()
@@ -199,7 +208,7 @@ def read_part(
     Parameters
     ----------
     path
-        The folder or parquet file, as for `open_catalog`.
+        The folder or file, as for `open_catalog`.
     fingerprint
         The expected content. Anything else is refused.
     choose
@@ -281,10 +290,6 @@ def _blocks(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[slice]:
 
 def _sum(block: NDArray[Any]) -> int:
     return zlib.crc32(np.ascontiguousarray(block).view(np.uint8).data)
-
-
-def _column(ids: NDArray[Any]) -> pl.Series:
-    return pl.Series(ids.tolist(), dtype=pl.String) if are_words(ids) else pl.Series(ids)
 
 
 def _hash_names(names: Catalog, shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:

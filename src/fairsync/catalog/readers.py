@@ -1,4 +1,4 @@
-"""Readers of the file formats of a catalog: our own folder format, and parquet."""
+"""Readers of the file formats of a catalog: our own folder format, and single files (id, attributes, embedding)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ import numpy as np
 import polars as pl
 
 from fairsync.catalog import Catalog, check_names
-from fairsync.catalog.attributes import make_column
+from fairsync.catalog.attributes import LabelColumn
+from fairsync.catalog.catalog import GROUP
+from fairsync.catalog.series import column_of, columns_of
+from fairsync.catalog.table_files import EMBEDDING, ID, SUFFIXES, scan_table
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import os
 
     from numpy.typing import NDArray
+
+    from fairsync.catalog.attributes import Column
 
 FILES = {"catalog.json", "embeddings.npy", "items.parquet"}
 """The files in the folder of a catalog."""
@@ -28,7 +33,6 @@ PREFIX = "attribute "
 """What the columns of attributes begin with in ``items.parquet``."""
 
 _DAMAGE = (OSError, ValueError, EOFError, KeyError, TypeError, pl.exceptions.PolarsError)
-_COLUMNS = ("id", "group", "embedding")
 
 
 class Reader(Protocol):
@@ -64,10 +68,13 @@ def make_reader(path: str | os.PathLike[str]) -> Reader:
         raise InvalidInputError(
             f"{path} does not exist: check the path; on a cluster, every node must be able to read it."
         )
-    if path.is_file() and path.suffix.lower() != ".parquet":
-        raise InvalidInputError(f"{path} is no catalog: give a folder that save_catalog wrote, or a .parquet file.")
+    if path.is_file() and path.suffix.lower() not in SUFFIXES:
+        raise InvalidInputError(
+            f"{path} is no catalog: give a folder that save_catalog wrote, or a file that ends in"
+            f" {', '.join(SUFFIXES)}."
+        )
     try:
-        return FolderReader(path) if path.is_dir() else ParquetReader(path)
+        return FolderReader(path) if path.is_dir() else TableReader(path)
     except InvalidInputError:
         raise
     except _DAMAGE as error:
@@ -81,7 +88,9 @@ class FolderReader:
         self.path = path
         lacking = [name for name in sorted(FILES) if not (path / name).is_file()]
         if lacking:
-            raise InvalidInputError(f"{path} is no catalog (no {', no '.join(lacking)}): write it with save_catalog.")
+            model = f": it is a model; write its items with 'fairsync export {path} --out items'"
+            hint = model if (path / "weights.npz").is_file() else ": write it with save_catalog"
+            raise InvalidInputError(f"{path} is no catalog (no {', no '.join(lacking)}){hint}.")
         words = json.loads((path / "catalog.json").read_text(encoding="utf-8"))
         if words["version"] != VERSION:
             raise InvalidInputError(f"{path} has version {words['version']}, this program reads {VERSION}: save again.")
@@ -110,7 +119,7 @@ class FolderReader:
             ids = check_names(items["id"].to_list(), len(items), "ids", "id")
             check_names(self.labels, None, "groups", "label")
             others = {
-                name.removeprefix(PREFIX): make_column(name.removeprefix(PREFIX), items[name].to_list(), len(items))
+                name.removeprefix(PREFIX): column_of(name.removeprefix(PREFIX), items[name])
                 for name in items.columns
                 if name.startswith(PREFIX)
             }
@@ -140,22 +149,26 @@ class FolderReader:
             raise _damaged(self.path / "embeddings.npy", error) from error
 
 
-class ParquetReader:
-    """Reads a parquet file with the columns id, group and embedding. Other columns are ignored."""
+class TableReader:
+    """Reads a single file with the columns id and embedding; all others are attributes.
+
+    The group is the column ``group`` or, if there is none, the first with one text or whole number per item. A column
+    that cannot be an attribute, such as dates, is left out with a warning.
+    """
 
     saved: tuple[str, tuple[int, ...]] | None = None
     changes: int | None = None
 
     def __init__(self, path: Path) -> None:
         self.path, self.written_at = path, path.stat().st_mtime
-        self._table = pl.scan_parquet(path)
+        self._table = scan_table(path)
         schema = self._table.collect_schema()
-        lacking = [name for name in _COLUMNS if name not in schema]
+        lacking = [name for name in (ID, EMBEDDING) if name not in schema]
         if lacking:
             raise InvalidInputError(
-                f"{path} has no column {lacking[0]!r}: a catalog has the columns {', '.join(_COLUMNS)}."
+                f"{path} has no column {lacking[0]!r}: a catalog has the columns {ID}, {EMBEDDING} and attributes."
             )
-        kind = schema["embedding"]
+        kind = schema[EMBEDDING]
         inner = kind.inner if isinstance(kind, pl.List | pl.Array) else None
         if inner not in (pl.Float32, pl.Float64):
             raise InvalidInputError(f"{path}: 'embedding' must hold lists of float32 or float64, not {kind}: cast it.")
@@ -163,20 +176,34 @@ class ParquetReader:
         items = int(self._table.select(pl.len()).collect().item())
         if items == 0:
             raise InvalidInputError(f"{path} is empty: a catalog needs at least one item.")
-        first = self._table.select("embedding").slice(0, 1).collect()["embedding"][0]
+        first = self._table.select(EMBEDDING).slice(0, 1).collect()[EMBEDDING][0]
         self.shape = (items, 0 if first is None else len(first))
 
     def names(self) -> Catalog:
-        """Return ids and groups, see `Reader`."""
+        """Return ids, groups and attributes, see `Reader`."""
         try:
-            items = self._table.select("id", "group").collect()
+            items = self._table.select(pl.exclude(EMBEDDING)).collect()
         except _DAMAGE as error:
             raise _damaged(self.path, error) from error
-        ids, groups = items["id"].to_list(), items["group"].to_list()
         try:
-            return Catalog(_nothing(len(ids)), groups, ids)
+            ids = check_names(items[ID].to_list(), len(items), "ids", "id")
+            columns = columns_of(items.drop(ID), self.path, needed=GROUP)
+            group = self._group(items, columns)
+            labels = columns.pop(group)
+            assert isinstance(labels, LabelColumn)
+            return Catalog.from_codes(_nothing(len(ids)), labels.codes, [*labels.labels], ids, columns, group)
         except InvalidInputError as error:
             raise InvalidInputError(f"{self.path}: {error}") from error
+
+    def _group(self, items: pl.DataFrame, columns: dict[str, Column]) -> str:
+        fit = [name for name, one in columns.items() if isinstance(one, LabelColumn) and one.kind in ("str", "int")]
+        if GROUP in columns and GROUP not in fit:
+            check_names(items[GROUP].to_list(), len(items), "groups", "label")
+        if not fit:
+            raise InvalidInputError(
+                f"there is no column {GROUP!r}, and no other with one text or whole number per item: add one."
+            )
+        return GROUP if GROUP in fit else fit[0]
 
     def embeddings(self) -> NDArray[np.floating[Any]]:
         """Return all embeddings, see `Reader`."""
@@ -189,7 +216,7 @@ class ParquetReader:
     def block(self, at: slice) -> NDArray[np.floating[Any]]:
         """Return some rows, see `Reader`."""
         try:
-            column = self._table.select("embedding").slice(at.start, at.stop - at.start).collect()["embedding"]
+            column = self._table.select(EMBEDDING).slice(at.start, at.stop - at.start).collect()[EMBEDDING]
         except _DAMAGE as error:
             raise _damaged(self.path, error) from error
         lists = column.arr.to_list() if isinstance(column.dtype, pl.Array) else column

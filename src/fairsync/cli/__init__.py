@@ -10,6 +10,7 @@ from fairsync import __version__
 from fairsync.cli.bench import bench
 from fairsync.cli.check import check
 from fairsync.cli.cluster import cluster
+from fairsync.cli.command import Command
 from fairsync.cli.demo import demo
 from fairsync.cli.evaluate import evaluate
 from fairsync.cli.export import export
@@ -81,14 +82,14 @@ def _main(
     pass
 
 
-app.command()(demo)
+app.command(cls=Command)(demo)
 app.add_typer(prepare, name="prepare")
-app.command()(train)
-app.command()(evaluate)
-app.command()(reproduce)
-app.command()(bench)
+app.command(cls=Command)(train)
+app.command(cls=Command)(evaluate)
+app.command(cls=Command)(reproduce)
+app.command(cls=Command)(bench)
 app.add_typer(cluster, name="cluster")
-app.command()(serve)
-app.command()(check)
-app.command()(export)
+app.command(cls=Command)(serve)
+app.command(cls=Command)(check)
+app.command(cls=Command)(export)
 app.add_typer(ledger, name="ledger")

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fairsync.cli.command import Command
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _Catalog = Annotated[
 _CALL = 256
 
 
-@cluster.command()
+@cluster.command(cls=Command)
 def start(
     catalog: _Catalog,
     ledger: Annotated[Path, typer.Option(dir_okay=False, help="Ledger file on this node.")],
@@ -79,7 +80,7 @@ def start(
     screen.print(f"Look at it: fairsync cluster status {catalog} --name {name}{at}")
 
 
-@cluster.command()
+@cluster.command(cls=Command)
 def status(catalog: _Catalog, name: _Name = "fairsync", address: _Address = "auto") -> None:
     """Show the state of every replica, and the report of the coordinator."""
     from fairsync.coordination.ray import RayCoordinator
@@ -94,7 +95,7 @@ def status(catalog: _Catalog, name: _Name = "fairsync", address: _Address = "aut
     screen.print(RayCoordinator(name).report())
 
 
-@cluster.command()
+@cluster.command(cls=Command)
 def retrieve(
     catalog: _Catalog,
     users: Annotated[Path, typer.Argument(dir_okay=False, help="A .npy file of (n, d) or (n, interests, d) vectors.")],
@@ -129,7 +130,7 @@ def retrieve(
     screen.print(f"{len(vectors):,} requests answered, {degraded:,} of them without some of the shards. Written: {out}")
 
 
-@cluster.command()
+@cluster.command(cls=Command)
 def stop(name: _Name = "fairsync", address: _Address = "auto") -> None:
     """Stop the shards and the coordinator. The ledger is kept, and `start` continues from it."""
     from fairsync.coordination.ray import RayCoordinator

@@ -11,10 +11,11 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from fairsync.cli.promise_options import EachOption, PromiseOption, PromisesOption, read_promises
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation import evaluate as evaluate_source
 from fairsync.evaluation import from_files, from_model
-from fairsync.evaluation.table import render
+from fairsync.evaluation.table import render, render_promises
 from fairsync.policies import POLICIES
 from fairsync.text import count
 
@@ -55,7 +56,12 @@ def evaluate(
     ] = None,
     items: Annotated[
         Path | None,
-        typer.Option(help="Vectors of items: .npy, .npz, .parquet, .pt.", rich_help_panel=_OWN, show_default=False),
+        typer.Option(
+            help="Items: a catalog (a folder, or .parquet, .csv, .npz: id, attributes, embedding), or with --groups"
+            " their vectors (.npy, .npz, .parquet, .pt).",
+            rich_help_panel=_OWN,
+            show_default=False,
+        ),
     ] = None,
     users: Annotated[
         Path | None,
@@ -67,7 +73,11 @@ def evaluate(
     ] = None,
     groups: Annotated[
         Path | None,
-        typer.Option(help="Parquet or CSV: item, group.", rich_help_panel=_OWN, show_default=False),
+        typer.Option(
+            help="Parquet or CSV: item, group, further attributes. Not for a catalog.",
+            rich_help_panel=_OWN,
+            show_default=False,
+        ),
     ] = None,
     targets: Annotated[
         Path | None,
@@ -92,6 +102,9 @@ def evaluate(
         Path | None,
         typer.Option(help="JSON: {label: exposures}. Groups that are not named have no floor.", show_default=False),
     ] = None,
+    promise: PromiseOption = None,
+    each: EachOption = None,
+    promises: PromisesOption = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
     include_history: Annotated[
         bool,
@@ -116,15 +129,23 @@ def evaluate(
 
         fairsync evaluate models/completejourney-svd --policy none --policy guaranteed --floor 20
 
+    Promises may overlap, and have upper bounds and shares of all slots:
+
+        fairsync evaluate models/shop-svd --k 20 --policy none --policy guaranteed --each 'seller at_least=20'
+        --promise 'category=toys at_least=5% at_most=30%' --promise 'new=true category=books at_least=500'
+
     Items in the history of a user are neither recommended nor targets, unless --include-history is given.
 
     Evaluate the vectors of any other library:
 
         fairsync evaluate --items items.npy --users users.npy --groups groups.parquet --targets targets.parquet
+
+        fairsync evaluate --items items.parquet --users users.npy
     """
     screen = Console(quiet=as_json, highlight=False)
-    promise = _promise(floor, floors)
+    by_group = _floors(floor, floors)
     source = _source(model, data, requests, {"items": items, "users": users, "groups": groups, "targets": targets})
+    given = read_promises(source.catalog, promise, each, promises)
     exclude, left_out = None, 0
     if not include_history:
         source, exclude, left_out = source.without_history()
@@ -134,7 +155,8 @@ def evaluate(
             source.users,
             source.targets,
             ks=k or [one for one in (20, 50) if one <= len(source.catalog)] or [len(source.catalog)],
-            floors=_by_label(promise, source.catalog),
+            floors=_by_label(by_group, source.catalog),
+            promises=given,
             policies=policy or ["none"],
             batch_size=batch_size,
             watch=_watcher(bar, len(source.users)),
@@ -147,6 +169,8 @@ def evaluate(
         typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
     screen.print(_title(source), markup=False)
     screen.print(render(found))
+    for table in render_promises(found) if given else ():
+        screen.print(table)
     if exclude is not None:
         screen.print(
             f"What a user's history holds is left out, and {count(left_out, 'target')} with it: --include-history keeps"
@@ -167,7 +191,7 @@ def evaluate(
         screen.print(f"Written: {', '.join(map(str, written))}", soft_wrap=True, markup=False)
 
 
-def _promise(floor: int | None, floors: Path | None) -> Any:
+def _floors(floor: int | None, floors: Path | None) -> Any:
     """Return the floors of --floor or --floors, in the form that the retriever takes."""
     if floors is None:
         return floor or 0
@@ -201,7 +225,7 @@ def _source(
         return from_model(model, data, requests and requests.value)
     if data is not None or requests is not None:
         raise InvalidInputError("--data and --requests are for a model of 'fairsync train': name its folder.")
-    missing = [name for name in ("items", "users", "groups") if files[name] is None]
+    missing = [name for name in ("items", "users") if files[name] is None]
     if missing:
         raise InvalidInputError(
             f"Name the folder of a model, or give your own vectors: --{', --'.join(missing)} missing."

@@ -1,4 +1,4 @@
-"""``fairsync export``: write the items of a service to catalog files, with what was changed through the API."""
+"""``fairsync export``: write the items of a model to a catalog, or those of a service with what the API changed."""
 
 from __future__ import annotations
 
@@ -8,27 +8,47 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fairsync.cli.serve import ConfigFile, need_service
+from fairsync.cli.serve import need_service
 
 
 def export(
-    config: ConfigFile,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL_OR_CONFIG",
+            help="The folder of a model, from 'fairsync train'; or the settings of a service, a TOML file.",
+        ),
+    ],
     out: Annotated[
-        Path, typer.Option("--out", file_okay=False, help="The folder to write. It is replaced atomically.")
+        Path,
+        typer.Option("--out", help="A folder, or a file that ends in .parquet. It is replaced atomically."),
     ],
 ) -> None:
-    """Write the items of a service to a folder, with those that were changed through the API.
+    """Write items to a catalog: id, attributes and embedding, for `serve`, `evaluate` and Python (`open_catalog`).
 
-    The service may be running. Once its `catalog.path` is this folder, the changes are part of the files, and are no
-    longer applied over them at the next start. Changes that are made after the export still are.
+    The items of a model are those that it was trained on, with its vectors:
 
-    fairsync export service.toml --out items
+        fairsync export models/completejourney-svd --out items
+
+        fairsync export models/completejourney-svd --out items.parquet
+
+    The items of a service include those that were changed through the API. The service may be running. Once its
+    `catalog.path` is this folder, the changes are part of the files, and are no longer applied over them at the next
+    start. Changes that are made after the export still are.
+
+        fairsync export service.toml --out items
     """
-    need_service()
     from fairsync.catalog.files import save_catalog
-    from fairsync.service.export import read_items
-    from fairsync.service.settings import load_settings
 
-    catalog, latest = read_items(load_settings(config))
+    if source.is_dir():
+        from fairsync.models.model_catalog import model_catalog
+
+        catalog, latest = model_catalog(source), None
+    else:
+        need_service()
+        from fairsync.service.export import read_items
+        from fairsync.service.settings import load_settings
+
+        catalog, latest = read_items(load_settings(source))
     save_catalog(catalog, out, latest)
     Console(soft_wrap=True, highlight=False).print(f"{out}: {catalog!r}.", markup=False)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from fairsync.cli.command import Command
 from fairsync.cli.ledger_contents import ShownLedger
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
@@ -36,7 +37,7 @@ _Source = Annotated[
 _TIMEOUT = 3.0  # seconds for which a Postgres server that is away, or a ledger that is in use, is tried again
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 def show(
     source: _Source,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")] = False,
@@ -56,7 +57,7 @@ def show(
         Console(highlight=False).print(*shown.tables(most), sep="\n")
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 def check(source: _Source) -> None:
     """Look for damage, and for settings of the server that may lose exposures. The service may be running.
 
@@ -77,7 +78,7 @@ def check(source: _Source) -> None:
     _print(f"{describe_url(url)} is undamaged", summary)
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 def backup(
     source: _Source,
     file: Annotated[Path, typer.Argument(dir_okay=False, help="The backup to write. It is replaced atomically.")],
@@ -92,7 +93,7 @@ def backup(
     _print(f"{file} is a backup of {describe_url(url)}", back_up(url, file))
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 def restore(
     source: _Source,
     file: Annotated[Path, typer.Argument(dir_okay=False, help="A backup that `fairsync ledger backup` wrote.")],
@@ -112,7 +113,7 @@ def restore(
         _print(f"the replaced ledger is {replaced}")
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 def migrate(source: _Source) -> None:
     """Migrate a ledger to the present format, in one transaction. The service must be stopped.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -16,17 +17,20 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fairsync.catalog.attributes import ListColumn, NumberColumn
+from fairsync.cli.command import Command
 from fairsync.data.amazon import read_amazon
 from fairsync.data.completejourney import completejourney_files, read_completejourney
 from fairsync.data.dataset import check_target
 from fairsync.data.prepare import prepare as prepare_log
 from fairsync.data.table import Columns, read_table
 from fairsync.data.taobao import read_taobao
-from fairsync.text import percent
+from fairsync.text import count, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fairsync.catalog.attributes import Column
     from fairsync.data.dataset import Dataset, Facts
     from fairsync.data.log import Log
 
@@ -61,7 +65,7 @@ Out = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print the facts as JSON only.")]
 
 
-@prepare.command()
+@prepare.command(cls=Command)
 def completejourney(
     least_interactions: LeastInteractions = 5,
     least_items: LeastItems = 50,
@@ -83,7 +87,7 @@ def completejourney(
     )
 
 
-@prepare.command()
+@prepare.command(cls=Command)
 def amazon(
     reviews: Annotated[Path, typer.Option(help="reviews_X_5.json, compressed or not.")],
     meta: Annotated[Path, typer.Option(help="meta_X.json, compressed or not.")],
@@ -106,7 +110,7 @@ def amazon(
     _make(lambda advance: read_amazon(reviews, meta, advance), (reviews, meta), settings, name or usual, out, as_json)
 
 
-@prepare.command()
+@prepare.command(cls=Command)
 def taobao(
     log: Annotated[Path, typer.Option(help="UserBehavior.csv, compressed or not.")],
     behaviour: Annotated[
@@ -133,7 +137,7 @@ def taobao(
     _make(lambda advance: read_taobao(log, taken, advance), (log,), settings, name or "taobao", out, as_json)
 
 
-@prepare.command()
+@prepare.command(cls=Command)
 def table(
     interactions: Annotated[Path, typer.Option(help="Parquet or CSV: user, item, time.")],
     items: Annotated[Path, typer.Option(help="Parquet or CSV: item, group.")],
@@ -141,8 +145,33 @@ def table(
     item_column: Annotated[
         str | None, typer.Option(help="Name of the item column, in both tables.", show_default=False)
     ] = None,
+    items_item_column: Annotated[
+        str | None,
+        typer.Option(help="Name of the item column in the table of items, if it is another.", show_default=False),
+    ] = None,
     time_column: Annotated[str | None, typer.Option(help="Name of the time column.", show_default=False)] = None,
-    group_column: Annotated[str | None, typer.Option(help="Name of the group column.", show_default=False)] = None,
+    no_time: Annotated[
+        bool, typer.Option("--no-time", help="The log has no times: its rows are in order of time.")
+    ] = False,
+    group_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Name of the group column. Repeatable: further ones become attributes of the items.",
+            show_default=False,
+        ),
+    ] = None,
+    list_column: Annotated[
+        list[str] | None,
+        typer.Option(help="Name of an attribute with several labels per item. Repeatable.", show_default=False),
+    ] = None,
+    list_separator: Annotated[str, typer.Option(help="What separates the labels of such an attribute.")] = "|",
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Encoding of CSV files. Default: UTF-8, UTF-16 or Latin-1, as detected.", show_default=False),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at a row that cannot be used, instead of counting it.")
+    ] = False,
     clock: Annotated[
         bool | None,
         typer.Option(
@@ -165,13 +194,37 @@ def table(
         fairsync prepare table --interactions log.parquet --items items.parquet
 
         fairsync prepare table --interactions log.csv --items shop.csv --group-column seller --name shop
+
+    An item has a group and, if you name them, further attributes, with one label or several:
+
+        fairsync prepare table --interactions log.csv --items shop.csv --group-column category
+        --group-column seller --group-column new --list-column tags --list-separator ';'
     """
     usual = interactions.resolve().parent.name if interactions.stem == "interactions" else interactions.stem
     settings = PrepareOptions(least_interactions, least_items, history)
-    columns = Columns(user_column, item_column, time_column, group_column)
+    group, *attributes = group_column or [""]
+    columns = Columns(
+        user_column,
+        item_column,
+        time_column,
+        group or None,
+        items_item_column,
+        attributes=tuple(attributes),
+        lists=tuple(list_column or ()),
+        list_separator=list_separator,
+    )
 
     def read(advance: Callable[[int], object]) -> Log:
-        return read_table(interactions, items, columns, has_clock=clock, advance=advance)
+        return read_table(
+            interactions,
+            items,
+            columns,
+            has_clock=clock,
+            has_time=not no_time,
+            encoding=encoding,
+            strict=strict,
+            advance=advance,
+        )
 
     _make(read, (interactions, items), settings, name or usual, out, as_json)
 
@@ -204,7 +257,7 @@ def _make(
     screen.print(_facts(data))
     if warning := warn_of_loss(data.facts):
         screen.print(warning, style="yellow", soft_wrap=True, markup=False)
-    screen.print(f"Written: {folder}. Next: fairsync train {folder} --model svd", soft_wrap=True, markup=False)
+    screen.print(f"Written: {folder}. Next: fairsync train {folder}", soft_wrap=True, markup=False)
 
 
 def warn_of_loss(facts: Facts) -> str | None:
@@ -229,10 +282,27 @@ def warn_of_loss(facts: Facts) -> str | None:
     return f"Only {share} of the rows are in use. Most were {most} ({lost[most]:,} rows). Is that what you want?"
 
 
-def _shape(data: Dataset) -> dict[str, float]:
-    """Return figures that tell a skewed data set from an even one."""
+def _shape(data: Dataset) -> dict[str, Any]:
+    """Return figures that tell a skewed data set from an even one, and its period and attributes."""
     _, sizes = np.unique(data.item_groups, return_counts=True)
-    return {"largest_group": int(sizes.max()), "median_length": float(np.median(data.sequences.lengths))}
+    period = [int(data.times.min()), int(data.times.max())] if data.facts.has_clock else None
+    return {
+        "largest_group": int(sizes.max()),
+        "median_length": float(np.median(data.sequences.lengths)),
+        "period": period and [_day(moment) for moment in period],
+        "attributes": {name: _describe(column) for name, column in data.attributes.items()},
+    }
+
+
+def _day(moment: int) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _describe(column: Column) -> str:
+    if isinstance(column, NumberColumn):
+        return "numbers"
+    several = ", several per item or none" if isinstance(column, ListColumn) else ""
+    return f"{count(len(column.labels), 'label')} ({column.kind or 'none'}){several}"
 
 
 def _facts(data: Dataset) -> Table:
@@ -246,11 +316,20 @@ def _facts(data: Dataset) -> Table:
         grid.add_row(f"  bad: {reason}", f"{rows:,}", escape(f"first: {facts.first_bad[reason]}"), style="yellow")
     for reason, rows in facts.left_out.items():
         grid.add_row(f"  left out: {reason}", f"{rows:,}")
+    for reason, lines in facts.bad_items.items():
+        where = escape(f"first: {facts.first_bad_items[reason]}")
+        grid.add_row(f"  lines of items left out: {reason}", f"{lines:,}", where, style="yellow")
     grid.add_row("interactions", f"{facts.interactions:,}")
     grid.add_row("users", f"{facts.users:,}", f"median of {shape['median_length']:g} interactions")
     grid.add_row("items", f"{facts.items:,}")
     merged = "" if facts.least_items == 1 else f"; groups below {facts.least_items} items are merged"
     largest = percent(shape["largest_group"] / facts.items)
-    grid.add_row("groups", f"{facts.groups:,}", f"the largest holds {largest} of the items{merged}")
-    grid.add_row("times", "", "Unix seconds" if facts.has_clock else "positions in a sequence, not clock times")
+    named = "groups" if facts.group_attribute == "group" else f"groups ({escape(facts.group_attribute)})"
+    grid.add_row(named, f"{facts.groups:,}", f"the largest holds {largest} of the items{merged}")
+    for name, words in shape["attributes"].items():
+        grid.add_row(f"  {escape(name)}", "", words)
+    period = f"{' – '.join(shape['period'])} UTC, as Unix seconds" if shape["period"] else ""
+    grid.add_row("times", "", period or "positions in a sequence, not clock times")
+    for note in facts.notes:
+        grid.add_row("note", "", escape(note), style="yellow")
     return grid

@@ -16,19 +16,41 @@ ConfigFile = Annotated[
 _NEEDED = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
 
-def serve(config: ConfigFile) -> None:
+def serve(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL_OR_CONFIG",
+            help="The folder of a model, from 'fairsync train'; or the settings of a service, a TOML file or its"
+            " folder. docs/service.md explains every key; deploy/ has examples.",
+        ),
+    ],
+) -> None:
     """Run the service until SIGTERM or SIGINT.
 
-    fairsync serve deploy/one-process.toml
+    For a model, its items and settings with defaults are written to services/NAME first, and the settings are shown.
+    Settings that are there are kept, so that you can edit them.
 
-    Environment variables override the file: FAIRSYNC_HTTP_PORT=9000 replaces `port` in `[http]`. Check a configuration
-    first with `fairsync check`.
+        fairsync serve models/completejourney-svd
+
+        fairsync serve deploy/one-process.toml
+
+    Environment variables override the settings: FAIRSYNC_HTTP_PORT=9000 replaces `port` in `[http]`. Check them first
+    with `fairsync check`.
     """
     need_service()
+    from fairsync.service.first_service import SETTINGS, is_model, make_service
     from fairsync.service.run import serve as run
     from fairsync.service.settings import load_settings
 
-    run(load_settings(config))
+    config = source / SETTINGS if source.is_dir() and not is_model(source) else source
+    if is_model(source):
+        config = make_service(source, Path("services") / source.resolve().name)
+        typer.echo(f"{config}:\n\n{config.read_text(encoding='utf-8')}", err=True)
+    settings = load_settings(config)
+    if is_model(source) and settings.http.port:
+        typer.echo(f"Dashboard: http://{settings.http.host}:{settings.http.port}/  Stop: Ctrl-C", err=True)
+    run(settings)
 
 
 def need_service() -> None:

@@ -96,7 +96,7 @@ def train(
     notes: dict[str, Any] = {"data": data.resolve().name, "split": split.value, "split_seed": split_seed}
     notes["fingerprint"] = dataset.fingerprint()
     notes |= {"best_epoch": trained.best + 1, "test": {name.lower(): value for name, value in recalls.items()}}
-    trained.model.save(folder, notes)
+    trained.model.save(folder, notes, dataset.catalog(trained.model.item_vectors()).attributes)
     unfinished.unlink(missing_ok=True)
     document = _document(model, settings, notes, trained, folder)
     if as_json:
@@ -106,7 +106,9 @@ def train(
         f" ({len(parts.test):,} requests). {document['seconds']:.1f} s of training,"
         f" {document['samples_per_second']:,.0f} samples/s."
     )
-    screen.print(f"Written: {folder}\nNext: fairsync evaluate {folder}", markup=False, soft_wrap=True)
+    screen.print(
+        f"Written: {folder}\nNext: fairsync evaluate {folder}, or fairsync serve {folder}", markup=False, soft_wrap=True
+    )
 
 
 def _divide(dataset: Dataset, split: SplitName, seed: int, history: int) -> Split:

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from fairsync.calibration import calibrate
+from fairsync.catalog import Catalog
 from fairsync.catalog.groups import Groups, grow
 from fairsync.closing import Closable, NoCopies
+from fairsync.commitment import Commitment
 from fairsync.coordination.local_state import LocalState
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.floors import changed_terms, make_terms, resolve_floors
@@ -21,6 +23,7 @@ from fairsync.policies import Policy, make_policy
 from fairsync.report import Report, make_report
 from fairsync.report.outlook import PromiseOutlook, promise_outlook
 from fairsync.saved_prices import PriceSaver
+from fairsync.search import make_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +31,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.leader_election import LeaderElection
     from fairsync.coordination.lease import Lease
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
     from fairsync.policies import Sample, Terms
+    from fairsync.promises import Promise
+    from fairsync.promises.certificate import Certified
     from fairsync.search import Index
 
 _log = logging.getLogger(__name__)
@@ -66,6 +70,9 @@ class Coordinator(NoCopies, Closable):
         The catalog, or its `groups`: the coordinator needs no items.
     k, floors, horizon, policy, batch_size
         As for :class:`fairsync.FairRetriever`. Coordinators that share a ledger must agree in all but the last.
+    promises
+        Promises in place of floors, as for :class:`fairsync.FairRetriever`. They need a catalog, and a ledger that is
+        not shared.
     max_exclude
         The most items that a request excludes. Floors are certain as long as none excludes more, or has a condition;
         coordinators that share a ledger must agree in it.
@@ -113,6 +120,7 @@ class Coordinator(NoCopies, Closable):
         k: int = 20,
         floors: Floors = 0,
         horizon: int = 10_000,
+        promises: Sequence[Promise] | None = None,
         policy: str | Policy = "guaranteed",
         batch_size: int = 16,
         max_exclude: int = 0,
@@ -129,8 +137,17 @@ class Coordinator(NoCopies, Closable):
             raise InvalidInputError(
                 f"lease_seconds must be above 0, and save_seconds at least 0, got {lease_seconds} and {save_seconds}."
             )
-        terms = make_terms(catalog, k, floors, horizon, batch_size, auto_restart=auto_restart, max_exclude=max_exclude)
-        groups, self.policy = Groups(list(catalog.labels), catalog.group_sizes), make_policy(policy)
+        self.policy, self._commitment = make_policy(policy), cast("Commitment | None", None)
+        if promises is None:
+            terms = make_terms(
+                catalog, k, floors, horizon, batch_size, auto_restart=auto_restart, max_exclude=max_exclude
+            )
+            groups = Groups(list(catalog.labels), catalog.group_sizes)
+        else:
+            self._commitment = self._committed(catalog, k, floors, promises, horizon, batch_size, max_exclude)
+            groups, terms = _promise_groups(self._commitment), self._commitment.terms
+            if not auto_restart:
+                raise InvalidInputError("promises over a horizon end with it: auto_restart=False is for floors.")
         self.replica, self.lease_seconds, self.save_seconds = replica, lease_seconds, save_seconds
         self._changed, self._closed, self._asked_at = threading.Condition(), False, -_ELECTION_SECONDS
         self._owns_ledger, self._election = isinstance(ledger, str), cast("LeaderElection | None", None)
@@ -140,6 +157,8 @@ class Coordinator(NoCopies, Closable):
             self.ledger = MemoryLedger(len(groups.labels)) if ledger is None else ledger
         try:
             if isinstance(self.ledger, SqlLedger) and self.ledger.shared:
+                if promises is not None:
+                    raise InvalidInputError("coordinators that share a ledger keep floors of groups, not promises.")
                 self._state = self._shared_state(self.ledger, groups, terms, if_differs)
             else:
                 self._state = LocalState(
@@ -164,8 +183,13 @@ class Coordinator(NoCopies, Closable):
 
     @property
     def labels(self) -> list[Label]:
-        """The group labels, in the order of their codes."""
+        """The group labels, or names of promises, in the order of their codes."""
         return self.groups.labels
+
+    @property
+    def promises(self) -> tuple[Promise, ...] | None:
+        """The promises; None for floors of groups."""
+        return None if self._commitment is None else self._commitment.promises
 
     @property
     def k(self) -> int:
@@ -238,6 +262,7 @@ class Coordinator(NoCopies, Closable):
         sample: Sample | None,
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
+        certified: Certified | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
 
@@ -251,7 +276,7 @@ class Coordinator(NoCopies, Closable):
         """
         with self._changed:
             self._check_open()
-            if self._state.settle(number, entry, sample, answers or {}, slots):
+            if self._state.settle(number, entry, sample, answers or {}, slots, certified):
                 self._changed.notify_all()
                 self._saver.save_if_due(self.terms, self._state.loop)
 
@@ -327,7 +352,13 @@ class Coordinator(NoCopies, Closable):
 
         self._retry(attempt)
 
-    def promise(self, floors: Floors | None = None, horizon: int | None = None, catalog: Grouped | None = None) -> None:
+    def promise(
+        self,
+        floors: Floors | None = None,
+        horizon: int | None = None,
+        catalog: Grouped | None = None,
+        promises: Sequence[Promise] | None = None,
+    ) -> None:
         """Replace the promise. One that cannot be kept is refused, and nothing is changed.
 
         Open leases were granted under the old promise. Blocks while they could make the new one unreachable, until they
@@ -343,11 +374,27 @@ class Coordinator(NoCopies, Closable):
         catalog
             The catalog after a change of items (:mod:`fairsync.catalog.changes`); new groups follow the known ones.
             Change the coordinator first, then the front ends.
+        promises
+            All promises from now on, if the coordinator was made with promises; see
+            :meth:`fairsync.FairRetriever.promise`.
         """
         # Twice, because a lease may have been granted just now, and has to expire first.
         deadline = time.monotonic() + 2 * self.lease_seconds
 
+        def attempt_promises(before: Commitment) -> bool:
+            if catalog is not None and not isinstance(catalog, Catalog):
+                raise InvalidInputError("a coordinator with promises needs the catalog, not its groups alone.")
+            after = before.changed(catalog or before.catalog, floors, promises, horizon)
+            if not self._state.promise(_promise_groups(after), after.terms, may_wait=time.monotonic() < deadline):
+                return False
+            self._commitment = after
+            return True
+
         def attempt() -> bool:  # the promise may be changed by others between two attempts
+            if self._commitment is not None:
+                return attempt_promises(self._commitment)
+            if promises is not None:
+                raise InvalidInputError("this coordinator keeps floors of groups: make one with promises.")
             groups = self.groups if catalog is None else self._state.extended_groups(catalog)
             terms = changed_terms(self.terms, self.labels, groups, floors, horizon)
             return self._state.promise(groups, terms, may_wait=time.monotonic() < deadline)
@@ -358,6 +405,9 @@ class Coordinator(NoCopies, Closable):
         """Learn prices from past requests over these items; see :meth:`fairsync.FairRetriever.calibrate`."""
         with self._changed:
             self._state.refresh()
+            if self._commitment is not None:  # by atom, which the caller's catalog and index do not know
+                catalog = self._commitment.searched
+                index = make_index("exact", catalog)
             calibrated = calibrate(self._state.loop, self.terms, self.policy, catalog, index, past_users)
             self._state.price_state = calibrated.price_state
             self._saver.save_if_due(self.terms, self._state.loop)
@@ -448,9 +498,30 @@ class Coordinator(NoCopies, Closable):
         ledger.fence = self._election.check
         return state
 
+    @staticmethod
+    def _committed(
+        catalog: Grouped,
+        k: int,
+        floors: Floors,
+        promises: Sequence[Promise],
+        horizon: int,
+        batch_size: int,
+        max_exclude: int,
+    ) -> Commitment:
+        if not isinstance(catalog, Catalog):
+            raise InvalidInputError("a coordinator with promises needs the catalog, not its groups alone.")
+        return Commitment.of(catalog, k, floors, promises, horizon, batch_size, max_exclude)
+
     def _release_ledger(self) -> None:
         if self._election is not None:
             self._election.step_down()
             cast("SqlLedger", self.ledger).fence = None
         if self._owns_ledger:
             self.ledger.close()
+
+
+def _promise_groups(commitment: Commitment) -> Groups:
+    """Return the names of the promises, with the number of items of each."""
+    membership = commitment.terms.membership
+    assert membership is not None
+    return Groups(list(commitment.labels), membership.exposures(commitment.searched.group_sizes))

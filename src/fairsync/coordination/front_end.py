@@ -15,7 +15,8 @@ from fairsync.batch import ServedBatch, serve, uncounted_batch
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
-from fairsync.cold_start import MEAN, ColdStart
+from fairsync.cold_start import MEAN
+from fairsync.coordination.searched_items import SearchedItems
 from fairsync.eligible import Rules
 from fairsync.errors import (
     ExpiredRequestError,
@@ -24,10 +25,7 @@ from fairsync.errors import (
     RepeatedRequestError,
     UnknownRequestError,
 )
-from fairsync.floors import group_capacities
 from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
-from fairsync.search import Index, make_index, replace_index
-from fairsync.search.overlay import follow
 from fairsync.trace import PendingExplanation, RequestTrace
 
 if TYPE_CHECKING:
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from fairsync.eligible import Exclude
     from fairsync.explanation import Explanation
     from fairsync.fixed_list import FixedList
+    from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
 
 # Requests without a lease that are answered together: conditions of many more may select more than fits the memory.
@@ -59,11 +58,11 @@ class FrontEnd(NoCopies, Closable):
     Parameters
     ----------
     catalog
-        The items. Their groups are those of the coordinator.
+        The items. Their groups are those of the coordinator; with promises, they have the attributes that these need.
     coordinator
         The coordinator, in this process or another.
     index
-        The name of an index, or an index object, as for :class:`fairsync.FairRetriever`.
+        The name of an index, a function of the catalog, or an index object, as for :class:`fairsync.FairRetriever`.
     cold, count_cold
         The fallback for cold requests, and whether their answers are exposures, as for
         :class:`fairsync.FairRetriever`. The mean is that of the requests of this front end.
@@ -82,14 +81,14 @@ class FrontEnd(NoCopies, Closable):
         catalog: Catalog,
         coordinator: CoordinatorProtocol,
         *,
-        index: str | Index = "exact",
+        index: str | Index | Callable[[Catalog], Index] = "exact",
         cold: Cold = MEAN,
         count_cold: bool = True,
     ) -> None:
         self.coordinator, self.count_cold = coordinator, count_cold
         self._check_groups(check_catalog(catalog))
-        # One tuple, so that a request never sees the catalog of one version and the index of another.
-        self._items = (catalog, make_index(index, catalog), ColdStart(catalog, cold))
+        # One object, so that a request never sees the catalog of one version and the index of another.
+        self._items = SearchedItems.of(catalog, coordinator.promises, index, cold)
         self._changing = threading.Lock()
         self._calls, self._closed, self._idle = 0, False, threading.Condition()
         self.limited_requests = 0
@@ -97,12 +96,12 @@ class FrontEnd(NoCopies, Closable):
     @property
     def catalog(self) -> Catalog:
         """The current items."""
-        return self._items[0]
+        return self._items.catalog
 
     @property
     def index(self) -> Index:
         """The index of the current items."""
-        return self._items[1]
+        return self._items.index
 
     def retrieve(
         self,
@@ -146,13 +145,14 @@ class FrontEnd(NoCopies, Closable):
             Whether a request gets an empty list if no item meets its condition. Otherwise the call is refused.
         """
         with self._under_way():
-            catalog, index, cold_start = self._items
+            items = self._items
+            catalog = items.catalog
             vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
             rules = None
             if exclude is not None or where is not None:
                 rules = Rules(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
                 rules.check()  # the batches before a request that is refused would be counted
-            return self._retrieve(catalog, index, cold_start, vectors, k, request_ids, rules, explain)
+            return self._retrieve(items, vectors, k, request_ids, rules, explain)
 
     def close(self) -> None:
         """Refuse further requests, and wait for those under way, so that no lease is left to expire.
@@ -179,15 +179,14 @@ class FrontEnd(NoCopies, Closable):
 
     def _retrieve(
         self,
-        catalog: Catalog,
-        index: Index,
-        cold_start: ColdStart,
+        items: SearchedItems,
         vectors: NDArray[np.floating[Any]],
         k: int | None,
         request_ids: Sequence[str | None] | None,
         rules: Rules | None,
         explain: bool | Mapping[Label, str],
     ) -> Candidates:
+        catalog, cold_start = items.catalog, items.cold_start
         vectors, cold = cold_start.fill(vectors, catalog)
         fixed = cold_start.fixed_list(cold, catalog)
         k = self.coordinator.k if k is None else check_k(k, catalog)
@@ -221,10 +220,11 @@ class FrontEnd(NoCopies, Closable):
         while start < len(waiting):
             lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
-            parts.append(self._serve(catalog, index, lease, part(here)))
+            items = self._following(items, lease)
+            parts.append(self._serve(items, lease, part(here)))
             start += lease.batch.requests
         parts += [
-            self._serve_uncounted(catalog, index, part(uncounted[begin : begin + _TOGETHER]))
+            self._serve_uncounted(items, part(uncounted[begin : begin + _TOGETHER]))
             for begin in range(0, len(uncounted), _TOGETHER)
         ]
         if not ids:
@@ -239,11 +239,23 @@ class FrontEnd(NoCopies, Closable):
             found = found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
         return found if rules is None else replace(found, unknown_excluded=rules.unknown)
 
-    def _serve(self, catalog: Catalog, index: Index, lease: Lease, part: _Part) -> Candidates:
+    def _following(self, items: SearchedItems, lease: Lease) -> SearchedItems:
+        """Return the items under the promises of a lease, which may be more than were known so far."""
+        membership = lease.batch.terms.membership
+        if membership is None or items.promises is None or len(items.promises) == membership.n_promises:
+            return items
+        promises = (self.coordinator.promises or ())[: membership.n_promises]
+        followed = items.with_promises(promises)
+        with self._changing:
+            if self._items is items:
+                self._items = followed
+        return followed
+
+    def _serve(self, items: SearchedItems, lease: Lease, part: _Part) -> Candidates:
         """Answer the requests of a lease and settle it; release it on failure."""
         try:
-            served = part.serve(_fit(lease.batch, catalog, part.k), catalog, index)
-            found = self._settle(catalog, served, lease, part)
+            served = part.serve(items.fit(lease.batch, part.k), items)
+            found = self._settle(items, served, lease, part)
         except BaseException:
             # If the lease was settled before the failure, releasing it changes nothing.
             self.coordinator.release(lease.number)
@@ -253,10 +265,10 @@ class FrontEnd(NoCopies, Closable):
                 self.limited_requests += served.limited
         return found
 
-    def _serve_uncounted(self, catalog: Catalog, index: Index, part: _Part) -> Candidates:
+    def _serve_uncounted(self, items: SearchedItems, part: _Part) -> Candidates:
         """Answer cold requests that do not count: they need no lease. Their answers are saved all the same."""
-        served = part.serve(uncounted_batch(len(part.vectors), part.k, catalog), catalog, index)
-        found, answers = part.candidates(catalog, served)
+        served = part.serve(uncounted_batch(len(part.vectors), part.k, items.searched), items)
+        found, answers = part.candidates(items.catalog, served)
         while answers:
             try:
                 self.coordinator.save_answers(answers)
@@ -268,22 +280,22 @@ class FrontEnd(NoCopies, Closable):
                 break
         return found
 
-    def _settle(self, catalog: Catalog, served: ServedBatch, lease: Lease, part: _Part) -> Candidates:
+    def _settle(self, items: SearchedItems, served: ServedBatch, lease: Lease, part: _Part) -> Candidates:
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance, request_ids = served.hits.rows, served.hits.relevance, part.request_ids
-        found, answers = part.candidates(catalog, served)
-        entry = served.entry
+        found, answers = part.candidates(items.catalog, served)
+        entry, sample, searched = served.entry, items.sample_for(lease.batch, served), items.searched
+        certified = items.certified_for(lease.batch, served)
         while True:
             try:
-                self.coordinator.settle(lease.number, entry, served.sample, answers, served.slots)
+                self.coordinator.settle(lease.number, entry, sample, answers, served.slots, certified)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places
-                entry = entry.without(
-                    np.bincount(catalog.group_of[rows[again][there]], minlength=catalog.n_groups),
-                    float(relevance[again][there].sum()),
-                    len(again),
-                )
+                counts = np.bincount(searched.group_of[rows[again][there]], minlength=searched.n_groups)
+                by_promise = counts if items.atoms is None else items.atoms.membership.exposures(counts)
+                entry = entry.without(by_promise, float(relevance[again][there].sum()), len(again))
+                certified = items.certified_for(lease.batch, served, counts)
                 saved = self._saved_answers(error.request_ids, part.k)
                 answers = {request_id: answer for request_id, answer in answers.items() if request_id not in saved}
                 found = _with_saved(found, saved, request_ids)
@@ -367,10 +379,11 @@ class FrontEnd(NoCopies, Closable):
             The fallback for cold requests from now on; see :meth:`fairsync.FairRetriever.replace`.
         """
         with self._changing:
-            under = catalog.under(self.coordinator.labels)
-            self._check_groups(under)
-            start = ColdStart(under, self._items[2].fallback if cold is None else cold)
-            self._items = (under, replace_index(self.index, index, under), start)
+            promises = self.coordinator.promises
+            if promises is None:
+                catalog = catalog.under(self.coordinator.labels)
+                self._check_groups(catalog)
+            self._items = self._items.replaced(catalog, promises, index, cold)
 
     def follow(self, change: CatalogChange) -> None:
         """Continue with the catalog after a change that was made elsewhere."""
@@ -378,13 +391,14 @@ class FrontEnd(NoCopies, Closable):
 
     def _change(self, change: Callable[[Catalog], CatalogChange]) -> None:
         with self._changing:
-            before, index, start = self._items
-            changed = change(before)
+            changed = change(self.catalog)
             check_k(self.coordinator.k, changed.catalog)
             self._check_groups(changed.catalog)
-            self._items = (changed.catalog, follow(index, changed, before), start)
+            self._items = self._items.changed(changed, self.coordinator.promises)
 
     def _check_groups(self, catalog: Catalog) -> None:
+        if self.coordinator.promises is not None:
+            return
         known = list(self.coordinator.labels)
         if catalog.labels != known[: len(catalog.labels)]:
             raise InvalidInputError(
@@ -423,10 +437,10 @@ class _Part:
     fixed: FixedList | None
     explain: bool | Mapping[Label, str]
 
-    def serve(self, batch: Batch, catalog: Catalog, index: Index) -> ServedBatch:
+    def serve(self, batch: Batch, items: SearchedItems) -> ServedBatch:
         """Find the candidates."""
         eligible, is_explained = None if self.evaluate is None else self.evaluate(), self.explain is not False
-        served = serve(batch, catalog, index, self.vectors, eligible, self.fixed, explain=is_explained)
+        served = serve(batch, items.searched, items.index, self.vectors, eligible, self.fixed, explain=is_explained)
         if served.trace is not None and isinstance(self.explain, Mapping):
             return replace(served, trace=replace(served.trace, names=self.explain))
         return served
@@ -445,20 +459,3 @@ class _Part:
 def _with_saved(found: Candidates, saved: dict[str, Candidates], request_ids: Sequence[str | None]) -> Candidates:
     """Return the candidates with the saved answer of each request that has one."""
     return Candidates.join([saved.get(name or "", found.take(slice(i, i + 1))) for i, name in enumerate(request_ids)])
-
-
-def _fit(batch: Batch, catalog: Catalog, k: int) -> Batch:
-    """Return the batch for k candidates of this catalog, whose items or groups may differ from the coordinator's."""
-    g, terms = catalog.n_groups, batch.terms
-    capacities = np.minimum(terms.capacities[:g], group_capacities(catalog, terms.k, terms.max_exclude))
-    if k == terms.k and g == len(terms.floors) and (capacities == terms.capacities).all():
-        return batch
-    return replace(
-        batch,
-        k=k,
-        prices=batch.prices[:g],
-        missing=batch.missing[:g],
-        terms=replace(terms, floors=terms.floors[:g], capacities=capacities),
-        forecast=None if batch.forecast is None else batch.forecast.of(g),
-        watched=batch.watched and k == terms.k,  # a sample is cut at k: one of another k would mislead the policy
-    )

@@ -14,9 +14,15 @@ lease has to wait until no other is open. The front end of a lease that is alone
 the floors within the lease (:mod:`fairsync.guard`). Therefore the floors hold for any number of front ends, however
 stale their prices are; staleness only costs relevance. A single front end never waits.
 
+Promises that may overlap have a certificate in place of D (:mod:`fairsync.promises.certificate`). A lease may be open
+beside others only if the certificate holds for R - n requests. Such a lease gets no part of it, and what its lists may
+use of the caps is its *allowance*: what caps have left beyond the certificate and the allowances of other leases. So
+the certificate stays one, whatever the open leases return, and no cap is exceeded.
+
 A lease that is released, or that *expires*, is lost. Its requests return to R, which makes the condition no harder to
 meet. If its counts arrive after all, its exposures count and its requests do not, because they were granted again. The
-same holds for the leases of a coordinator that died.
+same holds for the leases of a coordinator that died. The allowance of a lost lease stays reserved until the horizon
+ends. A cap can be exceeded in one way only: a lease that had the certificate is lost, and its counts arrive after all.
 """
 
 from __future__ import annotations
@@ -24,11 +30,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fairsync.coordination.lease import Lease
 from fairsync.floors import can_be_met
+from fairsync.promises.certificate import is_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
     from fairsync.batch import Batch
     from fairsync.ledger import Entry
@@ -51,17 +62,20 @@ class LeaseTable:
         The latest leases that were released or expired: their counts may still arrive.
     first, issued : int
         The leases that this table has granted are numbered from ``first + 1`` to ``issued``.
+    allowances : dict
+        (P,) what each open or lost lease may use of the caps beyond the certificate, by the number of the lease.
 
     Examples
     --------
     >>> LeaseTable({7: 16, 8: 4}, issued=8).release(7)
-    LeaseTable(open={8: 4}, lost=(7,), first=0, issued=8)
+    LeaseTable(open={8: 4}, lost=(7,), first=0, issued=8, allowances={})
     """
 
     open: Mapping[int, int] = field(default_factory=dict)
     lost: tuple[int, ...] = ()
     first: int = 0
     issued: int = 0
+    allowances: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -72,10 +86,45 @@ class LeaseTable:
         """Lease a batch; None if it is empty, or if it could make a floor unreachable beside the open leases."""
         if batch.requests == 0:  # the next horizon starts when every lease of this one is settled
             return None
-        if self.open and batch.keeps_floors and not can_be_met(batch.missing, batch.left - batch.requests, batch.terms):
+        number, allowances = self.issued + 1, self.allowances
+        if batch.certificate is not None:
+            certified = self._certified(batch, batch.certificate)
+            if certified is None:
+                return None
+            batch, allowance = certified
+            if allowance is not None:
+                allowances = {**allowances, number: allowance}
+        elif self.open and batch.keeps_floors and not _suffices(batch):
             return None
-        number = self.issued + 1
-        return replace(self, open={**self.open, number: batch.requests}, issued=number), Lease(number, batch)
+        table = replace(self, open={**self.open, number: batch.requests}, issued=number, allowances=allowances)
+        return table, Lease(number, batch)
+
+    def reserved(self, terms: Terms) -> NDArray[np.int64] | None:
+        """Return (P,) what open and lost leases may use of the caps; None if there are no caps."""
+        if terms.caps is None:
+            return None
+        total = np.zeros(len(terms.caps), dtype=np.int64)
+        for number in {*self.open, *self.allowances}:
+            most = self.open.get(number, 0) * terms.k  # under promises that were made later
+            given = self.allowances.get(number, np.empty(0, dtype=np.int64))
+            total += np.concatenate([given, np.full(len(total) - len(given), most)])
+        return total
+
+    def _certified(self, batch: Batch, plan: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64] | None] | None:
+        """Return the batch with its part of certificate and caps, and its allowance; None if it has to wait."""
+        terms, alone = batch.terms, not self.open
+        if not alone:
+            nothing = np.zeros(len(terms.floors), dtype=np.int64)
+            if not is_certificate(terms, plan, nothing, None, batch.left - batch.requests):
+                return None
+        part = plan if alone else np.zeros_like(plan)
+        reserved = self.reserved(terms)
+        if batch.room is None or reserved is None:
+            return replace(batch, certificate=part), None
+        planned = terms.exposures(plan)
+        allowance = np.clip(batch.room - planned - reserved, 0, batch.requests * terms.k)
+        room = allowance + planned if alone else allowance
+        return replace(batch, certificate=part, room=room), allowance
 
     def settle(self, number: int, entry: Entry) -> tuple[LeaseTable, Entry] | None:
         """Close a lease; return also the entry as it counts: without requests, if the lease was lost.
@@ -87,7 +136,9 @@ class LeaseTable:
             if self.first < number <= self.issued and number not in self.lost:
                 return None
             entry = replace(entry, requests=0)
-        return replace(self, open=_without(self.open, number), lost=tuple(n for n in self.lost if n != number)), entry
+        lost = tuple(n for n in self.lost if n != number)
+        allowances = {n: allowance for n, allowance in self.allowances.items() if n != number}
+        return replace(self, open=_without(self.open, number), lost=lost, allowances=allowances), entry
 
     def release(self, number: int) -> LeaseTable:
         """Close a lease whose counts are unlikely to arrive: it was returned, or it has expired."""
@@ -99,6 +150,15 @@ class LeaseTable:
         """Return whether a new promise can be kept even if the open leases deliver nothing of it."""
         left = progress.left(terms) - self.requests
         return not self.open or can_be_met(progress.missing(terms), left, terms)
+
+    def restarted(self) -> LeaseTable:
+        """Return the table in a new horizon: what lost leases may have used of the caps of the last one is over."""
+        return replace(self, allowances={}) if self.allowances else self
+
+
+def _suffices(batch: Batch) -> bool:
+    """Return whether the requests after a batch can deliver everything that is missing before it."""
+    return can_be_met(batch.missing, batch.left - batch.requests, batch.terms)
 
 
 def _without(leases: Mapping[int, int], number: int) -> dict[int, int]:

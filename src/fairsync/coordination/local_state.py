@@ -13,7 +13,7 @@ from fairsync.coordination.targets import target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
-from fairsync.loop import LoopState
+from fairsync.loop import LoopState, open_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Ledger, Totals
     from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
+    from fairsync.promises.certificate import Certified
 
 # Coordinators that follow one another must not reuse lease numbers: each draws a range of this length.
 _LEASES_PER_COORDINATOR = 1 << 24
@@ -96,8 +97,10 @@ class LocalState:
         """Lease up to n requests; None if it has to wait for open leases."""
         self._expire()
         leased = self.leases.requests
-        loop = self.loop.begin(self.terms, self.policy, may_restart=not leased)
-        granted = self.leases.grant(loop.next_batch(self.terms, self.policy, n, leased=leased))
+        reserved = None if self.loop.certificate is None else self.leases.reserved(self.terms)
+        loop = self.loop.begin(self.terms, self.policy, leased=leased, reserved=reserved)
+        leases = self.leases if loop.progress is self.loop.progress else self.leases.restarted()
+        granted = leases.grant(loop.next_batch(self.terms, self.policy, n, leased=leased))
         if granted is None:
             return None
         self.loop, (self.leases, lease) = loop, granted
@@ -111,6 +114,7 @@ class LocalState:
         sample: Sample | None,
         answers: Mapping[str, bytes],
         slots: EligibleSlots | None = None,
+        certified: Certified | None = None,
     ) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
         settled = self.leases.settle(number, entry)
@@ -118,6 +122,8 @@ class LocalState:
             return False
         leases, entry = settled
         loop, entry = self.loop.record(self.policy, entry, sample, slots=slots)
+        if loop.certificate is not None:
+            loop = loop.certified(self.terms, certified, leases.requests, leases.reserved(self.terms))
         if not self.ledger.record([entry], f"lease {number}", answers):
             return False  # another coordinator recorded it before it died
         self.loop, self.leases = loop, leases
@@ -148,7 +154,13 @@ class LocalState:
         """
         self._expire()
         loop = self.loop.under(terms, self.policy, self.terms)
-        if terms.auto_restart and self.policy.keeps_floors and not self.leases.allows(loop.progress, terms):
+        if loop.certificate is not None:
+            leased, reserved = self.leases.requests, self.leases.reserved(terms)
+            certificate = open_certificate(loop.progress, terms, self.loop.certificate, leased, reserved)
+            if certificate is None:
+                return False
+            loop = replace(loop, certificate=certificate)
+        elif terms.auto_restart and self.policy.keeps_floors and not self.leases.allows(loop.progress, terms):
             return False
         self._replace_promise(groups, terms, loop)
         return True

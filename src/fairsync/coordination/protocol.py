@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
+    from fairsync.promises import Promise
+    from fairsync.promises.certificate import Certified
 
 
 class CoordinatorProtocol(Protocol):
@@ -19,6 +21,9 @@ class CoordinatorProtocol(Protocol):
 
     @property
     def labels(self) -> Sequence[Label]: ...  # noqa: D102
+
+    @property
+    def promises(self) -> tuple[Promise, ...] | None: ...  # noqa: D102
 
     @property
     def k(self) -> int: ...  # noqa: D102
@@ -34,6 +39,7 @@ class CoordinatorProtocol(Protocol):
         sample: Sample | None,
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
+        certified: Certified | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         ...

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
+    from fairsync.promises.certificate import Certified
     from fairsync.report import Report
 
 _PROMISE, _GROWN = "promise", "promise to more groups"
@@ -82,9 +83,10 @@ class CoordinatorHost:
         sample: Sample | None,
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
+        certified: Certified | None = None,
     ) -> None:
         """Record the counts of a lease."""
-        self._coordinator.settle(number, entry, sample, answers, slots)
+        self._coordinator.settle(number, entry, sample, answers, slots, certified)
 
     @ray.method(concurrency_group="settling")
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
@@ -239,6 +241,11 @@ class RayCoordinator:
         return labels
 
     @property
+    def promises(self) -> None:
+        """None: a coordinator on Ray keeps floors of groups."""
+        return
+
+    @property
     def k(self) -> int:
         """Candidates per request."""
         return self._k
@@ -257,9 +264,10 @@ class RayCoordinator:
         sample: Sample | None,
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
+        certified: Certified | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
-        self._call("settle", number, entry, sample, answers, slots)
+        self._call("settle", number, entry, sample, answers, slots, certified)
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; see `Ledger.answers`."""

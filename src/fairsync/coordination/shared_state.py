@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from fairsync.ledger.database import Transaction
     from fairsync.ledger.rows import Latest
     from fairsync.policies import Policy, Sample, Terms
+    from fairsync.promises.certificate import Certified
 
 IfDiffers = Literal["refuse", "follow", "take over"]
 # Bounds of the time to wait for leases of other coordinators, in seconds.
@@ -175,6 +176,7 @@ class SharedState:
         sample: Sample | None,
         answers: Mapping[str, bytes],
         slots: EligibleSlots | None = None,
+        certified: Certified | None = None,
     ) -> bool:
         """Record the counts of a lease; return False if it is settled already.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Totals
     from fairsync.loop import LoopState, PriceState
     from fairsync.policies import Sample, Terms
+    from fairsync.promises.certificate import Certified
 
 
 class StateStore(Protocol):
@@ -63,6 +64,7 @@ class StateStore(Protocol):
         sample: Sample | None,
         answers: Mapping[str, bytes],
         slots: EligibleSlots | None = None,
+        certified: Certified | None = None,
     ) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
         ...

@@ -65,7 +65,7 @@ def read_amazon(reviews: Path, meta: Path, advance: Callable[[int], object] | No
     """
     users, items, builder = IdEncoder(), IdEncoder(), LogBuilder(reviews, _REVIEWS)
     for block in read_blocks(reviews, advance):
-        good = builder.check(read_json(block, list(_FIELDS), reviews).rename(_FIELDS))
+        good = builder.check(read_json(block, list(_FIELDS)).rename(_FIELDS))
         builder.add(good.with_columns(users.encode(good["user"]), items.encode(good["item"])))
     item_ids = items.ids
     groups = _read_groups(meta, set(item_ids), advance)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from fairsync.catalog import Catalog
+from fairsync.catalog.files import open_catalog
+from fairsync.catalog.series import columns_of, typed
 from fairsync.data.vectors import check_distinct, read_ids, read_vectors
 from fairsync.errors import InvalidInputError
 
@@ -23,7 +25,7 @@ _GROUPS = ("group", "category", "label", "provider")
 _USERS = ("user", "user_id", "request", "id", "customer_id", "household_id")
 
 
-def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Catalog:
+def read_catalog(items: str | PathLike[str], groups: str | PathLike[str] | None = None) -> Catalog:
     r"""Make a catalog from a file of vectors and a table of groups.
 
     Parameters
@@ -31,8 +33,9 @@ def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Cat
     items
         File of vectors; see :func:`fairsync.data.read_vectors`.
     groups
-        Parquet or CSV file with the columns ``item`` and ``group``. If the vectors have ids, rows are matched by id.
-        Otherwise the rows are in the order of the vectors, and ``item`` is optional and gives the ids.
+        Parquet or CSV file with the columns ``item`` and ``group``; further columns are attributes. If the vectors have
+        ids, rows are matched by id. Otherwise the rows are in the order of the vectors, and ``item`` is optional and
+        gives the ids. If None, ``items`` is itself a catalog with all of it; see :func:`fairsync.open_catalog`.
 
     Examples
     --------
@@ -40,17 +43,23 @@ def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Cat
     >>> import numpy as np
     >>> folder = Path(tempfile.mkdtemp())
     >>> np.save(folder / "items.npy", np.eye(3, dtype=np.float32))
-    >>> _ = (folder / "groups.csv").write_text("item,group\ntea,drinks\njam,spreads\nmilk,drinks\n")
+    >>> _ = (folder / "groups.csv").write_text("item,group,new\ntea,drinks,true\njam,spreads,false\nmilk,drinks,true\n")
     >>> catalog = read_catalog(folder / "items.npy", folder / "groups.csv")
-    >>> catalog.labels, catalog.ids.tolist()
-    (['drinks', 'spreads'], ['tea', 'jam', 'milk'])
+    >>> catalog.labels, catalog.ids.tolist(), catalog.select({"new": True}).rows.tolist()
+    (['drinks', 'spreads'], ['tea', 'jam', 'milk'], [0, 2])
     """
-    items, groups = Path(items), Path(groups)
+    items = Path(items)
+    if groups is None:
+        if items.suffix.lower() in (".npy", ".pt", ".pth"):
+            raise InvalidInputError(f"{items} holds vectors only: give a table with the group of each item (--groups).")
+        return open_catalog(items)
+    groups = Path(groups)
     vectors = read_vectors(items)
     if vectors.ndim != 2:
         raise InvalidInputError(f"{items} has shape {vectors.shape}: an item has one vector, so they are (n, d).")
     ids, table = read_ids(items), _read_table(groups)
-    labels = table[_column(table, _GROUPS, groups)]
+    group = _column(table, _GROUPS, groups)
+    labels = table[group]
     _check_words(labels.dtype, labels.name, groups)
     lacking = labels.is_null() | (labels.cast(pl.String) == "")
     if lacking.any():
@@ -60,22 +69,26 @@ def read_catalog(items: str | PathLike[str], groups: str | PathLike[str]) -> Cat
     names = table[named].to_list() if named else None
     if names is not None:
         check_distinct(names, groups)
-    if ids is None:
-        if len(table) != len(vectors):
-            raise InvalidInputError(
-                f"{groups} has {len(table)} rows and {items} {len(vectors)} vectors: give each item its group, in the"
-                " same order, or put ids into both files."
-            )
-        return Catalog(vectors, labels.to_list(), names)
-    if names is None:
-        raise InvalidInputError(f"{items} has ids and {groups} has none: add a column 'item' with the same ids.")
-    label_of = dict(zip(map(str, names), labels.to_list(), strict=True))
-    lost = [name for name in ids if str(name) not in label_of]
-    if lost:
+    if ids is None and len(table) != len(vectors):
         raise InvalidInputError(
-            f"{groups} has no group for {len(lost)} of the {len(ids)} items, such as {lost[0]!r}: add them."
+            f"{groups} has {len(table)} rows and {items} {len(vectors)} vectors: give each item its group, in the"
+            " same order, or put ids into both files."
         )
-    return Catalog(vectors, [label_of[str(name)] for name in ids], ids)
+    if ids is not None:
+        if names is None:
+            raise InvalidInputError(f"{items} has ids and {groups} has none: add a column 'item' with the same ids.")
+        row_of = {str(name): row for row, name in enumerate(names)}
+        lost = [name for name in ids if str(name) not in row_of]
+        if lost:
+            raise InvalidInputError(
+                f"{groups} has no group for {len(lost)} of the {len(ids)} items, such as {lost[0]!r}: add them."
+            )
+        table = table[[row_of[str(name)] for name in ids]]
+        names = ids
+    further = table.drop(group, *([named] if named else []))
+    if groups.suffix.lower() != ".parquet":
+        further = further.with_columns(typed(one) for one in further)
+    return Catalog(vectors, {group: table[group].to_list(), **columns_of(further, groups)}, names)
 
 
 def read_targets(path: str | PathLike[str], users: str | PathLike[str]) -> list[list[Any]]:

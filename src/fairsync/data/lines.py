@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -23,13 +24,14 @@ if TYPE_CHECKING:
 LINE, FAULT = "line", "fault"
 """Columns of every table: the number of the line, and why it could not be read (null if it could)."""
 
+_ESCAPED = '\\"'
+_TOO_MANY, _UNENDED = "too many fields", "quotes that do not end"
+
 # OSError: polars tries to decompress a block whose first bytes look like a compressed file.
 _PARSE_ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
 
-def read_csv(
-    block: Block, names: Sequence[str], path: Path, separator: str = ",", *, quoted: bool = True
-) -> pl.DataFrame:
+def read_csv(block: Block, names: Sequence[str], separator: str = ",", *, quoted: bool = True) -> pl.DataFrame:
     r"""Parse lines of CSV.
 
     Parameters
@@ -38,12 +40,11 @@ def read_csv(
         Whole lines without a header.
     names
         Names of the columns. Missing fields at the end of a line are null; a line with too many fields is a fault.
-    path
-        Path of the file, for error messages.
     separator
         Separator of the fields.
     quoted
-        Whether fields may be in double quotes. A quoted field must end on its line.
+        Whether fields may be in double quotes. A quoted field must end on its line. A quote in it is doubled, or has a
+        backslash before it.
 
     Returns
     -------
@@ -52,29 +53,41 @@ def read_csv(
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from fairsync.data.files import Block
-    >>> read_csv(Block(b"1,a\n2,b,c\n3\n", first=5), ["user", "item"], Path("log.csv")).rows()
+    >>> read_csv(Block(b"1,a\n2,b,c\n3\n", first=5), ["user", "item"]).rows()
     [(5, None, '1', 'a'), (6, 'too many fields', None, None), (7, None, '3', None)]
     """
     quote = '"' if quoted else None
     columns = dict.fromkeys(names, pl.String)
-    try:
-        table = pl.read_csv(block.lines, has_header=False, schema=columns, separator=separator, quote_char=quote)
-    except _PARSE_ERRORS:
-        table = None
+    gap = f'{separator} "'  # a space before a quoted field
+    table = None
+    # polars would take the backslashes and spaces of such fields as part of them.
+    if not quoted or not (_ESCAPED.encode() in block.lines or gap.encode() in block.lines):
+        with suppress(*_PARSE_ERRORS):
+            table = pl.read_csv(block.lines, has_header=False, schema=columns, separator=separator, quote_char=quote)
     if table is not None and table.height == _count_lines(block.lines) and not _has_empty_rows(table):
         return _number(table, block.first)
 
     def fields(line: str) -> list[str] | str:
         # Each line is parsed alone, because unterminated quotes would include the lines that follow.
-        read = next(csv.reader([line], delimiter=separator, strict=True)) if quoted else line.split(separator)
-        return read if len(read) <= len(names) else "too many fields"
+        if not quoted:
+            read: list[str] | str = line.split(separator)
+            return read if len(read) <= len(names) else _TOO_MANY
+        read = _UNENDED
+        # Quotes in a quoted field are doubled; if that cannot be so, they may have a backslash.
+        for escape in (None, "\\") if _ESCAPED in line else (None,):
+            with suppress(csv.Error):
+                made = next(csv.reader([line], delimiter=separator, strict=True, escapechar=escape,
+                                       skipinitialspace=gap in line))  # fmt: skip
+                if len(made) <= len(names):
+                    return made
+                read = _TOO_MANY
+        return read
 
-    return _read_slowly(block, names, path, fields)
+    return _read_slowly(block, names, fields)
 
 
-def read_json(block: Block, names: Sequence[str], path: Path) -> pl.DataFrame:
+def read_json(block: Block, names: Sequence[str]) -> pl.DataFrame:
     r"""Parse lines with one JSON object each.
 
     Parameters
@@ -83,8 +96,6 @@ def read_json(block: Block, names: Sequence[str], path: Path) -> pl.DataFrame:
         Whole lines.
     names
         Names of the fields to read. Other fields are ignored.
-    path
-        Path of the file, for error messages.
 
     Returns
     -------
@@ -93,10 +104,9 @@ def read_json(block: Block, names: Sequence[str], path: Path) -> pl.DataFrame:
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from fairsync.data.files import Block
     >>> lines = b'{"asin": "B1", "unixReviewTime": 5, "helpful": [0, 1]}\n{"asin"\n'
-    >>> read_json(Block(lines, first=1), ["asin", "unixReviewTime"], Path("reviews.json")).rows()
+    >>> read_json(Block(lines, first=1), ["asin", "unixReviewTime"]).rows()
     [(1, None, 'B1', '5'), (2, 'not a JSON object', None, None)]
     """
     try:
@@ -116,7 +126,7 @@ def read_json(block: Block, names: Sequence[str], path: Path) -> pl.DataFrame:
         values = [read.get(name) for name in names]
         return [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
 
-    return _read_slowly(block, names, path, fields)
+    return _read_slowly(block, names, fields)
 
 
 def split_lines(block: Block, path: Path) -> list[str]:
@@ -131,18 +141,19 @@ def split_lines(block: Block, path: Path) -> list[str]:
 
 
 def _read_slowly(
-    block: Block, names: Sequence[str], path: Path, fields: Callable[[str], Sequence[str | None] | str]
+    block: Block, names: Sequence[str], fields: Callable[[str], Sequence[str | None] | str]
 ) -> pl.DataFrame:
     """Parse line by line. ``fields`` returns the fields of a line, or its fault as text."""
     rows: list[tuple[int | str | None, ...]] = []
-    for number, line in enumerate(split_lines(block, path), block.first):
-        text = line.removesuffix("\r")
-        if not text:
-            continue
+    for number, line in enumerate(block.lines.removesuffix(b"\n").split(b"\n"), block.first):
         try:
+            text = line.removesuffix(b"\r").decode()
+        except UnicodeDecodeError:
+            read: Sequence[str | None] | str = "not UTF-8 text"
+        else:
+            if not text:
+                continue
             read = fields(text)
-        except csv.Error:
-            read = "quotes that do not end"
         fault, values = (read, []) if isinstance(read, str) else (None, [value or None for value in read])
         rows.append((number, fault, *values, *[None] * (len(names) - len(values))))
     schema = {LINE: pl.Int64, FAULT: pl.String, **dict.fromkeys(names, pl.String)}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import numpy as np
 import polars as pl
 
+from fairsync.catalog.catalog import GROUP
 from fairsync.data.lines import FAULT, LINE
 from fairsync.errors import InvalidInputError
 
@@ -57,6 +58,16 @@ class Log:
         Whether times are clock times. If not, only their order is known.
     units_per_second : int
         Units of time per second.
+    group_attribute : str
+        The name of the attribute that is the group.
+    attributes : dict
+        {name: values by code} of further attributes of items: text, whole numbers, bools, floats, or lists.
+    bad_items : dict
+        {reason: number of lines} of the table of items that cannot be used.
+    first_bad_items : dict
+        {reason: position in the table} of the first such line.
+    notes : list of str
+        What was read otherwise than it is written, such as another encoding.
     """
 
     parts: list[Part]
@@ -69,6 +80,11 @@ class Log:
     left_out: dict[str, int] = field(default_factory=dict)
     has_clock: bool = True
     units_per_second: int = 1
+    group_attribute: str = GROUP
+    attributes: dict[str, pl.Series] = field(default_factory=dict)
+    bad_items: dict[str, int] = field(default_factory=dict)
+    first_bad_items: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 class IdEncoder:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
+from fairsync.catalog.series import column_of
 from fairsync.data.dataset import Dataset, Facts
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
@@ -91,8 +92,13 @@ def prepare(log: Log, name: str, *, least_interactions: int = 5, least_items: in
         least_items=least_items,
         history=history,
         has_clock=log.has_clock,
+        group_attribute=log.group_attribute,
+        bad_items=log.bad_items,
+        first_bad_items=log.first_bad_items,
+        notes=log.notes,
     )
-    return Dataset(facts, user_ids, item_ids, groups, sequences, times)
+    attributes = {name: column_of(name, values.gather(items)) for name, values in log.attributes.items()}
+    return Dataset(facts, user_ids, item_ids, groups, sequences, times, attributes)
 
 
 def keep_frequent(parts: list[Part], n_users: int, n_items: int, least: int) -> list[Part]:

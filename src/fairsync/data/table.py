@@ -2,47 +2,53 @@
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from fairsync.data.files import Block, read_blocks
-from fairsync.data.lines import FAULT, LINE, read_csv, split_lines
-from fairsync.data.log import IdEncoder, LogBuilder
-from fairsync.data.majority_vote import MajorityVote
-from fairsync.data.times import TimeReader
+from fairsync.data.columns import ColumnReader
+from fairsync.data.item_table import ItemTable
+from fairsync.data.lines import FAULT
+from fairsync.data.log import IdEncoder, LogBuilder, first_fault
+from fairsync.data.times import OUT_OF_RANGE, TimeReader
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from fairsync.data.log import Log
 
-_ROWS = 1 << 20  # rows of a parquet file per block
-_SEPARATORS = ",\t;|"
-_WORDS = (pl.String, pl.Categorical, pl.Enum, pl.Binary)  # some programs write text as bytes
-_DATES = (pl.Date, pl.Datetime)
-_NO_TIME = "time is neither a number nor a date"
-# Recognised column names, in any case. If a table has several of them, the first one is used.
-_SYNONYMS = {
-    "user": ["user", "user_id", "userid", "uid", "reviewerid", "customer", "customer_id", "household_id"],
-    "item": ["item", "item_id", "itemid", "iid", "asin", "parent_asin", "product", "product_id", "article_id"],
-    "time": ["time", "timestamp", "unixreviewtime", "unix_time", "ts", "datetime", "date"],
-    "group": ["group", "group_id", "category", "category_id", "provider", "seller", "brand", "genre"],
-}
-
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of the columns. None means to search for a common name."""
+    """Names of the columns. None means to search for a common name.
+
+    Attributes
+    ----------
+    user, item, time
+        Columns of the log.
+    group
+        The column of the table of items that is the group.
+    items_item
+        The column of the item in the table of items. Defaults to ``item``.
+    attributes
+        Further columns of the table of items, which become attributes.
+    lists
+        Those of them whose text has several labels.
+    list_separator
+        Separator of these labels.
+    """
 
     user: str | None = None
     item: str | None = None
     time: str | None = None
     group: str | None = None
+    items_item: str | None = None
+    attributes: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    list_separator: str = "|"
 
 
 def read_table(
@@ -51,6 +57,9 @@ def read_table(
     columns: Columns = Columns(),
     *,
     has_clock: bool | None = None,
+    has_time: bool = True,
+    encoding: str | None = None,
+    strict: bool = False,
     advance: Callable[[int], object] | None = None,
 ) -> Log:
     r"""Read two tables, each parquet or CSV.
@@ -60,13 +69,19 @@ def read_table(
     interactions
         Table with a row per interaction: user, item and time. Rows with equal times keep their order.
     items
-        Table with a row per item and its group. If an item has several rows, the most frequent group is used, and the
-        first one of a tie.
+        Table with a row per item, its group and further attributes. If an item has several rows, the most frequent
+        group is used, and the first one of a tie.
     columns
-        Names of the columns. ``item`` is the name in both tables.
+        Names of the columns.
     has_clock
         Whether times are clock times. By default, dates are, and numbers are if they are large
         (:class:`fairsync.data.times.TimeReader`).
+    has_time
+        Whether there is a time. If not, the rows are in order of time.
+    encoding
+        Name of the encoding of CSV files. By default it is detected: UTF-8, UTF-16 or Windows-1252 (Latin-1).
+    strict
+        Whether a row that cannot be used is an error, in either table. By default such rows are counted and left out.
     advance
         A callback that regularly gets the number of bytes read.
 
@@ -80,111 +95,55 @@ def read_table(
     >>> import tempfile, pathlib
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "log.csv").write_text("user_id,item_id,rating,timestamp\nann,tea,5,1400000000\nbob,jam,4,\n")
-    >>> _ = (folder / "items.csv").write_text("item_id;category\ntea;drinks\njam;spreads\n")
-    >>> log = read_table(folder / "log.csv", folder / "items.csv")
+    >>> _ = (folder / "items.csv").write_text("item_id;category;tags\ntea;drinks;hot|new\njam;spreads;\n")
+    >>> log = read_table(folder / "log.csv", folder / "items.csv", Columns(lists=("tags",)))
     >>> log.user_ids.to_list(), log.item_ids.to_list(), log.item_groups.to_list(), log.bad_rows, log.first_bad
     (['ann'], ['tea'], ['drinks'], {'no time': 1}, {'no time': 'log.csv:3'})
+    >>> log.group_attribute, log.attributes["tags"].to_list()
+    ('category', [['hot', 'new']])
     """
+    if not has_time and (has_clock or columns.time):
+        raise InvalidInputError("a log without times has no clock and no column of times: leave out one of the two.")
+    wanted = {"user": columns.user, "item": columns.item, **({"time": columns.time} if has_time else {})}
+    log_reader = ColumnReader(interactions, wanted, encoding=encoding)
+    further = tuple(dict.fromkeys((*columns.attributes, *columns.lists)))
+    item_columns = {"item": columns.items_item or columns.item, "group": columns.group}
+    item_reader = ColumnReader(items, item_columns, further, encoding)
     builder = LogBuilder(interactions, "Every row must have a user, an item and a time: unix seconds, or a date.")
-    users, ids, clock = IdEncoder(), IdEncoder(), TimeReader(has_clock)
-    for table in _read(interactions, {"user": columns.user, "item": columns.item, "time": columns.time}, advance):
-        times = clock.read(table["time"])
-        unreadable = pl.when(pl.col("time").is_not_null() & times.is_null()).then(pl.lit(_NO_TIME))
-        good = builder.check(table.with_columns(pl.coalesce(FAULT, unreadable).alias(FAULT), times))
+    users, ids, clock, rows = IdEncoder(), IdEncoder(), TimeReader(has_clock), 0
+    for table in log_reader.blocks(advance):
+        if has_time:
+            table = _read_times(table, clock)
+        else:
+            table = table.with_columns(pl.int_range(rows, rows + table.height, dtype=pl.Int64).alias("time"))
+        rows += table.height
+        good = builder.check(table)
         builder.add(good.with_columns(users.encode(good["user"]), ids.encode(good["item"])))
+    if clock.other_units:
+        log_reader.notes.append(f"{clock.other_units:,} times in another unit than most were read by their size")
+    described = ItemTable(item_reader, columns.lists, columns.list_separator, strict=strict, advance=advance)
     item_ids = ids.ids
-    votes = MajorityVote()
-    for table in _read(items, {"item": columns.item, "group": columns.group}, advance):
-        for line, why in table.filter(pl.col(FAULT).is_not_null()).select(LINE, FAULT).head(1).iter_rows():
-            raise InvalidInputError(f"{items}:{line}: cannot be read ({why}). Repair the line.")
-        votes.add(table)
-    named = item_ids.to_frame("item").join(votes.winners(), on="item", how="left", maintain_order="left")
-    return builder.finish(
+    log = builder.finish(
         users.ids,
         item_ids,
-        named["group"],
-        has_clock=clock.has_clock,
+        described.groups_of(item_ids),
+        has_clock=clock.has_clock and has_time,
         units_per_second=clock.units_per_second,
     )
+    log.group_attribute, log.attributes = item_reader.names["group"], described.attributes_of(item_ids)
+    log.bad_items, log.first_bad_items = dict(described.bad), described.first_bad
+    log.notes = [*log_reader.notes, *item_reader.notes]
+    if strict and log.bad_rows:
+        why = next(iter(log.bad_rows))
+        raise InvalidInputError(f"{interactions}: {why} (first at {log.first_bad[why]}). Repair it, or be less strict.")
+    return log
 
 
-def _read(path: Path, wanted: dict[str, str | None], advance: Callable[[int], object] | None) -> Iterator[pl.DataFrame]:
-    """Read the wanted columns in blocks, under our names. All but times are strings."""
-    if not path.is_file():
-        raise InvalidInputError(f"{path} {'is not a file' if path.exists() else 'does not exist'}: check the path.")
-    with path.open("rb") as file:
-        parquet = file.read(4) == b"PAR1"
-    return _read_parquet(path, wanted, advance) if parquet else _read_text(path, wanted, advance)
-
-
-def _read_parquet(
-    path: Path, wanted: dict[str, str | None], advance: Callable[[int], object] | None
-) -> Iterator[pl.DataFrame]:
-    try:
-        source = pl.scan_parquet(path)
-        schema = source.collect_schema()
-        names = _find(list(schema), wanted, path)
-        for ours, theirs in names.items():
-            _check_kind(ours, theirs, schema[theirs], path)
-        rows = source.select(pl.len()).collect().item()
-        for start in range(0, max(rows, 1), _ROWS):  # an empty table yields one empty block with its columns
-            table = source.select(**names).slice(start, _ROWS).collect()
-            texts = [pl.col(name).cast(pl.String).replace("", None) for name in names if name != "time"]
-            if "time" in names and isinstance(table.schema["time"], _WORDS):
-                table = table.with_columns(pl.col("time").cast(pl.String))
-            lines = pl.int_range(start + 1, start + 1 + pl.len(), dtype=pl.Int64).alias(LINE)
-            yield table.select(lines, pl.lit(None, pl.String).alias(FAULT), *texts, pl.col("^time$"))
-            if advance:
-                advance(path.stat().st_size * len(table) // max(rows, 1))
-    except pl.exceptions.PolarsError as error:
-        why = str(error).strip().split("\n")[0]
-        raise InvalidInputError(f"{path}: cannot be read as parquet ({why}). Fetch or write it again.") from error
-
-
-def _check_kind(ours: str, theirs: str, kind: pl.DataType, path: Path) -> None:
-    """Refuse a column whose type can be neither text nor a number, or not a time."""
-    if ours == "time":
-        good, meant = kind.is_numeric() or isinstance(kind, (*_WORDS, *_DATES)), "dates, Unix seconds or positions"
-    else:
-        good, meant = not kind.is_nested() and not isinstance(kind, pl.Duration), "text or numbers"
-    if not good and kind != pl.Null:
-        raise InvalidInputError(
-            f"{path}: the column {theirs!r} holds {kind}: give {meant}, or name another column (--{ours}-column)."
-        )
-
-
-def _read_text(
-    path: Path, wanted: dict[str, str | None], advance: Callable[[int], object] | None
-) -> Iterator[pl.DataFrame]:
-    header: list[str] = []
-    for block in read_blocks(path, advance):
-        if not header:
-            first, _, rest = block.lines.partition(b"\n")
-            title = split_lines(Block(first, 1), path)[0].removesuffix("\r")
-            separator = max(_SEPARATORS, key=title.count)
-            header = [name.strip() for name in next(csv.reader([title], delimiter=separator), [])]
-            names = _find(header, wanted, path)
-            ours = {theirs: name for name, theirs in names.items()}
-            titles = [ours.get(name, f"column {place}") for place, name in enumerate(header)]
-            block = Block(rest, 2)
-        yield read_csv(block, titles, path, separator).select(LINE, FAULT, *names)
-
-
-def _find(header: list[str], wanted: dict[str, str | None], path: Path) -> dict[str, str]:
-    """Return the column of the table for each of our names."""
-    if len(set(header)) < len(header):
-        raise InvalidInputError(f"{path}: two columns have the same name ({', '.join(header)}): rename one.")
-    known = {name.casefold(): name for name in reversed(header)}
-    found = {}
-    for ours, given in wanted.items():
-        usual = [known[name] for name in _SYNONYMS[ours] if name in known]
-        if given in header or (given is None and usual):
-            found[ours] = given or usual[0]
-        else:
-            raise InvalidInputError(
-                f"{path} has no column {given or ours!r}, only {', '.join(header)}:"
-                f" say which one holds the {ours} (--{ours}-column)."
-            )
-    if len(set(found.values())) < len(found):
-        raise InvalidInputError(f"{path}: one column cannot hold two of {', '.join(found)}: name another.")
-    return found
+def _read_times(table: pl.DataFrame, clock: TimeReader) -> pl.DataFrame:
+    """Return a table with times as integers, and the fault of those that cannot be used."""
+    times = clock.read(table["time"])
+    fault = first_fault(
+        (pl.col("time").is_not_null() & times.is_null(), "time is neither a number nor a date"),
+        (pl.lit(times == OUT_OF_RANGE), "time out of range (after the year 2100)"),
+    )
+    return table.with_columns(pl.coalesce(FAULT, fault).alias(FAULT), times)

@@ -69,7 +69,7 @@ def read_taobao(path: Path, behaviours: Sequence[str] = ("pv",), advance: Callab
     taken = pl.col("behaviour").is_in(behaviours)
     votes, users = MajorityVote(), 0
     for block in read_blocks(path, advance):
-        good = builder.check(read_csv(block, _NAMES, path, quoted=False), *checks).with_columns(*numbers)
+        good = builder.check(read_csv(block, _NAMES, quoted=False), *checks).with_columns(*numbers)
         builder.leave_out("behaviour " + good.filter(~taken)["behaviour"])
         rows = good.filter(taken)
         builder.add(rows)

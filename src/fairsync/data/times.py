@@ -9,9 +9,13 @@ import polars as pl
 if TYPE_CHECKING:
     from polars import Series
 
+OUT_OF_RANGE = 2**63 - 1
+"""Stands for a time after the year 2100, or a position that is too large."""
+
 # The size of a number decides its unit: below the first limit it is a position in a sequence (as Unix seconds it would
 # be before March 1973), then seconds, milliseconds and microseconds (past the year 5000 in the previous unit).
 _LIMITS = {1e8: None, 1e11: 1, 1e14: 10**3, 1e17: 10**6}
+_LATEST = 4_102_444_800  # Unix seconds of the year 2100
 _DATE_UNITS = 10**6
 # Numbers with fractions are stored in billionths of a second, or of a position, which keeps their order.
 _FINEST = 10**9
@@ -35,11 +39,18 @@ def guess_units(time: float) -> int | None:
 class TimeReader:
     """Parses a column of times block by block. The first block decides their kind.
 
+    A clock time in another unit than most, such as milliseconds among seconds, is read by its size.
+
     Parameters
     ----------
     given
         Whether they are clock times. If None, dates are, and numbers are if the median of the first block is at least
         100,000,000.
+
+    Attributes
+    ----------
+    other_units : int
+        Number of clock times so far that were in another unit than most.
 
     Examples
     --------
@@ -50,6 +61,9 @@ class TimeReader:
     (True, 1000000)
     >>> TimeReader(None).read(pl.Series([1511658000.25, 1511658000.125])).to_list()
     [1511658000250000000, 1511658000125000000]
+    >>> clock = TimeReader(None)
+    >>> clock.read(pl.Series([1511658000, 1511658001, 1511658002999])).to_list(), clock.other_units
+    ([1511658000, 1511658001, 1511658002], 1)
     """
 
     def __init__(self, given: bool | None) -> None:
@@ -57,6 +71,7 @@ class TimeReader:
         self._dates: bool | None = None
         self._units: int | None = None
         self._finer = 1
+        self.other_units = 0
 
     @property
     def has_clock(self) -> bool:
@@ -69,14 +84,40 @@ class TimeReader:
         return ((self._units or 1) if self.has_clock else 1) * self._finer
 
     def read(self, column: Series) -> Series:
-        """Return the times as integers, null if they cannot be parsed."""
+        """Return the times as integers: null if they cannot be parsed, `OUT_OF_RANGE` if they are too large."""
         numbers = _read_numbers(column)
         if self._dates is None and column.null_count() < len(column):
             self._dates = numbers.null_count() == len(column)
             typical = numbers.median()
             self._units = _DATE_UNITS if self._dates else guess_units(float(typical or 0))  # type: ignore[arg-type]
             self._finer = _FINEST // (self._units or 1) if numbers.dtype == _FRACTION and not self._dates else 1
-        return _read_dates(column) if self._dates else (numbers * self._finer).cast(pl.Int64, strict=False)
+        if self._dates:
+            dates = _read_dates(column)
+            return dates.set(dates > _LATEST * _DATE_UNITS, OUT_OF_RANGE)
+        return self._read_clock(numbers) if self.has_clock else self._read_positions(numbers)
+
+    def _read_positions(self, numbers: Series) -> Series:
+        is_large = numbers > OUT_OF_RANGE // self._finer
+        whole = (numbers.set(is_large, None) * self._finer).cast(pl.Int64, strict=False)
+        return whole.set(is_large.fill_null(False), OUT_OF_RANGE)
+
+    def _read_clock(self, numbers: Series) -> Series:
+        """Return each number in the unit of most, or in billionths of a second if there are fractions."""
+        usual, number = self._units or 1, pl.col("number")
+        units = pl.lit(_FINEST)
+        for limit, smaller in reversed(_LIMITS.items()):
+            units = pl.when(number < int(limit)).then(smaller or 1).otherwise(units)
+        table = numbers.alias("number").to_frame().with_columns(units.alias("units"))
+        own = pl.col("units")
+        self.other_units += table.filter((own != usual) & (number >= min(_LIMITS))).height
+        is_late = number > _LATEST * own
+        near = pl.when(is_late).then(None).otherwise(number)
+        if numbers.dtype == _FRACTION:
+            exact = near * (_FINEST // own)
+        else:
+            exact = near * pl.max_horizontal(usual // own, 1) // pl.max_horizontal(own // usual, 1)
+        read = pl.when(is_late).then(OUT_OF_RANGE).otherwise(exact.cast(pl.Int64, strict=False))
+        return table.select(read.alias(numbers.name)).to_series()
 
 
 def _read_numbers(column: Series) -> Series:

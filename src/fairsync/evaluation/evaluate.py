@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from fairsync.cold_start import MEAN, is_cold
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation.list_metrics import ListMetrics, measure_lists
+from fairsync.evaluation.promise_results import PromiseResult, measure_promises
 from fairsync.evaluation.rows import target_rows
 from fairsync.floors import resolve_floors
 from fairsync.inputs import check_users
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from fairsync.eligible import Exclude
     from fairsync.floors import Floors
     from fairsync.policies import Policy
+    from fairsync.promises import Promise
     from fairsync.ragged import Ragged
     from fairsync.search import Index
 
@@ -54,6 +56,8 @@ class PolicyResult:
         The relevance as a fraction of that of the policy ``none``. None if that policy was not evaluated.
     exposures : dict
         {label: exposures}.
+    promises : tuple of PromiseResult
+        What each promise got; empty if there are only floors of groups.
     """
 
     policy: str
@@ -62,6 +66,7 @@ class PolicyResult:
     relevance: float
     relevance_kept: float | None
     exposures: dict[Label, int]
+    promises: tuple[PromiseResult, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,7 @@ class Evaluation:
                         {"group": label, "floor": self.floors[label], "exposures": exposures}
                         for label, exposures in one.exposures.items()
                     ],
+                    **({"promises": [asdict(promise) for promise in one.promises]} if one.promises else {}),
                 }
                 for one in self.results
             ],
@@ -122,9 +128,10 @@ def evaluate(
     *,
     ks: Sequence[int] = (20, 50),
     floors: Floors = 0,
+    promises: Sequence[Promise] | None = None,
     policies: Sequence[str | Policy] = ("none",),
     batch_size: int = 16,
-    index: str | Index = "exact",
+    index: str | Index | Callable[[Catalog], Index] = "exact",
     watch: Callable[[str, int, int], object] | None = None,
     exclude: Exclude | None = None,
     where: Where | Sequence[Where | None] | None = None,
@@ -148,12 +155,15 @@ def evaluate(
         Numbers of candidates per request.
     floors
         Floors over all n requests: one number for all groups, or {label: number}.
+    promises
+        In place of floors: promises that may overlap, for the policies ``guaranteed`` and ``none``. ESP is then the
+        fraction of them that are kept.
     policies
-        Names or objects of policies. All but ``none`` need floors.
+        Names or objects of policies. All but ``none`` need floors or promises.
     batch_size
         Requests between two price changes.
     index
-        Name or object of an index.
+        Name of an index, a function of the catalog that builds one, or, without promises, an index.
     watch
         A callback that regularly gets the policy, k and the number of requests answered.
     exclude, where
@@ -165,12 +175,17 @@ def evaluate(
     Examples
     --------
     >>> from fairsync.catalog import Catalog
+    >>> from fairsync.promises import Promise
     >>> rng = np.random.default_rng(0)
     >>> items = rng.normal(size=(60, 8)) + np.repeat([[1.0], [0.0]], 30, axis=0)
     >>> catalog = Catalog(items, ["red"] * 30 + ["blue"] * 30)
     >>> found = evaluate(catalog, rng.normal(size=(50, 8)) + 1, ks=[4], floors=40, policies=["none", "guaranteed"])
     >>> [(one.policy, one.exposures["blue"] >= 40, one.metrics.esp) for one in found.results]
     [('none', False, 0.5), ('guaranteed', True, 1.0)]
+    >>> promise = Promise({"group": "red"}, at_most=0.6)
+    >>> found = evaluate(catalog, rng.normal(size=(50, 8)) + 1, ks=[4], promises=[promise], policies=["guaranteed"])
+    >>> [(one.name, one.at_most, one.kept) for one in found.results[0].promises]
+    [('group=red', 120, True)]
     """
     vectors = check_users(users, catalog)
     if len(vectors) == 0:
@@ -179,19 +194,13 @@ def evaluate(
     exclude = _check_rules(exclude, where, len(vectors))
     promised = resolve_floors(floors, catalog)
     chosen, lengths = [make_policy(policy) for policy in policies], sorted(ks)
-    _check([policy.name for policy in chosen], lengths, bool(promised.any()))
-    by_label, shared = dict(zip(catalog.labels, promised.tolist(), strict=True)), make_index(index, catalog)
-    retrievers = [  # all of them before the first request is answered, so that infeasible floors are refused at once
-        FairRetriever(
-            catalog,
-            k=k,
-            floors=by_label,
-            horizon=len(vectors),
-            policy=policy,
-            batch_size=batch_size,
-            index=shared,
-            cold=cold,
-        )
+    _check([policy.name for policy in chosen], lengths, bool(promised.any()) or promises is not None)
+    by_label = dict(zip(catalog.labels, promised.tolist(), strict=True))
+    terms: dict[str, Any] = {"floors": floors, "promises": promises, "index": _shared(index)}
+    if promises is None:
+        terms |= {"floors": by_label, "index": make_index(index, catalog)}
+    retrievers = [  # all of them before the first request is answered, so that infeasible promises are refused at once
+        FairRetriever(catalog, k=k, horizon=len(vectors), policy=policy, batch_size=batch_size, cold=cold, **terms)
         for policy in sorted(chosen, key=lambda policy: policy.name != _PLAIN)  # the others are compared with it
         for k in (lengths[-1:] if policy.name == _PLAIN else lengths)
     ]
@@ -201,15 +210,31 @@ def evaluate(
         rows, relevance = _retrieve_all(one, vectors, exclude, where, watch)
         for k in lengths if name == _PLAIN else [one.terms.k]:
             metrics, exposures = measure_lists(catalog, rows[:, :k], wanted, by_label)
+            kept = measure_promises(catalog, one.promises or (), rows[:, :k])
+            if kept:
+                metrics = replace(metrics, esp=sum(promise.kept for promise in kept) / len(kept))
             total = float(relevance[:, :k].sum(where=rows[:, :k] >= 0))
             plain = total if name == _PLAIN else results[_PLAIN, k].relevance if (_PLAIN, k) in results else 0.0
-            results[name, k] = PolicyResult(name, k, metrics, total, total / plain if plain > 0 else None, exposures)
+            share = total / plain if plain > 0 else None
+            results[name, k] = PolicyResult(name, k, metrics, total, share, exposures, kept)
     in_order = tuple(results[policy.name, k] for k in lengths for policy in chosen)
     n_cold = int(is_cold(vectors).sum())
     return Evaluation(len(vectors), retrievers[0].terms.batch_size, by_label, unknown, in_order, n_cold)
 
 
-def _check(policies: Sequence[str], ks: Sequence[int], has_floors: bool) -> None:
+def _shared(index: str | Index | Callable[[Catalog], Index]) -> Callable[[Catalog], Index]:
+    """Return a function that builds an index once: the same promises divide a catalog into the same atoms."""
+    built: list[Index] = []
+
+    def build(searched: Catalog) -> Index:
+        if not built:
+            built.append(make_index(index, searched))
+        return built[0]
+
+    return build
+
+
+def _check(policies: Sequence[str], ks: Sequence[int], has_promises: bool) -> None:
     """Refuse an evaluation that would measure nothing, or the same thing twice."""
     for what, given in (("policy", policies), ("k", ks)):
         if not given:
@@ -218,9 +243,10 @@ def _check(policies: Sequence[str], ks: Sequence[int], has_floors: bool) -> None
         if twice:
             raise InvalidInputError(f"the {what} {twice[0]} was given twice: leave one out.")
     idle = [name for name in policies if name != _PLAIN]
-    if idle and not has_floors:
+    if idle and not has_promises:
         raise InvalidInputError(
-            f"The policy {idle[0]!r} has nothing to keep without floors: give floors above 0 (--floor or --floors)."
+            f"The policy {idle[0]!r} has nothing to keep without floors: give floors above 0 (--floor or --floors), or"
+            " promises (--promise, --each or --promises)."
         )
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.catalog import Catalog
 from fairsync.data.replay import replay
 from fairsync.data.splits import check_clock, moment_after
 from fairsync.errors import InvalidInputError
@@ -17,6 +16,7 @@ from fairsync.models import SvdSettings, train_svd
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from fairsync.catalog import Catalog
     from fairsync.data.dataset import Dataset
     from fairsync.ragged import Ragged
 
@@ -86,7 +86,7 @@ def replay_traffic(dataset: Dataset, requests: int) -> ReplayedTraffic:
     replayed = visits.take(np.arange(min(most, len(visits))))
     model = train_svd(training, dataset.item_ids, SvdSettings(history=dataset.facts.history))
     return ReplayedTraffic(
-        Catalog(model.item_vectors(), dataset.item_groups, dataset.item_ids),
+        dataset.catalog(model.item_vectors()),
         model.user_vectors(replayed.histories),
         model.user_vectors(earlier.histories[-_PAST:]),
         replayed.targets,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.catalog import Catalog
 from fairsync.data.catalog_files import read_catalog, read_targets
 from fairsync.data.dataset import Dataset
 from fairsync.data.replay import replay
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog import Catalog
     from fairsync.data.requests import Requests
 
 # Test requests that a model may be evaluated on, by the split that it was trained with: none with targets it has seen.
@@ -115,12 +115,12 @@ def from_model(model: Path, data: Path | None = None, requests: str | None = Non
     if len(test) == 0:
         raise InvalidInputError(f"{folder} has no test requests by {kind}: choose others (--requests).")
     trained = load_model(model)
-    catalog = Catalog(trained.item_vectors(), dataset.item_groups, dataset.item_ids)
+    catalog = dataset.catalog(trained.item_vectors())
     origin = {"model": trained.name, "folder": str(model), "data": dataset.facts.name, "requests": kind}
     return EvaluationSource(catalog, trained.user_vectors(test.histories), test.targets, origin, test.histories)
 
 
-def from_files(items: Path, users: Path, groups: Path, targets: Path | None = None) -> EvaluationSource:
+def from_files(items: Path, users: Path, groups: Path | None = None, targets: Path | None = None) -> EvaluationSource:
     """Read vectors that another library made.
 
     Parameters
@@ -128,7 +128,8 @@ def from_files(items: Path, users: Path, groups: Path, targets: Path | None = No
     items, users
         Files of vectors; see :func:`fairsync.data.read_vectors`.
     groups
-        File with the group of each item; see :func:`fairsync.data.read_catalog`.
+        File with the group and further attributes of each item; see :func:`fairsync.data.read_catalog`. If None,
+        ``items`` is a catalog; see :func:`fairsync.open_catalog`.
     targets
         File with the relevant items of each request; see :func:`fairsync.data.read_targets`.
     """

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fairsync.evaluation.evaluate import Evaluation, PolicyResult
+    from fairsync.evaluation.promise_results import PromiseResult
 
 _KEPT = "relevance kept"
 
@@ -34,6 +35,52 @@ def render(found: Evaluation) -> Table:
     return table
 
 
+def render_promises(found: Evaluation, most: int = 40) -> list[Table]:
+    """Return a table for each k with the exposures of every promise under each policy, those not kept first.
+
+    Parameters
+    ----------
+    found
+        An evaluation with promises.
+    most
+        The most rows of a table.
+    """
+    tables = []
+    for k in dict.fromkeys(one.k for one in found.results):
+        results = [one for one in found.results if one.k == k]
+        table = Table(title=f"Promises at K = {k}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table.add_column("promise", overflow="ellipsis", max_width=32)
+        for name in ("at least", "at most", *(one.policy for one in results)):
+            table.add_column(name, justify="right")
+        lines = list(zip(*(one.promises for one in results), strict=True))
+        lines.sort(key=lambda line: sum(one.kept for one in line))  # stable
+        for line in lines[:most]:
+            bounds = [_bound(line[0].at_least), _most(line[0])]
+            table.add_row(
+                Text(line[0].name),
+                *bounds,
+                *(Text(_exposures(one), style="green" if one.kept else "bold red") for one in line),
+            )
+        if len(lines) > most:
+            table.add_row(Text(f"and {len(lines) - most:,} more", style="dim"))
+        tables.append(table)
+    return tables
+
+
+def _bound(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _most(promise: PromiseResult) -> str:
+    limit = "" if promise.at_most_per_list is None else f"{promise.at_most_per_list:,} a list"
+    return ", ".join(filter(None, (_bound(promise.at_most), limit)))
+
+
+def _exposures(promise: PromiseResult) -> str:
+    most = "" if promise.most_per_list is None else f" ({promise.most_per_list:,} a list)"
+    return f"{promise.exposures:,}{most}"
+
+
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.1%}"
 
@@ -48,6 +95,9 @@ _ROWS: dict[str, Callable[[PolicyResult], str]] = {
     "NDCG as in the authors' program": lambda one: _small(one.metrics.ndcg_of_hits),
     "hit rate": lambda one: _small(one.metrics.hit_rate),
     "ESP": lambda one: _share(one.metrics.esp),
+    "promises kept": lambda one: (
+        f"{sum(promise.kept for promise in one.promises):,} of {len(one.promises):,}" if one.promises else ""
+    ),
     _KEPT: lambda one: "" if one.relevance_kept is None else f"{one.relevance_kept:.3%}",
     "Gini of exposures": lambda one: _small(one.metrics.gini),
     "exposures of the least shown group": lambda one: f"{one.metrics.least_exposures:,}",

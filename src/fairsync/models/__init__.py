@@ -2,6 +2,7 @@
 
 from fairsync.models.base import Model, best_items, recall_of
 from fairsync.models.folder import read_notes
+from fairsync.models.model_catalog import model_catalog
 from fairsync.models.progress import Epoch, Trained, TrainingProgress
 from fairsync.models.registry import MissingTorchError, load_model, train_model
 from fairsync.models.settings import MODELS, NetworkSettings, SvdSettings, TrainingSettings, make_settings
@@ -21,6 +22,7 @@ __all__ = [
     "best_items",
     "load_model",
     "make_settings",
+    "model_catalog",
     "read_notes",
     "recall_of",
     "train_model",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog.attributes import Column
     from fairsync.data.requests import Requests
 
 _SCORES = 1 << 24  # scores computed at a time: 64 MB
@@ -62,10 +63,16 @@ class Model(Protocol):
         """
         ...
 
-    def save(self, folder: Path, notes: Mapping[str, object] | None = None) -> None:
+    def save(
+        self,
+        folder: Path,
+        notes: Mapping[str, object] | None = None,
+        attributes: Mapping[str, Column] | None = None,
+    ) -> None:
         """Write the model atomically to a folder, for :func:`fairsync.models.load_model`.
 
-        ``notes`` are stored with it, such as the name of the training data.
+        ``notes`` are stored with it, such as the name of the training data, and the ``attributes`` of the items, the
+        group first, for :func:`fairsync.models.model_catalog`.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,8 @@ import numpy as np
 import polars as pl
 
 from fairsync.atomic_write import atomic_folder
+from fairsync.catalog.readers import PREFIX
+from fairsync.catalog.series import column_of, series_of
 from fairsync.errors import InvalidInputError
 from fairsync.models.settings import MODELS, TrainingSettings, make_settings
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
+
+    from fairsync.catalog.attributes import Column
 
 _FILES = {"settings.json", "weights.npz", "items.parquet"}
 VERSION = 1
@@ -41,6 +45,8 @@ class StoredModel:
         {name: array}.
     notes : dict
         Further information that was stored with the model.
+    attributes : dict
+        {name: column} of the items, the group first; empty if they were not stored with the model.
     """
 
     name: str
@@ -48,6 +54,7 @@ class StoredModel:
     item_ids: NDArray[np.str_]
     weights: Mapping[str, NDArray[Any]]
     notes: Mapping[str, object]
+    attributes: Mapping[str, Column] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Write the model atomically. A model that is already in the folder is replaced."""
@@ -56,7 +63,9 @@ class StoredModel:
         words = {"version": VERSION, "model": self.name, "settings": asdict(self.settings), "notes": dict(self.notes)}
         with atomic_folder(folder) as work:
             np.savez(work / "weights.npz", allow_pickle=False, **dict(self.weights))
-            pl.DataFrame({"id": self.item_ids}).write_parquet(work / "items.parquet")
+            items = {"id": pl.Series(self.item_ids)}
+            items |= {PREFIX + name: series_of(column) for name, column in self.attributes.items()}
+            pl.DataFrame(items).write_parquet(work / "items.parquet")
             (work / "settings.json").write_text(json.dumps(words, indent=2) + "\n", encoding="utf-8")
 
 
@@ -76,14 +85,17 @@ def read_model_folder(folder: Path) -> StoredModel:
         if name not in MODELS:
             raise InvalidInputError(f"{path} is of a model {name!r}, which this version does not know: train again.")
         settings = make_settings(name, **words["settings"])
-        item_ids = pl.read_parquet(folder / "items.parquet")["id"].cast(pl.String).to_numpy().astype(str)
+        items = pl.read_parquet(folder / "items.parquet")
+        item_ids = items["id"].cast(pl.String).to_numpy().astype(str)
+        names = [name.removeprefix(PREFIX) for name in items.columns if name.startswith(PREFIX)]
+        attributes = {name: column_of(name, items[PREFIX + name]) for name in names}
         with (folder / "weights.npz").open("rb") as file, np.load(file, allow_pickle=False) as arrays:
             weights = dict(arrays)
     except InvalidInputError:
         raise
     except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
         raise InvalidInputError(f"The model in {folder} is damaged ({error}): train it again.") from error
-    return StoredModel(name, settings, item_ids, weights, notes)
+    return StoredModel(name, settings, item_ids, weights, notes, attributes)
 
 
 def check_model_target(folder: Path) -> None:

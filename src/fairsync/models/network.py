@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog.attributes import Column
+
 ENCODERS: dict[str, type[torch.nn.Module]] = {
     "youtube-dnn": YoutubeDNN,
     "gru4rec": GRU4Rec,
@@ -121,9 +123,16 @@ class Network:
         state = {key: torch.as_tensor(weights[f"encoder.{key}"]) for key in self.encoder.state_dict()}
         self.encoder.load_state_dict(state)
 
-    def save(self, folder: Path, notes: Mapping[str, object] | None = None) -> None:
+    def save(
+        self,
+        folder: Path,
+        notes: Mapping[str, object] | None = None,
+        attributes: Mapping[str, Column] | None = None,
+    ) -> None:
         """Write the model; see :meth:`fairsync.models.Model.save`."""
-        StoredModel(self.name, self.settings, self.item_ids, self.weights(), notes or {}).write(folder)
+        StoredModel(self.name, self.settings, self.item_ids, self.weights(), notes or {}, attributes or {}).write(
+            folder
+        )
 
     @classmethod
     def restore(cls, stored: StoredModel) -> Network:

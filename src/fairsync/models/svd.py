@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog.attributes import Column
     from fairsync.ragged import Ragged
 
 _RARE = 0.25
@@ -73,10 +74,15 @@ class Svd:
         found = users / np.where(lengths > 0, lengths, 1)
         return found.astype(np.float32, copy=False)
 
-    def save(self, folder: Path, notes: Mapping[str, object] | None = None) -> None:
+    def save(
+        self,
+        folder: Path,
+        notes: Mapping[str, object] | None = None,
+        attributes: Mapping[str, Column] | None = None,
+    ) -> None:
         """Write the model; see :meth:`fairsync.models.Model.save`."""
         weights = {"items": self.items, "past": self.past}
-        StoredModel(self.name, self.settings, self.item_ids, weights, notes or {}).write(folder)
+        StoredModel(self.name, self.settings, self.item_ids, weights, notes or {}, attributes or {}).write(folder)
 
     @classmethod
     def restore(cls, stored: StoredModel) -> Svd:

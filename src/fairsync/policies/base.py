@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from fairsync.catalog.atoms import Membership
 from fairsync.catalog.groups import grow
+from fairsync.errors import InvalidInputError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
@@ -49,6 +50,10 @@ class Terms:
         The promises of each atom; None if promise p is atom p.
     list_limits : numpy.ndarray or None
         (P,) the most items of each promise in one list, at most k; None if no promise limits it.
+    certain : numpy.ndarray or None
+        (P,) the floors that are certain although requests exclude items; None if all are.
+    certificate : numpy.ndarray or None
+        (A,) a plan for a whole horizon that keeps all promises that are certain; None without membership.
 
     Examples
     --------
@@ -69,11 +74,19 @@ class Terms:
     caps: Counts | None = None
     membership: Membership | None = None
     list_limits: Counts | None = None
+    certain: npt.NDArray[np.bool_] | None = None
+    certificate: Counts | None = None
 
     @property
     def n_atoms(self) -> int:
         """Number of atoms, A."""
         return len(self.capacities)
+
+    @property
+    def has_floor(self) -> npt.NDArray[np.bool_]:
+        """(A,) whether an atom belongs to a promise with a floor."""
+        has: npt.NDArray[np.bool_] = self.floors > 0
+        return has if self.membership is None else self.membership.atom_prices(has.astype(np.float64)) > 0
 
     def atom_prices(self, prices: Floats) -> Floats:
         """Return (A,) the price of each atom: the sum of the prices of its promises."""
@@ -82,6 +95,32 @@ class Terms:
     def exposures(self, counts: Counts) -> Counts:
         """Return (P,) the exposures of each promise, from those of each atom."""
         return counts if self.membership is None else self.membership.exposures(counts)
+
+
+def check_floors_only(terms: Terms, policy: str) -> None:
+    """Refuse promises that overlap, and caps and limits per list, for a policy that knows floors of groups only.
+
+    Examples
+    --------
+    >>> caps = np.array([7, NO_CAP])
+    >>> terms = Terms(np.array([5, 0]), np.array([2, 2]), k=2, horizon=10, batch_size=1, caps=caps)
+    >>> check_floors_only(terms, "ipw")
+    Traceback (most recent call last):
+        ...
+    fairsync.errors.InvalidInputError: The policy 'ipw' keeps at_least for labels of one attribute, not at_most; use \
+'guaranteed'.
+    """
+    found = {
+        "promises that overlap": terms.membership,
+        "at_most": terms.caps,
+        "at_most_per_list": terms.list_limits,
+    }
+    refused = [what for what, value in found.items() if value is not None]
+    if refused:
+        raise InvalidInputError(
+            f"The policy {policy!r} keeps at_least for labels of one attribute, not {' and '.join(refused)};"
+            " use 'guaranteed'."
+        )
 
 
 @dataclass(frozen=True)
@@ -211,6 +250,7 @@ class Memoryless:
     zero: the paper, whose floors are all positive, leaves that case open.
     """
 
+    name: str
     keeps_floors = False
     memory = 0
 
@@ -228,6 +268,7 @@ class Memoryless:
 
     def start(self, terms: Terms) -> Floats:
         """Return the prices before the first request."""
+        check_floors_only(terms, self.name)
         return self._prices(terms, np.zeros_like(terms.floors), 0)
 
     def prices(self, state: Floats) -> Floats:
@@ -240,6 +281,7 @@ class Memoryless:
 
     def resume(self, state: Floats, terms: Terms) -> Floats:
         """Return the same prices until the next step, and zero for new groups."""
+        check_floors_only(terms, self.name)
         return grow(state, len(terms.floors))
 
     def _prices(self, terms: Terms, exposures: Counts, served: int) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
-from fairsync.policies.base import Counts, Feedback, Floats, Terms
+from fairsync.policies.base import Counts, Feedback, Floats, Terms, check_floors_only
 
 # Adam's own constants (Kingma & Ba, 2015), as the paper leaves them.
 _BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8
@@ -75,6 +75,7 @@ class FairSync:
 
     def start(self, terms: Terms) -> FairSyncState:
         """Return zero prices."""
+        check_floors_only(terms, self.name)
         zero = np.zeros(len(terms.floors))
         return FairSyncState(zero, zero, zero, 0)
 
@@ -96,6 +97,7 @@ class FairSync:
 
     def resume(self, state: FairSyncState, terms: Terms) -> FairSyncState:
         """Continue from the same prices; a new group starts at 0, as all groups did."""
+        check_floors_only(terms, self.name)
         n = len(terms.floors)
         return FairSyncState(grow(state.prices, n), grow(state.mean, n), grow(state.square, n), state.steps)
 

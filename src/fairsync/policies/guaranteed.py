@@ -4,8 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairsync.catalog.atoms import Membership
 from fairsync.catalog.groups import grow
-from fairsync.policies.base import Feedback, Floats, Sample, Terms
+from fairsync.policies.base import NO_CAP, Counts, Feedback, Floats, Sample, Terms
 from fairsync.policies.subsidy_solver import Solution, exposure_variances, solve_subsidies
 
 # None of these is a setting: they trade work for accuracy, and the same values serve every data set.
@@ -14,6 +15,7 @@ TURNOVER = 8  # solve when this fraction (1/8) of the sample is new, which keeps
 FULL_TURNOVER = 4  # the same for large batches, whose solves are expensive, once the sample is full
 SMALL_BATCH = 64  # up to here solves are frequent and each matters little; beyond, they are rare and must look ahead
 SPARING = 4  # once the sample is full, one small batch in this many renews it (one large batch in two)
+WARM_UP = 16  # requests of the first batch of a warm-up; each further one is twice as long
 FIRST_ITERATIONS = 25  # Newton steps of a solve from scratch; later solves start from the last solution
 
 
@@ -24,9 +26,9 @@ class GuaranteedState:
     Attributes
     ----------
     subsidies : numpy.ndarray
-        (G,) minus the prices, >= 0.
+        (P,) minus the prices: >= 0 for a floor, <= 0 (a charge) for a cap.
     target : numpy.ndarray
-        (G,) exposures per request for which the subsidies were solved.
+        (P,) exposures per request for which the subsidies were solved.
     solution : Solution or None
         The last solution: slopes and limits by which the subsidies follow a moving target until the next solve.
     sample : Sample or None
@@ -40,9 +42,12 @@ class GuaranteedState:
     skipped : int
         Batches since the last one that was added to the sample.
     opening : numpy.ndarray or None
-        (G,) subsidies for a whole horizon, with which the next horizon starts.
+        (P,) subsidies for a whole horizon, with which the next horizon starts.
     variances : numpy.ndarray or None
-        (G,) variance of the exposures in one request of the sample; computed when first needed.
+        (P,) variance of the exposures in one request of the sample; computed when first needed.
+    limit : numpy.ndarray or None
+        (P,) the most exposures per request for which the charges were solved, inf where a promise has no cap; None if
+        none has one.
     """
 
     subsidies: Floats
@@ -56,6 +61,7 @@ class GuaranteedState:
     skipped: int = 0
     opening: Floats | None = None
     variances: Floats | None = None
+    limit: Floats | None = None
 
     @property
     def samples_next(self) -> bool:
@@ -64,15 +70,16 @@ class GuaranteedState:
 
 
 class Guaranteed:
-    r"""Keeps every floor at little cost in relevance, and has nothing to tune.
+    r"""Keeps every promise at little cost in relevance, and has nothing to tune.
 
-    With R requests left and :math:`D_g` exposures missing, the best plan for the rest solves
+    With R requests left and :math:`D_p` exposures missing, the best plan for the rest solves
 
-    .. math::  \min_{\lambda \ge 0} \; R \; \mathrm{E}\,\mathrm{TopK}(r + \lambda) - \sum_g D_g \lambda_g
+    .. math::  \min_{\lambda \ge 0} \; R \; \mathrm{E}\,\mathrm{TopK}(r + M^T \lambda) - \sum_p D_p \lambda_p
 
     The expectation is unknown and estimated on a sliding sample of past requests. So the subsidies :math:`\lambda` are
-    those for which the sample would have given each group :math:`D_g / R` exposures per request: a deficit or surplus
-    so far moves the target, and the subsidies with it.
+    those for which the sample would have given each promise :math:`D_p / R` exposures per request: a deficit or surplus
+    so far moves the target, and the subsidies with it. A cap that has :math:`U_p` exposures left works the same way,
+    with a charge where the sample would have taken more than :math:`U_p / R`.
 
     - A solve is a few Newton steps (:mod:`fairsync.policies.subsidy_solver`), repeated when an eighth of the sample is
       new (for large batches a quarter, once the sample is full).
@@ -83,12 +90,36 @@ class Guaranteed:
     - The last batch of a horizon cannot be corrected afterwards: its target gets one standard deviation more.
 
     The guard of the retriever turns this into a guarantee (see :mod:`fairsync.guard`).
+
+    Parameters
+    ----------
+    warm_up
+        Change the first prices sooner than the batch size says: after 16 requests, after 32 more, after 64 more, and so
+        on, until the batch size is reached. The first batch of a cold start has no prices, so that a long one is
+        expensive. Not for deployments that cannot change prices more often.
+
+    Examples
+    --------
+    >>> policy = Guaranteed(warm_up=True)
+    >>> terms = Terms(np.array([5, 0]), np.array([2, 2]), k=2, horizon=9000, batch_size=512)
+    >>> state = policy.start(terms)
+    >>> [policy.price_batch(replace(state, seen=seen), terms) for seen in (0, 16, 48, 2048)]
+    [16, 32, 64, 512]
     """
 
     name = "guaranteed"
     keeps_floors = True
     memory = SAMPLE_SIZE
     state_classes = (GuaranteedState, Sample, Solution)
+
+    def __init__(self, warm_up: bool = False) -> None:
+        self.warm_up = warm_up
+
+    def price_batch(self, state: GuaranteedState, terms: Terms) -> int:
+        """Return the number of requests until the next step."""
+        if not self.warm_up:
+            return terms.batch_size
+        return min(terms.batch_size, WARM_UP + state.seen + state.n_fresh)
 
     def start(self, terms: Terms) -> GuaranteedState:
         """Return zero subsidies."""
@@ -115,18 +146,18 @@ class Guaranteed:
     def step(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Follow the target, and solve again if enough requests have come since the last solve."""
         state = _taking_in(_with_variances(state, terms, feedback), feedback.sample)
-        target = self._target(state, terms, feedback)
+        target, limit = self._target(state, terms, feedback), _limit(terms, feedback)
         known = 0 if state.sample is None else len(state.sample)
         turnover = TURNOVER if state.small_batch or known < SAMPLE_SIZE else FULL_TURNOVER
         new = state.n_fresh > 0 and state.n_fresh * turnover >= known
         # The prices at the end of the last horizon were made for the groups that lagged: do not start from them.
         opens = feedback.remaining == terms.horizon and known + state.n_fresh > 0
         if opens and state.opening is not None and not new:
-            return replace(state, subsidies=np.where(target > 0, state.opening, 0.0), target=target)
+            return replace(state, subsidies=_due(state.opening, target, limit), target=target, limit=limit)
         if opens or (new and known == 0):
-            return _solved_from(_joined(state), target, state, terms, whole_horizon=opens)
+            return _solved_from(_joined(state), target, limit, state, terms, whole_horizon=opens)
         behind = _behind(state, feedback.sample)
-        state = replace(state, subsidies=_follow(state, target), target=target)
+        state = replace(state, subsidies=_follow(state, target, limit), target=target, limit=limit)
         if not new:
             return state
         sample = _joined(state)
@@ -139,22 +170,25 @@ class Guaranteed:
             newest=state.n_fresh,
             iterations=iterations,
             listed=state.subsidies - behind,
+            limit=limit,
+            membership=terms.membership,
         )
         # At first the sample holds all requests so far, and the solution is used as it is. Later solves are averaged.
         seen = state.seen + state.n_fresh
         weight = 1.0 if seen <= len(sample) else min(1.0, 2 * state.n_fresh / seen)
         subsidies = state.subsidies + weight * (solution.subsidies - state.subsidies)
         return GuaranteedState(
-            subsidies, target, solution, sample, seen=seen, small_batch=state.small_batch, opening=state.opening
-        )
+            subsidies, target, solution, sample, seen=seen, small_batch=state.small_batch, opening=state.opening,
+            limit=limit,
+        )  # fmt: skip
 
     def calibrate(self, state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
         """Start from past requests, which become the sample. Called repeatedly until the prices settle."""
         if feedback.sample is None or len(feedback.sample) == 0:
             return state
-        target = self._target(state, terms, feedback)
+        target, limit = self._target(state, terms, feedback), _limit(terms, feedback)
         sample = Sample.join((feedback.sample,), keep=SAMPLE_SIZE)
-        return _solved_from(sample, target, state, terms, whole_horizon=feedback.remaining == terms.horizon)
+        return _solved_from(sample, target, limit, state, terms, whole_horizon=feedback.remaining == terms.horizon)
 
     def resume(self, state: GuaranteedState, terms: Terms) -> GuaranteedState:
         """Continue from the same subsidies and sample; values that depend on the old floors are computed again."""
@@ -166,29 +200,69 @@ class Guaranteed:
             solution=None,
             opening=None,
             variances=None,
+            limit=None,
         )
 
     @staticmethod
     def _target(state: GuaranteedState, terms: Terms, feedback: Feedback) -> Floats:
-        """Return the exposures per request that each group needs from now on."""
+        """Return (P,) the exposures per request that each promise needs from now on."""
         missing = np.maximum(terms.floors - feedback.exposures, 0).astype(np.float64)
         left = max(feedback.remaining, 1)
         if left <= terms.batch_size and state.variances is not None:
             missing += np.where(missing > 0, np.sqrt(left * state.variances), 0.0)
-        target = np.minimum(missing / left, terms.capacities)
+        target = np.minimum(missing / left, _in_one_list(terms, terms.capacities))
         if feedback.slots is not None:  # a floor that will be missed must not take the slots of the others
-            target = np.minimum(target, feedback.slots)
+            target = np.minimum(target, _in_one_list(terms, feedback.slots))
+        if terms.list_limits is not None:
+            target = np.minimum(target, terms.list_limits)
         # With the extra deviation the target can exceed k. It is kept just below, or no finite subsidies would reach
         # it.
         most = 0.999 * terms.k / max(float(target.sum()), 1e-12)
+        if most < 1.0 and terms.membership is not None:
+            most = 0.999 * terms.k / max(_fewest_slots(terms.membership, target), 1e-12)
         return np.asarray(target * min(1.0, most))
+
+
+def _in_one_list(terms: Terms, slots: Counts | Floats) -> Counts | Floats:
+    """Return (P,) the most exposures of each promise in one list, from those of each atom."""
+    if terms.membership is None:
+        return slots
+    return np.minimum(terms.membership.sums(slots.astype(np.float64)), terms.k)
+
+
+def _fewest_slots(membership: Membership, target: Floats) -> float:
+    """Return a lower bound of the slots per request that reach the target.
+
+    A slot counts for every promise of its atom. If it pays each of them one part in the most promises that any of
+    their atoms has, it pays one slot at most.
+    """
+    needy = (target > 0).astype(np.float64)
+    sharing = np.repeat(membership.atom_prices(needy), np.diff(membership.offsets))
+    most = np.ones(membership.n_promises)
+    np.maximum.at(most, membership.promises, sharing)
+    return float((target / most).sum())
+
+
+def _limit(terms: Terms, feedback: Feedback) -> Floats | None:
+    """Return (P,) the exposures per request that each cap allows from now on; None if there are no caps."""
+    if terms.caps is None:
+        return None
+    room = np.maximum(terms.caps - feedback.exposures, 0)
+    return np.where(terms.caps == NO_CAP, np.inf, room / max(feedback.remaining, 1))
+
+
+def _due(subsidies: Floats, target: Floats, limit: Floats | None) -> Floats:
+    """Return the subsidies that have a target, and the charges that have a limit; the others are zero."""
+    if limit is None:
+        return np.where(target > 0, subsidies, 0.0)
+    return np.where(np.where(subsidies > 0, target > 0, np.isfinite(limit)), subsidies, 0.0)
 
 
 def _with_variances(state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
     """Return the state with the variances of exposures, if the next batch is the last and they are not known yet."""
     if feedback.remaining > terms.batch_size or state.sample is None or state.variances is not None:
         return state
-    return replace(state, variances=exposure_variances(state.sample, state.subsidies, terms.k))
+    return replace(state, variances=exposure_variances(state.sample, state.subsidies, terms.k, terms.membership))
 
 
 def _taking_in(state: GuaranteedState, sample: Sample | None) -> GuaranteedState:
@@ -211,24 +285,48 @@ def _joined(state: GuaranteedState) -> Sample:
 
 
 def _solved_from(
-    sample: Sample, target: Floats, state: GuaranteedState, terms: Terms, *, whole_horizon: bool
+    sample: Sample,
+    target: Floats,
+    limit: Floats | None,
+    state: GuaranteedState,
+    terms: Terms,
+    *,
+    whole_horizon: bool,
 ) -> GuaranteedState:
     """Return a state whose subsidies come from this sample only, solved with all iterations."""
     n = len(sample)
-    solution = solve_subsidies(sample, target, state.subsidies, terms.k, newest=n, iterations=FIRST_ITERATIONS)
+    solution = solve_subsidies(
+        sample, target, state.subsidies, terms.k,
+        newest=n, iterations=FIRST_ITERATIONS, limit=limit, membership=terms.membership,
+    )  # fmt: skip
     # A calibration within a horizon does not fit a whole one: the next horizon solves again.
     opening = solution.subsidies if whole_horizon else None
     return GuaranteedState(
-        solution.subsidies, target, solution, sample, seen=n, small_batch=state.small_batch, opening=opening
+        solution.subsidies,
+        target,
+        solution,
+        sample,
+        seen=n,
+        small_batch=state.small_batch,
+        opening=opening,
+        limit=limit,
     )
 
 
-def _follow(state: GuaranteedState, target: Floats) -> Floats:
-    """Return the subsidies moved along the last slopes to a new target; groups without a target get none."""
+def _follow(state: GuaranteedState, target: Floats, limit: Floats | None) -> Floats:
+    """Return the subsidies moved along the last slopes to a new target; promises without a target get none."""
     if state.solution is None:
-        return np.where(target > 0, state.subsidies, 0.0)
-    longest = state.solution.longest_step
-    step = np.minimum(np.maximum((target - state.target) / state.solution.slopes, -longest), longest)
-    highest = np.maximum(state.solution.ceiling, state.subsidies)
-    moved = np.minimum(np.maximum(state.subsidies + step, 0.0), highest)
-    return np.where(target > 0, moved, 0.0)
+        return _due(state.subsidies, target, limit)
+    solution, subsidies, longest = state.solution, state.subsidies, state.solution.longest_step
+    change, lowest = target - state.target, np.zeros(1)
+    if limit is not None and solution.bottom is not None and state.limit is not None:
+        charged = subsidies < 0
+        # A charge that is not there yet is for the next solve to decide.
+        change[charged] = limit[charged] - state.limit[charged]
+        lowest = np.where(charged, np.minimum(solution.bottom, subsidies), 0.0)
+    step = np.minimum(np.maximum(change / solution.slopes, -longest), longest)
+    highest = np.maximum(solution.ceiling, subsidies)
+    if limit is not None:
+        highest = np.where(subsidies < 0, 0.0, highest)
+    moved = np.minimum(np.maximum(subsidies + step, lowest), highest)
+    return _due(moved, target, limit)

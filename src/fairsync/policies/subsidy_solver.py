@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
+from fairsync.catalog.atoms import Membership
 from fairsync.policies.base import Floats, Sample
 
 # An entry is near the cut (the k-th best score) within this share of a list's range, its best relevance minus its last.
@@ -25,19 +27,22 @@ class Solution:
     Attributes
     ----------
     subsidies : numpy.ndarray
-        (G,) >= 0.
+        (P,) >= 0, or <= 0 for a promise that has only a cap: then it is a charge.
     slopes : numpy.ndarray
-        (G,) exposures per request gained by one more unit of subsidy.
+        (P,) exposures per request gained by one more unit of subsidy.
     ceiling : numpy.ndarray
-        (G,) the highest subsidies that can be judged by lists of the sample's depth.
+        (P,) the highest subsidies that can be judged by lists of the sample's depth.
     longest_step : float
         The largest change of a subsidy for which the slopes are valid.
+    bottom : numpy.ndarray or None
+        (P,) the highest charges that can be judged, as negative subsidies; None if no promise has a cap.
     """
 
     subsidies: Floats
     slopes: Floats
     ceiling: Floats
     longest_step: float
+    bottom: Floats | None = None
 
 
 def solve_subsidies(
@@ -49,26 +54,33 @@ def solve_subsidies(
     newest: int,
     iterations: int,
     listed: Floats | None = None,
+    limit: Floats | None = None,
+    membership: Membership | None = None,
 ) -> Solution:
-    r"""Find subsidies under which the sample's requests give each group its target of exposures.
+    r"""Find subsidies under which the sample's requests give each promise its target of exposures.
 
     They minimise the sample's dual plus a regularisation, worth c requests, that fades as the sample grows,
 
-    .. math::  \sum_s \mathrm{TopK}(r_s + \lambda) - n \sum_g \rho_g \lambda_g
-               + \tfrac12 \, c \, \bar{h} \sum_g \lambda_g^2, \qquad \lambda \ge 0
+    .. math::  \sum_s \mathrm{TopK}(r_s + M^T \lambda) - n \sum_p (\rho_p \lambda_p^+ - \beta_p \lambda_p^-)
+               + \tfrac12 \, c \, \bar{h} \sum_p \lambda_p^2
 
-    whose gradient is "counts minus wanted counts" and whose curvature is how densely a group's items lie at the cut
-    (:math:`\bar h` is that density for a typical group). The coupling between groups is weak, since each takes its
-    slots from all the others: a diagonal Newton step, shortened when it does not help, converges in a handful.
+    whose gradient is "counts minus wanted counts" and whose curvature is how densely a promise's items lie at the cut
+    (:math:`\bar h` is that density for a typical promise). A floor :math:`\rho_p` has :math:`\lambda_p \ge 0`, a cap
+    :math:`\beta_p` has :math:`\lambda_p \le 0`, and a promise with both has one multiplier of either sign.
+
+    If every item belongs to one promise, the coupling is weak, since each takes its slots from all the others: a
+    diagonal Newton step, shortened when it does not help, converges in a handful. Where promises overlap, an entry near
+    the cut counts for each of its promises as often as it has promises. These sums over rows of the Hessian bound the
+    curvature in every direction, so that promises that share items do not correct the same lack twice.
 
     Parameters
     ----------
     sample
         Lists of n requests.
     target
-        (G,) wanted exposures per request.
+        (P,) wanted exposures per request.
     start
-        (G,) subsidies to start from.
+        (P,) subsidies to start from.
     k
         Candidates per request.
     newest
@@ -76,48 +88,104 @@ def solve_subsidies(
     iterations
         The most Newton steps.
     listed
-        (G,) the subsidies under which those rows were made. Defaults to ``start``. If lists come back late, subsidies
+        (P,) the subsidies under which those rows were made. Defaults to ``start``. If lists come back late, subsidies
         must not rise beyond what the lists have shown; else they would rise several times before the first effect is
         seen.
+    limit
+        (P,) the most exposures per request, inf where a promise has no cap; None if none has one.
+    membership
+        The promises of each atom, whose codes are the groups of the sample; None if promise p is atom p.
     """
     n, width = sample.groups.shape
+    if membership is not None:
+        sample, membership = _among_listed(sample, membership)
     wanted, needy = target * n, target > 0
+    most = None if limit is None else limit * n
+    if limit is not None:
+        needy = needy | np.isfinite(limit)
+    sharing = None if membership is None else np.maximum(membership.atom_prices(needy.astype(np.float64)), 1.0)
     reach = sample.relevance.max(axis=1) - sample.relevance.min(axis=1)
     # If all relevance is equal, any positive width will do.
     widest = band = _BAND * float(np.median(reach)) or float(reach.max()) or 1.0
     shorten, least = 1.0, np.inf
     subsidies = best = start
     slopes = start
-    # A list does not show which items of a group would come next beyond its depth.
+    # A list does not show which items of a promise would come next beyond its depth.
     latest = Sample(sample.groups[-newest:], sample.relevance[-newest:])
     listed = start if listed is None else listed
-    score = latest.relevance + listed.astype(np.float32).take(latest.groups)
+    score = latest.relevance + _bonus(listed, membership).take(latest.groups)
     ordered = np.sort(score, axis=1)
     depth = float((ordered[:, width - k] - ordered[:, 0]).mean())
     ceiling = np.maximum(start, listed + depth)
+    bottom = None if limit is None else np.where(np.isfinite(limit), np.minimum(start, listed - depth), 0.0)
     for iteration in range(iterations + 1):
-        counts, near = _count_around_cut(sample, subsidies, k, band)
-        density = np.maximum(near, 1.0) / (2 * band)
+        counts, near = _count_around_cut(sample, _bonus(subsidies, membership), k, band)
+        crowd = near
+        if membership is not None and sharing is not None:
+            counts, near, crowd = membership.sums(counts), membership.sums(near), membership.sums(near * sharing)
+        density, together = np.maximum(near, 1.0) / (2 * band), np.maximum(crowd, 1.0) / (2 * band)
         doubt = _DOUBT / n * min(1.0, _FADES / n) * (float(density[needy].mean()) if needy.any() else 1.0)
-        gradient = counts - wanted + doubt * subsidies
-        excess = float(np.abs(np.where(subsidies > 0, gradient, np.minimum(gradient, 0))).sum())
+        gradient = _surplus(counts, wanted, most, subsidies) + doubt * subsidies
+        excess = float(np.abs(np.where(subsidies != 0, gradient, _of_zero(gradient, most))).sum())
         if excess < least:
             least, best, slopes = excess, subsidies, (density + doubt) / n
         else:
             shorten *= 0.6
             band = max(0.8 * band, 0.03 * widest)
-        if iteration == iterations or excess <= 0.01 * wanted.sum():
+        enough = 0.01 * (wanted.sum() if most is None else wanted.sum() + most[subsidies < 0].sum())
+        if iteration == iterations or excess <= enough:
             break
         longest = _LONGEST_STEP * band
-        step = np.clip(-gradient / (density + doubt), -longest, longest)
-        subsidies = np.clip(subsidies + shorten * step, 0.0, ceiling)
-    return Solution(best, slopes, ceiling, _LONGEST_STEP * widest)
+        step = np.clip(-gradient / (together + doubt), -longest, longest)
+        if bottom is None:
+            subsidies = np.clip(subsidies + shorten * step, 0.0, ceiling)
+        else:  # a multiplier does not change its sign in one step
+            lowest, highest = np.where(subsidies > 0, 0.0, bottom), np.where(subsidies < 0, 0.0, ceiling)
+            subsidies = np.clip(subsidies + shorten * step, lowest, highest)
+    return Solution(best, slopes, ceiling, _LONGEST_STEP * widest, bottom)
 
 
-def _count_around_cut(sample: Sample, subsidies: Floats, k: int, band: float) -> tuple[Floats, Floats]:
-    """Return (G,) the entries that the subsidies would choose, and those within a band around the cut."""
-    width, n_groups = sample.groups.shape[1], len(subsidies)
-    bonus = subsidies.astype(np.float32)
+def _surplus(counts: Floats, wanted: Floats, most: Floats | None, subsidies: Floats) -> Floats:
+    """Return (P,) what the counts have more than is wanted; with caps, negative or positive only as far as it counts.
+
+    A promise with a subsidy is compared with its floor, one with a charge with its cap, the others with both.
+    """
+    if most is None:
+        return counts - wanted
+    between = np.minimum(np.maximum(counts, wanted), most)
+    aim = np.where(subsidies > 0, wanted, np.where(subsidies < 0, most, between))
+    surplus: Floats = counts - aim
+    return surplus
+
+
+def _of_zero(gradient: Floats, most: Floats | None) -> Floats:
+    """Return (P,) the part of the gradient that would move multipliers that are zero."""
+    return np.minimum(gradient, 0) if most is None else gradient
+
+
+def _bonus(subsidies: Floats, membership: Membership | None) -> npt.NDArray[np.float32]:
+    """Return (A,) the subsidy of each atom."""
+    return (subsidies if membership is None else membership.atom_prices(subsidies)).astype(np.float32)
+
+
+def _among_listed(sample: Sample, membership: Membership) -> tuple[Sample, Membership]:
+    """Return the sample and the membership with new codes for the atoms that the sample holds: often few of many."""
+    is_listed = np.zeros(membership.n_atoms, dtype=bool)
+    is_listed[sample.groups] = True
+    atoms = np.flatnonzero(is_listed)
+    codes = np.empty(membership.n_atoms, dtype=np.intp)
+    codes[atoms] = np.arange(len(atoms))
+    at, promises = membership.expand(atoms)
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(at, minlength=len(atoms)))])
+    return (
+        Sample(codes[sample.groups], sample.relevance, sample.prices),
+        Membership(membership.n_promises, promises, offsets),
+    )
+
+
+def _count_around_cut(sample: Sample, bonus: npt.NDArray[np.float32], k: int, band: float) -> tuple[Floats, Floats]:
+    """Return (A,) the entries that these subsidies of atoms would choose, and those within a band around the cut."""
+    width, n_groups = sample.groups.shape[1], len(bonus)
     counts, near = np.zeros(n_groups), np.zeros(n_groups)
     for start in range(0, len(sample), _ROWS):
         groups = sample.groups[start : start + _ROWS]
@@ -129,14 +197,20 @@ def _count_around_cut(sample: Sample, subsidies: Floats, k: int, band: float) ->
     return counts, near
 
 
-def exposure_variances(sample: Sample, subsidies: Floats, k: int) -> Floats:
-    """Return (G,) the variance of each group's exposures in one request, over the requests of the sample."""
+def exposure_variances(sample: Sample, subsidies: Floats, k: int, membership: Membership | None = None) -> Floats:
+    """Return (P,) the variance of each promise's exposures in one request, over the requests of the sample."""
     n, width = sample.groups.shape
-    n_groups = len(subsidies)
-    score = sample.relevance + subsidies.astype(np.float32).take(sample.groups)
+    n_promises = len(subsidies)
+    if membership is not None:
+        sample, membership = _among_listed(sample, membership)
+    score = sample.relevance + _bonus(subsidies, membership).take(sample.groups)
     chosen = score >= np.partition(score, width - k, axis=1)[:, width - k, None]
-    cell, count = np.unique(np.nonzero(chosen)[0] * n_groups + sample.groups[chosen], return_counts=True)
-    mean = np.bincount(cell % n_groups, weights=count, minlength=n_groups) / n
-    square = np.bincount(cell % n_groups, weights=count.astype(np.float64) ** 2, minlength=n_groups) / n
+    rows, codes = np.nonzero(chosen)[0], sample.groups[chosen]
+    if membership is not None:
+        at, codes = membership.expand(codes)
+        rows = rows[at]
+    cell, count = np.unique(rows * n_promises + codes, return_counts=True)
+    mean = np.bincount(cell % n_promises, weights=count, minlength=n_promises) / n
+    square = np.bincount(cell % n_promises, weights=count.astype(np.float64) ** 2, minlength=n_promises) / n
     variances: Floats = np.maximum(square - mean**2, 0.0)
     return variances

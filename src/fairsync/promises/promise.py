@@ -13,11 +13,14 @@ import numpy as np
 from fairsync.catalog.attributes import LabelColumn, ListColumn
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_catalog
+from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fairsync.catalog import Catalog, Where
+
+_FIELDS = ("where", "at_least", "at_most", "at_most_per_list", "name", "each")
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,11 @@ class Promise:
         if low is not None and high is not None and isinstance(low, int) == isinstance(high, int) and low > high:
             raise InvalidInputError(f"{self.name}: at_least is {low}, more than at_most, {high}.")
 
+    @property
+    def has_default_name(self) -> bool:
+        """Whether the name is made of the conditions."""
+        return self.name == _name_of(self.where)
+
     def floor(self, slots: int) -> int:
         """Return the least exposures among so many slots.
 
@@ -99,6 +107,22 @@ class Promise:
             return None
         return self.at_most if isinstance(self.at_most, int) else math.floor(_exact(self.at_most) * slots)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the promise as values for JSON."""
+        return {name: getattr(self, name) for name in _FIELDS}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Promise:
+        """Return the promise that `to_dict` has written.
+
+        Examples
+        --------
+        >>> promise = Promise({"provider": "acme"}, at_least=20, at_most=0.5)
+        >>> Promise.from_dict(promise.to_dict()) == promise
+        True
+        """
+        return cls(**values)
+
     def __repr__(self) -> str:
         bounds = [
             f"{word} {_text(value)}"
@@ -119,7 +143,7 @@ def each(
     at_most_per_list: int | None = None,
     where: Where | None = None,
 ) -> list[Promise]:
-    """Return one promise for each label of an attribute. Labels that come later get one, too.
+    """Return one promise for each label of an attribute that items have. Labels that come later get one, too.
 
     Parameters
     ----------
@@ -145,7 +169,7 @@ def each(
         raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
     return [
         Promise({attribute: label, **(where or {})}, at_least, at_most, at_most_per_list, each=attribute)
-        for label in column.labels
+        for label in SelectedRows(catalog).labels_in_use(attribute, where or {})
     ]
 
 

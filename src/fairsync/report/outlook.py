@@ -88,8 +88,22 @@ def promise_outlooks(
     ('expected', 'will miss', 370)
     """
     left = max(terms.horizon - totals.requests, 0)
+    terms, slots = _by_promise(terms, slots)
     judged = _judge(np.maximum(terms.floors - totals.exposures, 0), left, terms, slots)
     return {labels[code]: judged[code] for code in np.flatnonzero(terms.floors > 0).tolist()}
+
+
+def _by_promise(terms: Terms, slots: EligibleSlots) -> tuple[Terms, EligibleSlots]:
+    """Return capacities and slots of promises from those of atoms; the same if promises do not overlap."""
+    members = terms.membership
+    if members is None:
+        return terms, slots
+    able = members.sums(slots.shares * terms.capacities)
+    most = np.minimum(members.exposures(terms.capacities), terms.k)
+    shares = np.minimum(able / np.maximum(most, 1), slots.requests)
+    best = np.zeros(members.n_promises)
+    np.maximum.at(best, members.promises, slots.able[np.repeat(np.arange(members.n_atoms), np.diff(members.offsets))])
+    return replace(terms, capacities=most, membership=None), replace(slots, shares=shares, able=best)
 
 
 def promise_outlook(code: int, missing: int, left: int, terms: Terms, slots: EligibleSlots) -> PromiseOutlook:

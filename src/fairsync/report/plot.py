@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from fairsync.report.report import Report
 
 COLOURS = {
-    "kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00", "no promise": "#C4C4C4",
+    "kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00",
+    "exceeded": "#000000", "no promise": "#C4C4C4",
 }  # fmt: skip
 SUBSIDY, PRICE, GREY = "#009E73", "#CC79A7", "#8A8A8A"
 _NAMED = 45  # more labels than this cannot be read next to each other
@@ -69,8 +70,13 @@ def plot_report(report: Report) -> Figure:
     nothing = exposures == 0  # a bar of height 0 is invisible
     top.scatter(x[nothing], exposures[nothing], s=9, color=[c for c, no in zip(colours, nothing, strict=True) if no])
     mark_floors(top, x, floors)
+    caps = report.caps or {}
+    capped = np.array([i for i, label in enumerate(labels) if label in caps], dtype=np.int64)
+    ceilings = np.array([caps[labels[i]] for i in capped.tolist()], dtype=np.int64)
+    if len(capped):
+        top.hlines(ceilings, capped - 0.5, capped + 0.5, color=PRICE, linewidth=1.4, linestyle="dashed", zorder=2)
     top.set_ylabel("exposures")
-    scale_counts(top, np.concatenate([exposures, floors]))
+    scale_counts(top, np.concatenate([exposures, floors, ceilings]))
     present = [status for status in COLOURS if status in report.status.values()]
     handles: list[Artist] = [Patch(color=COLOURS[status], label=status) for status in present]
     lost = [i for i, label in enumerate(labels) if label in outlooks and outlooks[label].outlook == "will miss"]
@@ -81,8 +87,11 @@ def plot_report(report: Report) -> Figure:
         shares = [outlooks[labels[i]].share for i in lost]
         few = f"will miss: {'at most ' if len(lost) > 1 else ''}{percent(max(shares))} of requests could show it"
         handles.append(Patch(facecolor=GREY, edgecolor="white", hatch="////", label=few))
-    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=6, loc="upper right", columnspacing=1.2)
-    _title(top, f"Exposures and floors under the policy '{report.policy}'", summary(report))
+    if len(ceilings):
+        handles.append(Line2D([], [], color=PRICE, linewidth=1.4, linestyle="dashed", label="cap"))
+    top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=7, loc="upper right", columnspacing=1.2)
+    what = "Exposures and floors" if report.caps is None else "Exposures and promises"
+    _title(top, f"{what} under the policy '{report.policy}'", summary(report))
 
     price_colours = [SUBSIDY if price < 0 else PRICE for price in finite]
     bottom.bar(x, finite, width=_bar_width(len(labels)), color=price_colours)
@@ -92,7 +101,7 @@ def plot_report(report: Report) -> Figure:
         bottom.set_ylim(-1, 1)
         bottom.set_yticks([0])
         bottom.set_ylabel("price")
-        bottom.text(0.5, 0.62, "no group has a price now", transform=bottom.transAxes, ha="center", color=GREY)
+        bottom.text(0.5, 0.62, f"no {report.noun} has a price now", transform=bottom.transAxes, ha="center", color=GREY)
     if masked.any():
         bottom.plot(x[masked], finite[masked], "x", color="black", label="masked")
     subsidy = "subsidy" if price_name == "price now" else "mean subsidy of the horizon"
@@ -105,7 +114,7 @@ def plot_report(report: Report) -> Figure:
         axes.bar(x, costs, width=_bar_width(len(labels)), color=GREY)
         axes.set_ylabel("cost")
     panels = [top, bottom, *lowest]
-    name_groups(panels[-1], labels)
+    name_groups(panels[-1], labels, report.noun)
     for axes in panels:
         tidy(axes)
     return figure
@@ -135,9 +144,10 @@ def plot_change(before: Report, after: Report) -> Figure:
     handles, _ = axes.get_legend_handles_labels()
     axes.legend(handles=[*handles, floor_handle()], frameon=False, loc="upper left")
     promises = count(len(after.promised), "promise")
-    sub = [f"floors reached: {before.n_kept:,} of {promises} before, {after.n_kept:,} after"]
-    _title(axes, "What every group gets, before and after", sub)
-    name_groups(axes, labels)
+    kept = "floors reached" if after.caps is None else "promises kept"
+    sub = [f"{kept}: {before.n_kept:,} of {promises} before, {after.n_kept:,} after"]
+    _title(axes, f"What every {after.noun} gets, before and after", sub)
+    name_groups(axes, labels, after.noun)
     tidy(axes)
     return figure
 
@@ -177,19 +187,19 @@ def scale_counts(axes: Axes, counts: NDArray[np.int64]) -> None:
     axes.yaxis.set_major_formatter(_thousands())
 
 
-def name_groups(axes: Axes, labels: Sequence[Label]) -> None:
-    """Label the groups on the x axis if there is room, else show their number."""
+def name_groups(axes: Axes, labels: Sequence[Label], noun: str = "group") -> None:
+    """Label the groups, or promises, on the x axis if there is room, else show their number."""
     axes.set_xlim(-0.8, len(labels) - 0.2)
     if len(labels) > _NAMED:
         axes.set_xticks([])
-        axes.set_xlabel(count(len(labels), "group"))
+        axes.set_xlabel(count(len(labels), noun))
         return
     names = [text if len(text) <= 18 else text[:17] + "…" for text in map(str, labels)]
     upright = max(map(len, names)) * len(names) > 90
     # Labels may contain dollar signs, which matplotlib would parse as mathematics.
     rotation, size = (90, 8) if upright else (0, 10)
     axes.set_xticks(range(len(names)), names, parse_math=False, rotation=rotation, fontsize=size)
-    axes.set_xlabel("group")
+    axes.set_xlabel(noun)
 
 
 def tidy(axes: Axes) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from fairsync.policies.base import NO_CAP
 from fairsync.report.compare import check_comparable, compare
 from fairsync.report.outlook import promise_outlooks
 
@@ -30,7 +31,42 @@ if TYPE_CHECKING:
     from fairsync.promise_costs import PromiseCosts
     from fairsync.report.outlook import PromiseOutlook
 
-Status: TypeAlias = Literal["kept", "on track", "behind", "missed", "no promise"]
+Status: TypeAlias = Literal["kept", "on track", "behind", "missed", "exceeded", "no promise"]
+
+
+@dataclass(frozen=True)
+class PromiseRow:
+    """One promise in a report.
+
+    Attributes
+    ----------
+    name : str or int
+        The name of the promise, or the label of its group.
+    at_least, at_most : int or None
+        Bounds on its exposures in the horizon.
+    exposures : int
+        Exposures so far.
+    kept : bool
+        Whether the exposures are within the bounds.
+    status : str
+        As in `Report.status`.
+    price : float
+        The price in force now; negative for a subsidy.
+    cost : float or None
+        Relevance given up for it in this horizon, an upper bound; None if it was not measured.
+    certain : bool
+        Whether it is certain, whatever requests come and exclude within what was declared.
+    """
+
+    name: Label
+    at_least: int | None
+    at_most: int | None
+    exposures: int
+    kept: bool
+    status: Status
+    price: float
+    cost: float | None
+    certain: bool
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,6 +118,12 @@ class Report:
     outlooks : dict or None
         {label: what is to be expected of the promise}, for promised groups. None as long as no request is limited: then
         every floor is as certain as the policy makes it.
+    caps : dict or None
+        {name: cap} for the promises that have one. None if there are floors of groups only, no promises: then labels of
+        groups stand where otherwise names of promises do.
+    uncertain : tuple
+        Names of promises that are expected and not certain: they rest on parts of the catalog that a request may
+        exclude as a whole (``max_exclude``).
     """
 
     policy: str
@@ -102,6 +144,20 @@ class Report:
     costs: dict[Label, float] | None = None
     limited_requests: int = 0
     outlooks: dict[Label, PromiseOutlook] | None = None
+    caps: dict[Label, int] | None = None
+    uncertain: tuple[Label, ...] = ()
+
+    @cached_property
+    def promises(self) -> list[PromiseRow]:
+        """The promises, one row each."""
+        costs, caps, uncertain = self.costs or {}, self.caps or {}, set(self.uncertain)
+        return [
+            PromiseRow(
+                label, self.floors[label] or None, caps.get(label), self.exposures[label], self.satisfied[label],
+                self.status[label], self.prices[label], costs.get(label), label not in uncertain,
+            )
+            for label in self.promised
+        ]  # fmt: skip
 
     @property
     def is_over(self) -> bool:
@@ -110,17 +166,32 @@ class Report:
 
     @cached_property
     def promised(self) -> list[Label]:
-        """The labels of the groups with a promise: a floor above 0."""
-        return [label for label, floor in self.floors.items() if floor > 0]
+        """The labels of what has a promise: a floor above 0, or a cap."""
+        caps = self.caps or {}
+        return [label for label, floor in self.floors.items() if floor > 0 or label in caps]
+
+    @cached_property
+    def promised_set(self) -> set[Label]:
+        """The labels of what has a promise, as a set."""
+        return set(self.promised)
+
+    @property
+    def noun(self) -> str:
+        """What a label names: a group, or a promise."""
+        return "group" if self.caps is None else "promise"
 
     @cached_property
     def satisfied(self) -> dict[Label, bool]:
-        """{label: whether the floor is reached}. True for groups without a promise, which `esp` does not count."""
-        return {label: self.exposures[label] >= floor for label, floor in self.floors.items()}
+        """{label: whether the floor is reached and no cap exceeded}. True without a promise."""
+        caps = self.caps or {}
+        return {
+            label: floor <= self.exposures[label] <= caps.get(label, self.exposures[label])
+            for label, floor in self.floors.items()
+        }
 
     @cached_property
     def n_kept(self) -> int:
-        """Number of promises whose floor is reached."""
+        """Number of promises whose floor is reached, and whose cap is not exceeded."""
         return sum(self.satisfied[label] for label in self.promised)
 
     @cached_property
@@ -130,9 +201,10 @@ class Report:
 
     @cached_property
     def status(self) -> dict[Label, Status]:
-        """{label: status}: ``kept``, ``missed`` (the horizon is over), ``on track``, ``behind`` or ``no promise``.
+        """{label: status}: ``kept``, ``missed``, ``exceeded`` (its cap), ``on track``, ``behind`` or ``no promise``.
 
-        A group is on track if it has at least the fraction of its floor that corresponds to the requests so far.
+        A floor is on track if the exposures are at least the fraction of it that corresponds to the requests so far. It
+        is missed when the horizon is over. A cap is on track until then.
         """
         return {label: self._status(label) for label in self.floors}
 
@@ -145,23 +217,27 @@ class Report:
         return self.n_kept / len(self.promised) if self.promised else 1.0
 
     def _status(self, label: Label) -> Status:
-        exposures, floor = self.exposures[label], self.floors[label]
-        if floor == 0:
+        exposures, floor, cap = self.exposures[label], self.floors[label], (self.caps or {}).get(label)
+        if floor == 0 and cap is None:
             return "no promise"
+        if cap is not None and exposures > cap:
+            return "exceeded"
         if exposures >= floor:
-            return "kept"
+            return "kept" if cap is None or self.is_over else "on track"
         if self.is_over:
             return "missed"
         return "on track" if exposures * self.horizon >= floor * self.requests else "behind"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-serialisable dictionary. Groups are rows, so that labels keep their type.
+        """Return a JSON-serialisable dictionary. Groups or promises are rows, so that labels keep their type.
 
         Infinite numbers are None, because JSON has none: the price of a masked group, and a ratio to a cost of 0. None
         is also the value of what was not measured, of the mean subsidy, cost and outlook of groups without a promise,
         and of all outlooks as long as no request is limited.
         """
         subsidies, costs, outlooks = self.mean_subsidies or {}, self.costs or {}, self.outlooks or {}
+        rows, name = ("groups", "group") if self.caps is None else ("rows", "promise")
+        uncertain = set(self.uncertain)
         return {
             "policy": self.policy,
             "k": self.k,
@@ -177,10 +253,11 @@ class Report:
             "completed": self.completed,
             "kept_horizons": self.kept_horizons,
             "limited_requests": self.limited_requests,
-            "groups": [
+            rows: [
                 {
-                    "group": label,
+                    name: label,
                     "floor": floor,
+                    **({} if self.caps is None else {"cap": self.caps.get(label), "certain": label not in uncertain}),
                     "exposures": self.exposures[label],
                     "missing": self.missing[label],
                     "price": _finite(self.prices[label]),
@@ -251,9 +328,9 @@ def make_report(
     Parameters
     ----------
     labels
-        The G group labels.
+        The labels of the groups, or the names of the promises.
     terms
-        The terms, with the floors.
+        The terms, with the floors and caps.
     policy
         Name of the policy.
     totals
@@ -284,7 +361,8 @@ def make_report(
     if hindsight is not None:
         check_comparable(hindsight, labels, terms, totals)
         cost, cost_ratio = compare(totals.relevance, hindsight)
-    promised = [(label, i) for i, label in enumerate(labels) if terms.floors[i] > 0]
+    caps = None if terms.membership is None else _caps(labels, terms)
+    promised = [(label, i) for i, label in enumerate(labels) if terms.floors[i] > 0 or label in (caps or {})]
     mean_subsidies = costs = None
     if promise_costs is not None:
         mean = promise_costs.subsidies / np.maximum(totals.exposures, 1)
@@ -305,12 +383,27 @@ def make_report(
         cost_ratio=cost_ratio,
         forced=totals.forced,
         completed=len(past),
-        kept_horizons=sum(bool((one.exposures >= terms.floors).all()) for one in past),
+        kept_horizons=sum(_is_kept(one, terms) for one in past),
         mean_subsidies=mean_subsidies,
         costs=costs,
         limited_requests=0 if slots is None else slots.limited,
         outlooks=None if slots is None else promise_outlooks(labels, terms, totals, slots),
+        caps=caps,
+        uncertain=() if terms.certain is None else tuple(labels[i] for i in np.flatnonzero(~terms.certain).tolist()),
     )
+
+
+def _caps(labels: Sequence[Label], terms: Terms) -> dict[Label, int]:
+    """Return the caps of the promises that have one."""
+    if terms.caps is None:
+        return {}
+    return {label: cap for label, cap in zip(labels, terms.caps.tolist(), strict=True) if cap < NO_CAP}
+
+
+def _is_kept(totals: Totals, terms: Terms) -> bool:
+    """Return whether a past horizon kept every promise."""
+    within = terms.caps is None or (totals.exposures <= terms.caps).all()
+    return bool((totals.exposures >= terms.floors).all() and within)
 
 
 def _finite(value: float | None) -> float | None:

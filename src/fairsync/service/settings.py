@@ -34,7 +34,8 @@ class CatalogSettings(Struct, frozen=True, kw_only=True):
     """``[catalog]``: the items."""
 
     path: Path
-    """A folder that ``save_catalog`` wrote, or a .parquet file (id, group, embedding)."""
+    """A folder that ``save_catalog`` or ``fairsync export`` wrote, or a .parquet, .csv or .npz file (id, attributes,
+    embedding)."""
 
 
 class ModelSettings(Struct, frozen=True, kw_only=True):

@@ -1,40 +1,16 @@
-r"""The guard: enforces the floors, request by request.
-
-Prices make the floors likely. Two rules, applied to single requests, make them certain and waste nothing.
-
-**A subsidy ends with its floor.** Of a group that still misses :math:`D_g` exposures, only the best :math:`D_g`
-items of a request carry the subsidy (:func:`choose`).
-
-**What remains must stay possible.** With R requests left, the missing exposures can still be delivered if and only if
-
-.. math::  D_g \le R \, c_g \text{ for every group } g, \qquad \sum_g D_g \le R \, K
-
-where :math:`c_g = \min(K, |I_g|)` (:func:`fairsync.floors.can_be_met`). A request whose candidates would break this
-gets other candidates that do not (:func:`compose`). They always exist (docs/promise.md has the proof), and at R = 0 the
-condition says that nothing is missing.
-
-Requests may exclude items. If none excludes more than e items (`Terms.max_exclude`), then
-:math:`c_g = \min(K, |I_g| - e)` is what each of them can surely show, and all of this holds as it stands. A request
-that excludes more, or has a condition, may be able to show less: it gives what it can, and what the others cannot make
-up for is no longer required. From the first such request on, the guard counts on a cautious forecast for the requests
-to come (:mod:`fairsync.eligible_slots`), and makes room as soon as the missing exposures exceed it.
-
-While a part of the catalog is out of reach, :math:`c_g` counts the items that were searched. Exposures that could not
-be delivered even if every request from now on gave all it can, because the outage came too late, are no longer
-required; the others are.
-"""
+"""The guard for floors of groups that do not overlap: the certificate is what the floors miss."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.eligible_slots import CountedSlots, SlotForecast
+from fairsync.eligible_slots import SlotForecast
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.floors import can_be_met
+from fairsync.guard.asked import AskedSlots, is_limited
 from fairsync.policies.base import Counts, Floats, Terms
 from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
@@ -44,79 +20,7 @@ SearchOne: TypeAlias = Callable[[int, Floats, int], Hits]
 """(position of the request, prices, k) -> hits of that one request."""
 
 
-@dataclass(frozen=True)
-class AskedSlots:
-    """What a forecast asks of one request, as far as its eligible items can give it.
-
-    Attributes
-    ----------
-    groups : numpy.ndarray
-        (G,) exposures of each group.
-    total : int
-        Exposures that count towards some floor.
-    """
-
-    groups: Counts
-    total: int
-
-    @classmethod
-    def of(cls, due: Counts, own: Counts, counted: CountedSlots, k: int) -> "AskedSlots":
-        """Return what is asked of a request that can show ``own`` items of each group.
-
-        Examples
-        --------
-        >>> asked = AskedSlots.of(np.array([5, 9]), np.array([2, 2]), CountedSlots(np.array([4, 9]), 11), k=3)
-        >>> asked.groups.tolist(), asked.total
-        ([1, 0], 3)
-        """
-        possible = min(int(np.minimum(due, own).sum()), k)
-        total = max(min(int(due.sum()) - counted.total, possible), 0)
-        groups: Counts = np.minimum(np.maximum(due - counted.groups, 0), own)
-        if int(groups.sum()) > k:  # more than a list holds: first what is scarcest against what it still misses
-            order = np.argsort(-due / (counted.groups + np.maximum(own, 1)), kind="stable")
-            upto = np.minimum(np.cumsum(groups[order]), k)
-            groups[order] = np.diff(upto, prepend=0)
-        return cls(groups, total)
-
-    def has(self, counts: Counts, due: Counts) -> bool:
-        """Return whether a list with these counts gives what is asked."""
-        return bool((counts >= self.groups).all()) and int(np.minimum(counts, due).sum()) >= self.total
-
-
-def needs_guard(
-    terms: Terms,
-    missing: Counts,
-    prices: Floats,
-    counts: Counts,
-    requests: int,
-    left: int,
-    forecast: SlotForecast | None = None,
-) -> bool:
-    """Return whether some requests with these total counts could need the guard.
-
-    Parameters
-    ----------
-    terms, missing, prices
-        The promise, the exposures missing before the requests, and the prices they were searched under.
-    counts
-        (G,) exposures of all the requests together, from prices alone.
-    requests, left
-        Number of the requests, and of all requests left in the horizon, these included.
-    forecast
-        What can be counted on in requests to come; None for what was declared.
-    """
-    overshoots = (counts > missing) & (prices < 0)
-    if overshoots.any():
-        return True
-    if forecast is not None and not forecast.counted(left - requests).suffice(missing):
-        return True
-    # What can be met is due as it is; the other way round, something may be due no longer.
-    return not (
-        can_be_met(missing, left - requests, terms) or can_be_met(_due(missing, left, terms), left - requests, terms)
-    )
-
-
-def _due(missing: Counts, left: int, terms: Terms, own: Counts | None = None) -> Counts:
+def due_exposures(missing: Counts, left: int, terms: Terms, own: Counts | None = None) -> Counts:
     """Return the missing exposures that the requests left can deliver: all of them, unless an outage came too late.
 
     Of the first of these requests, ``own`` is what it can show of each group, if that is not what any request can.
@@ -138,40 +42,8 @@ def keep_floors(
     forecast: SlotForecast | None = None,
     replaced: dict[int, tuple[Rows, Floats]] | None = None,
     fixed: npt.NDArray[np.bool_] | None = None,
-) -> tuple[Hits, int]:
-    """Choose the candidates of requests one after another, by the two rules of the guard.
-
-    Parameters
-    ----------
-    search
-        Searches again for a single request, among the items that are eligible for it.
-    catalog, terms, prices
-        The items, the promise, and the prices of the search.
-    hits
-        (n, width) lists found under the prices.
-    missing
-        (G,) exposures missing before the first of the requests.
-    left
-        Requests left in the horizon, these included.
-    k
-        Candidates of each of these requests. Later requests are assumed to have ``terms.k``.
-    eligible
-        The items that each of the requests may get; None for all items.
-    forecast
-        What can be counted on in requests to come; None for what was declared.
-    replaced
-        Receives, for each request that the second rule changed, what it would have got without that rule: rows and
-        relevance, best score first.
-    fixed
-        (n,) the requests whose lists prices did not make, so that the first rule says nothing about them.
-
-    Returns
-    -------
-    Hits
-        (n, k) candidates; fewer only for requests with fewer eligible items.
-    int
-        Forced slots: how many of them the second rule put there.
-    """
+) -> tuple[Hits, int, Counts]:
+    """Do what `fairsync.guard.keep_promises` does where promise p is atom p and has a floor only."""
     n_groups = len(terms.floors)
     rows, relevance = hits.rows[:, :k].copy(), hits.relevance[:, :k].copy()
     forced = 0
@@ -189,7 +61,7 @@ def keep_floors(
             if eligible is not None:
                 sizes = eligible.group_sizes(i, catalog.group_of, sizes)
             own = np.minimum(sizes if hits.reached is None else np.minimum(sizes, hits.reached), k)
-        due = _due(missing, left + 1, terms, own)
+        due = due_exposures(missing, left + 1, terms, own)
         asked = None
         if forecast is not None and own is not None:
             asked = AskedSlots.of(due, own, forecast.counted(left), k)
@@ -207,20 +79,7 @@ def keep_floors(
             forced += len(set(rows[i].tolist()) - before)
             counts = _count(catalog, rows[i], n_groups)
         missing = np.maximum(missing - counts, 0)
-    return Hits(rows, relevance, hits.reached), forced
-
-
-def is_limited(eligible: Eligibility, terms: Terms) -> npt.NDArray[np.bool_]:
-    """Return which requests the floors cannot count on: they exclude more than was declared, or have a condition.
-
-    Examples
-    --------
-    >>> terms = Terms(np.array([4]), np.array([1]), k=1, horizon=9, batch_size=1, max_exclude=1)
-    >>> is_limited(Eligibility.of(3, [None, None], [[0], [0, 2]]), terms).tolist()
-    [False, True]
-    """
-    limited: npt.NDArray[np.bool_] = (eligible.selection_of >= 0) | (eligible.lengths > terms.max_exclude)
-    return limited
+    return Hits(rows, relevance, hits.reached), forced, missing
 
 
 def _count(catalog: Catalog, rows: Rows, n_groups: int) -> Counts:
@@ -345,7 +204,7 @@ def compose(
     rows, relevance
         (k,) candidates that prices alone would give, best relevance minus price first.
     terms, prices, missing
-        As for :func:`keep_floors`.
+        As for :func:`fairsync.guard.keep_promises`.
     left
         Requests left after this one.
     limited

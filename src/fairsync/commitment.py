@@ -1,0 +1,107 @@
+"""What is promised about which items: floors of groups, or promises that may overlap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairsync.catalog.changes import CatalogChange
+from fairsync.errors import InvalidInputError
+from fairsync.floors import changed_terms, make_terms
+from fairsync.promises.resolve import resolve_promises
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairsync.catalog import Catalog
+    from fairsync.catalog.groups import Label
+    from fairsync.floors import Floors
+    from fairsync.policies import Terms
+    from fairsync.promises import Promise
+    from fairsync.promises.resolve import ResolvedPromises
+
+
+@dataclass(frozen=True, eq=False)
+class Commitment:
+    """A catalog, and what was promised about its items.
+
+    Attributes
+    ----------
+    catalog : Catalog
+        The items as they were given.
+    searched : Catalog
+        The same items, with a price for each of its groups: the catalog itself, or atoms where promises may overlap.
+    terms : Terms
+        The promises as arrays.
+    resolved : ResolvedPromises or None
+        Promises that may overlap; None for floors of groups.
+    """
+
+    catalog: Catalog
+    searched: Catalog
+    terms: Terms
+    resolved: ResolvedPromises | None = None
+
+    @classmethod
+    def of(
+        cls,
+        catalog: Catalog,
+        k: int,
+        floors: Floors,
+        promises: Sequence[Promise] | None,
+        horizon: int,
+        batch_size: int,
+        max_exclude: int = 0,
+    ) -> Commitment:
+        """Return floors of groups, or promises, if there are any; refuse what cannot be kept."""
+        if promises is None:
+            terms = make_terms(catalog, k, floors, horizon, batch_size, max_exclude=max_exclude)
+            return cls(catalog, catalog, terms)
+        if not isinstance(floors, int) or floors != 0:
+            raise InvalidInputError("give floors or promises, not both: a floor is Promise({...}, at_least=...).")
+        resolved = resolve_promises(catalog, promises, k, horizon, batch_size, max_exclude=max_exclude)
+        return cls(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved)
+
+    @property
+    def labels(self) -> Sequence[Label]:
+        """What is counted: the labels of the groups, or the names of the promises."""
+        return self.catalog.labels if self.resolved is None else self.resolved.names
+
+    @property
+    def promises(self) -> tuple[Promise, ...] | None:
+        """The promises; None for floors of groups."""
+        return None if self.resolved is None else self.resolved.promises
+
+    def changed(
+        self, catalog: Catalog, floors: Floors | None, promises: Sequence[Promise] | None, horizon: int | None = None
+    ) -> Commitment:
+        """Return what is promised about other items, or something else about the same. None keeps what was promised."""
+        if self.resolved is None:
+            if promises is not None:
+                raise InvalidInputError(
+                    "this retriever keeps floors of groups: give floors, or make one with promises."
+                )
+            return Commitment(
+                catalog, catalog, changed_terms(self.terms, self.catalog.labels, catalog, floors, horizon)
+            )
+        if floors is not None:
+            raise InvalidInputError("this retriever keeps promises: give promises, not floors.")
+        terms = self.terms
+        resolved = resolve_promises(
+            catalog, self.resolved.promises if promises is None else promises, terms.k,
+            terms.horizon if horizon is None else horizon, terms.batch_size,
+            max_exclude=terms.max_exclude, before=self.resolved,
+        )  # fmt: skip
+        return Commitment(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved)
+
+    def searched_change(self, change: CatalogChange, after: Commitment) -> CatalogChange:
+        """Return a change of the catalog as one of the items that are searched, which may move to another atom."""
+        if self.resolved is None:
+            return change
+        rows = change.rows.copy()
+        kept = np.flatnonzero(rows >= 0)
+        moved = self.searched.group_of[kept] != after.searched.group_of[rows[kept]]
+        rows[kept[moved]] = -1
+        return CatalogChange(after.searched, rows)

@@ -1,0 +1,189 @@
+"""The items of a front end, the index over them, and how leases of the coordinator apply to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairsync.catalog.changes import CatalogChange
+from fairsync.cold_start import ColdStart
+from fairsync.floors import group_capacities
+from fairsync.promises.certificate import Certified
+from fairsync.promises.resolve import find_atoms
+from fairsync.search import make_index, replace_index
+from fairsync.search.overlay import follow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from fairsync.batch import Batch, ServedBatch
+    from fairsync.catalog import Catalog
+    from fairsync.catalog.atoms import Atoms, Membership
+    from fairsync.cold_start import Cold
+    from fairsync.policies import Sample
+    from fairsync.promises import Promise
+    from fairsync.search import Index
+
+
+@dataclass(frozen=True, eq=False)
+class SearchedItems:
+    """A catalog with all that is needed to search it. It is immutable: a change makes another one.
+
+    Attributes
+    ----------
+    catalog, searched : Catalog
+        The items as they were given, and with atoms as their groups: the same object for floors of groups.
+    index : Index
+        The index over ``searched``.
+    cold_start : ColdStart
+        The fallback for cold requests.
+    promises, atoms
+        The coordinator's promises, and the atoms under them; None for floors of groups.
+    """
+
+    catalog: Catalog
+    searched: Catalog
+    index: Index
+    cold_start: ColdStart
+    promises: tuple[Promise, ...] | None = None
+    atoms: Atoms | None = None
+
+    @classmethod
+    def of(
+        cls,
+        catalog: Catalog,
+        promises: tuple[Promise, ...] | None,
+        index: str | Index | Callable[[Catalog], Index],
+        cold: Cold,
+    ) -> SearchedItems:
+        """Return the items, with an index that is named, made by a function, or given (for floors of groups)."""
+        start = ColdStart(catalog, cold)
+        if promises is None:
+            return cls(catalog, catalog, make_index(index, catalog), start)
+        atoms = find_atoms(catalog, promises)
+        searched = atoms.catalog(catalog)
+        return cls(catalog, searched, make_index(index, searched), start, promises, atoms)
+
+    def changed(self, change: CatalogChange, promises: tuple[Promise, ...] | None) -> SearchedItems:
+        """Return the items after a change of the catalog or of the promises."""
+        if promises is None:
+            index = follow(self.index, change, self.catalog)
+            return SearchedItems(change.catalog, change.catalog, index, self.cold_start)
+        atoms = find_atoms(change.catalog, promises, self._atoms_before(promises))
+        searched = atoms.catalog(change.catalog)
+        rows = change.rows.copy()
+        kept = np.flatnonzero(rows >= 0)
+        rows[kept[self.searched.group_of[kept] != searched.group_of[rows[kept]]]] = -1
+        index = follow(self.index, CatalogChange(searched, rows), self.searched)
+        return SearchedItems(change.catalog, searched, index, self.cold_start, promises, atoms)
+
+    def with_promises(self, promises: tuple[Promise, ...]) -> SearchedItems:
+        """Return the same items under other promises."""
+        return self.changed(CatalogChange(self.catalog, np.arange(len(self.catalog))), promises)
+
+    def replaced(
+        self,
+        catalog: Catalog,
+        promises: tuple[Promise, ...] | None,
+        index: str | Callable[[Catalog], Index] | None,
+        cold: Cold | None,
+    ) -> SearchedItems:
+        """Return other items, in an index of the same kind unless another is given."""
+        start = ColdStart(catalog, self.cold_start.fallback if cold is None else cold)
+        atoms = None if promises is None else find_atoms(catalog, promises, self._atoms_before(promises))
+        searched = catalog if atoms is None else atoms.catalog(catalog)
+        return SearchedItems(catalog, searched, replace_index(self.index, index, searched), start, promises, atoms)
+
+    def fit(self, batch: Batch, k: int) -> Batch:
+        """Return a batch of the coordinator, whose items may differ, for k candidates of these items."""
+        terms = batch.terms
+        capacities = group_capacities(self.searched, terms.k, terms.max_exclude)
+        if self.atoms is None or terms.membership is None:
+            g = self.searched.n_groups
+            capacities = np.minimum(terms.capacities[:g], capacities)
+            if k == terms.k and g == len(terms.floors) and (capacities == terms.capacities).all():
+                return batch
+            return replace(
+                batch,
+                k=k,
+                prices=batch.prices[:g],
+                missing=batch.missing[:g],
+                terms=replace(terms, floors=terms.floors[:g], capacities=capacities),
+                forecast=None if batch.forecast is None else batch.forecast.of(g),
+                watched=batch.watched and k == terms.k,  # a sample is cut at k: another k would mislead the policy
+            )
+        codes = self._codes(terms.membership)
+        known, place = codes >= 0, np.maximum(codes, 0)
+        capacities = np.where(known, np.minimum(capacities, terms.capacities[place]), capacities)
+        certificate = None if batch.certificate is None else np.where(known, batch.certificate[place], 0)
+        return replace(
+            batch,
+            k=k,
+            prices=self.atoms.membership.atom_prices(batch.prices_by_promise),
+            certificate=certificate,
+            terms=replace(terms, capacities=capacities, membership=self.atoms.membership, certificate=None),
+            forecast=None,
+            watched=batch.watched and k == terms.k,
+        )
+
+    def certified_for(
+        self, batch: Batch, served: ServedBatch, less: NDArray[np.int64] | None = None
+    ) -> Certified | None:
+        """Return the certificate after a batch in the atoms of the coordinator, which made it.
+
+        Parameters
+        ----------
+        batch, served
+            The batch as the coordinator made it, and as it was served.
+        less
+            (atoms here,) exposures that do not count, because another front end has answered their requests.
+        """
+        membership = batch.terms.membership
+        if membership is None or served.certified is None:
+            return None
+        codes = self._codes(membership)
+
+        def by_coordinator(values: NDArray[np.int64]) -> NDArray[np.int64]:
+            return np.bincount(codes[codes >= 0], values[codes >= 0], membership.n_atoms).astype(np.int64)
+
+        plan, counts = served.certified
+        return Certified(by_coordinator(plan), by_coordinator(counts if less is None else counts - less))
+
+    def sample_for(self, batch: Batch, served: ServedBatch) -> Sample | None:
+        """Return the sample in the atoms of the coordinator; None if the coordinator does not know some of them."""
+        sample, membership = served.sample, batch.terms.membership
+        if sample is None or membership is None:
+            return sample
+        groups = self._codes(membership)[sample.groups]
+        return None if (groups < 0).any() else replace(sample, groups=groups.astype(np.intp))
+
+    def _atoms_before(self, promises: tuple[Promise, ...]) -> Atoms | None:
+        """Return the atoms, if they can keep their codes: the promises known so far come first, as they were."""
+        known = self.promises or ()
+        same = [one.where for one in promises[: len(known)]] == [one.where for one in known]
+        return self.atoms if same else None
+
+    @cached_property
+    def _known(self) -> list[tuple[Membership, NDArray[np.int64]]]:
+        """The membership that was asked for last, and the coordinator's code of each atom."""
+        return []
+
+    def _codes(self, membership: Membership) -> NDArray[np.int64]:
+        """Return (atoms here,) the coordinator's code of each atom; -1 if it does not know the atom."""
+        assert self.atoms is not None
+        for membership_before, codes in self._known:
+            if membership_before is membership:
+                return codes
+        theirs = {one.tobytes(): code for code, one in enumerate(_lists(membership))}
+        codes = np.array([theirs.get(one.tobytes(), -1) for one in _lists(self.atoms.membership)], dtype=np.int64)
+        self._known[:] = [(membership, codes)]
+        return codes
+
+
+def _lists(membership: Membership) -> list[NDArray[np.int64]]:
+    return np.split(membership.promises, membership.offsets[1:-1])

@@ -1,0 +1,106 @@
+"""Composing a list that keeps the certificate: what cannot wait comes first, then the best candidates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairsync.errors import FairSyncError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fairsync.guard.asked import AskedSlots
+    from fairsync.guard.live_certificate import LiveCertificate
+    from fairsync.guard.open_list import OpenList
+    from fairsync.policies.base import Counts, Floats
+    from fairsync.search.base import Hits
+
+
+def compose(
+    search: Callable[[Floats, int], Hits],
+    chosen: OpenList,
+    certificate: LiveCertificate,
+    prices: Floats,
+    left: int,
+    *,
+    asked: AskedSlots | None = None,
+    may_lack: bool = False,
+) -> None:
+    r"""Add the items that cannot wait to an empty list, the best ones of each kind.
+
+    With R requests after this one, these are at least :math:`X_a - R c_a` items of each atom, then
+    :math:`(M X)_p - R l_p` planned items of each promise with a list limit, smaller selections first, then
+    :math:`\sum X - R K` planned items of any kind. Each demand lies inside the next, so that what was taken for one
+    counts for the next.
+
+    Parameters
+    ----------
+    search
+        (prices of atoms, k) -> hits of this request.
+    chosen
+        The list.
+    certificate
+        The certificate before this request.
+    prices
+        (A,) the prices of atoms.
+    left
+        Requests left after this one.
+    asked
+        What a forecast asks of this request. It comes after what would be lost even if all later requests could show
+        what was declared, so that a pessimistic forecast breaks no floor that is certain.
+    may_lack
+        Whether this request may be unable to show what is required: it then shows what it can.
+    """
+    terms, n_items = certificate.terms, len(chosen.catalog)
+    planned = certificate.plan.copy()  # items that the list does not have yet
+
+    def take(quota: Counts, how_many: int, may_lack: bool = may_lack) -> None:
+        how_many = min(how_many, chosen.k - len(chosen.relevance))
+        while how_many > 0:
+            before = len(chosen.relevance)
+            open_atoms = (quota > 0) & chosen.admitted()
+            found = search(np.where(open_atoms, prices, np.inf), min(before + how_many, n_items))
+            for row, relevance in zip(found.rows[0].tolist(), found.relevance[0].tolist(), strict=True):
+                atom = chosen.catalog.group_of[row]
+                is_new = row >= 0 and row not in chosen.relevance
+                if is_new and how_many > 0 and quota[atom] > 0 and chosen.admits(atom):
+                    chosen.add(row, relevance)
+                    quota[atom] -= 1
+                    planned[atom] -= 1
+                    how_many -= 1
+            if len(chosen.relevance) == before:
+                if may_lack or found.reached is not None:
+                    return
+                raise FairSyncError(
+                    "The index found too few items of a group whose floor is due. The promise needs an index that"
+                    " can return every item of a group; 'exact' can."
+                )
+
+    owed = np.maximum(certificate.plan - left * terms.capacities, 0)
+    take(owed, int(owed.sum()))
+    for promise, need in _of_limits(certificate, left):
+        inside = certificate.atoms_of(promise)
+        quota = np.zeros_like(planned)
+        quota[inside] = planned[inside]
+        take(quota, need - int((certificate.plan - planned)[inside].sum()))
+    useful = certificate.total - left * terms.k
+    if asked is not None:
+        more = np.minimum(np.maximum(asked.groups - (certificate.plan - planned), 0), planned)
+        take(more, int(more.sum()), may_lack=True)
+        useful = max(useful, asked.total)
+    take(planned.copy(), useful - len(chosen.relevance), may_lack=may_lack or asked is not None)
+
+
+def _of_limits(certificate: LiveCertificate, left: int) -> list[tuple[int, int]]:
+    """Return promises with a list limit, and the planned items that a list must have of each, inner ones first."""
+    limits = certificate.terms.list_limits
+    if limits is None:
+        return []
+    limited = certificate.limited
+    need = certificate.planned[limited] - left * limits[limited]
+    due = limited[need > 0]
+    sizes = [len(certificate.atoms_of(promise)) for promise in due.tolist()]
+    inner = np.argsort(np.array(sizes, dtype=np.int64), kind="stable")
+    return list(zip(due[inner].tolist(), need[need > 0][inner].tolist(), strict=True))

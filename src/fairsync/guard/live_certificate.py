@@ -1,0 +1,256 @@
+r"""The certificate while requests are answered: what a list does to it, and how it is made to fit a list.
+
+With R requests left, floors that miss D and caps that have U left, a certificate is a plan of :math:`X_a` exposures of
+each atom with
+
+.. math::  M X \ge D, \quad M X \le U, \quad X_a \le R \, c_a, \quad \sum X \le R K, \quad (M X)_p \le R \, l_p
+
+the last for promises with a list limit. A list of :math:`x_a` items of each atom leaves
+:math:`X' = \max(X - x, 0)`. It is a certificate for the R - 1 requests after it, and the list is *safe*, if
+
+* (a) :math:`x_a \ge X_a - (R - 1) c_a` for every atom,
+* (b) :math:`\sum \min(x, X) \ge \sum X - (R - 1) K`, and the same for each promise with a list limit,
+* (c) :math:`\sum_{a \in p} (x_a - X_a)^+ \le U_p - (M X)_p` for every promise with a cap.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fairsync.catalog.atoms import Membership
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.policies.base import Counts, Terms
+
+
+# The check of all atoms is made for so many requests at a time.
+_CHECKED_AHEAD = 64
+
+
+class Shown(NamedTuple):
+    """The atoms of a list, each once, and the number of its items in each."""
+
+    atoms: NDArray[np.int64]
+    counts: Counts
+
+    @classmethod
+    def of(cls, rows: NDArray[np.int64], atom_of: NDArray[np.int32]) -> Shown:
+        """Return the atoms of a list, which may have empty places at its end."""
+        atoms, counts = np.unique(atom_of[rows[rows >= 0]], return_counts=True)
+        return cls(atoms.astype(np.int64), counts.astype(np.int64))
+
+    @classmethod
+    def in_all(cls, counts: Counts) -> Shown:
+        """Return the atoms of one list or several, from (A,) the number of their items in each atom."""
+        atoms = np.flatnonzero(counts)
+        return cls(atoms, counts[atoms])
+
+    def exposures(self, links: Membership) -> Counts:
+        """Return (P,) the exposures of each promise."""
+        at, promises = links.expand(self.atoms)
+        return np.bincount(promises, self.counts[at], links.n_promises).astype(np.int64)
+
+    def up_to(self, n_atoms: int) -> Counts:
+        """Return (A,) the number of items of every atom."""
+        counts = np.zeros(n_atoms, dtype=np.int64)
+        counts[self.atoms] = self.counts
+        return counts
+
+
+def links(terms: Terms) -> Membership:
+    """Return the promises of each atom, also where promise p is atom p."""
+    if terms.membership is not None:
+        return terms.membership
+    n = terms.n_atoms
+    return Membership(n, np.arange(n), np.arange(n + 1))
+
+
+class LiveCertificate:
+    """A certificate, and what the promises miss and have left, from request to request.
+
+    Attributes
+    ----------
+    plan : numpy.ndarray
+        (A,) the certificate X.
+    planned : numpy.ndarray
+        (P,) M X.
+    missing : numpy.ndarray
+        (P,) what floors miss, D.
+    room : numpy.ndarray or None
+        (P,) what caps have left, U; None if there are no caps.
+    total : int
+        The sum of X.
+    """
+
+    def __init__(self, terms: Terms, plan: Counts, missing: Counts, room: Counts | None) -> None:
+        self.terms, self.links = terms, links(terms)
+        self.plan, self.missing = plan.astype(np.int64), np.maximum(missing, 0)
+        self.room = None if terms.caps is None or room is None else np.maximum(room, 0)
+        limits = terms.list_limits
+        self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
+        self.planned = (self.links.matrix @ self.plan).astype(np.int64)
+        self.total = int(self.plan.sum())
+        self._fitting = np.iinfo(np.int64).max  # so many requests are known to be enough for every atom
+        self.keep_caps()
+
+    def fits(self, left: int) -> bool:
+        """Return whether so many requests can show what is planned of each atom."""
+        if left >= self._fitting:
+            return True
+        for enough in (left - _CHECKED_AHEAD, left):
+            if not (self.plan > enough * self.terms.capacities).any():
+                self._fitting = enough
+                return True
+        return False
+
+    def copy(self) -> LiveCertificate:
+        """Return a copy that can change by itself."""
+        other = copy.copy(self)
+        other.plan, other.planned, other.missing = self.plan.copy(), self.planned.copy(), self.missing.copy()
+        other.room = None if self.room is None else self.room.copy()
+        return other
+
+    def exposures(self, shown: Shown, counts: Counts | None = None) -> Counts:
+        """Return (P,) the exposures of each promise in a list, or other numbers for its atoms, summed up."""
+        return (shown if counts is None else Shown(shown.atoms, counts)).exposures(self.links)
+
+    @property
+    def slack(self) -> Counts | None:
+        """(P,) what caps have left beyond the certificate."""
+        return None if self.room is None else self.room - self.planned
+
+    def is_deliverable(self, left: int) -> bool:
+        """Return whether so many requests can deliver what is planned, within the caps."""
+        nothing = np.empty(0, dtype=np.int64)
+        return self.is_safe(Shown(nothing, nothing), left)
+
+    def _over_limit(self, left: int, planned: Counts) -> NDArray[np.int64]:
+        """Return the promises with a list limit that so many requests could not show as often as planned."""
+        if not len(self.limited):
+            return self.limited
+        limits = self.terms.list_limits
+        assert limits is not None
+        return self.limited[planned[self.limited] > left * limits[self.limited]]
+
+    def is_safe(self, shown: Shown, left: int) -> bool:
+        """Return whether a certificate for the requests after it is left by a list; conditions (a) to (c).
+
+        Parameters
+        ----------
+        shown
+            The list.
+        left
+            Requests left after it.
+        """
+        used = np.minimum(shown.counts, self.plan[shown.atoms])
+        if self.total - int(used.sum()) > left * self.terms.k:
+            return False
+        if len(self.late(shown, left)):
+            return False
+        return not len(self.over_limit(shown, left)) and not len(self.over_cap(shown))
+
+    def late(self, shown: Shown, left: int) -> NDArray[np.int64]:
+        """Return the atoms of which a list shows too little; condition (a)."""
+        if self.fits(left):
+            return np.empty(0, dtype=np.int64)
+        late = np.flatnonzero(self.plan > left * self.terms.capacities)
+        counts = shown.up_to(len(self.plan))[late]
+        return late[counts < self.plan[late] - left * self.terms.capacities[late]]
+
+    def over_limit(self, shown: Shown, left: int) -> NDArray[np.int64]:
+        """Return the promises with a list limit of which a list shows too little; condition (b)."""
+        if not len(self.limited):
+            return self.limited
+        used = np.minimum(shown.counts, self.plan[shown.atoms])
+        return self._over_limit(left, self.planned - self.exposures(shown, used))
+
+    def over_cap(self, shown: Shown) -> NDArray[np.int64]:
+        """Return the promises whose cap could not be kept beside the certificate; condition (c)."""
+        if self.room is None:
+            return np.empty(0, dtype=np.int64)
+        surplus = self.exposures(shown, np.maximum(shown.counts - self.plan[shown.atoms], 0))
+        return np.flatnonzero(surplus > self.room - self.planned)
+
+    def record(self, shown: Shown) -> None:
+        """Count a list that was returned."""
+        used = np.minimum(shown.counts, self.plan[shown.atoms])
+        self.add(shown.atoms, -used)
+        given = self.exposures(shown)
+        self.missing = np.maximum(self.missing - given, 0)
+        if self.room is not None:
+            self.room = np.maximum(self.room - given, 0)
+            self.keep_caps()
+
+    def keep_caps(self) -> None:
+        """Lower the plan where it exceeds what caps have left: a cap comes before a floor.
+
+        That happens only if a request could not be filled otherwise, because it was limited or a part of the catalog
+        was out of reach.
+        """
+        if self.room is None:
+            return
+        for promise in np.flatnonzero(self.planned > self.room).tolist():
+            atoms = self.atoms_of(promise)
+            excess = max(int(self.planned[promise] - self.room[promise]), 0)
+            upto = np.minimum(np.cumsum(self.plan[atoms]), excess)
+            self.add(atoms, -np.diff(upto, prepend=0))
+
+    def lower(self, by: Counts) -> None:
+        """Lower the plan by (A,) numbers, which may be negative."""
+        atoms = np.flatnonzero(by)
+        if len(atoms):
+            self.add(atoms, -by[atoms])
+
+    def add(self, atoms: NDArray[np.int64], counts: Counts) -> None:
+        """Add exposures, or take them away, from the plan of some atoms."""
+        self.plan[atoms] += counts
+        self.planned += self.exposures(Shown(atoms, counts))
+        self.total += int(counts.sum())
+        if (counts > 0).any():
+            self._fitting = np.iinfo(np.int64).max
+
+    def prune(self, least: Counts | None = None, urgent: NDArray[np.bool_] | None = None) -> None:
+        """Lower the plan while it still covers what is missing.
+
+        Parameters
+        ----------
+        least
+            (A,) numbers below which the plan is not lowered; None for 0.
+        urgent
+            (A,) the atoms to lower first.
+        """
+        free = self.plan if least is None else self.plan - least
+        atoms = np.flatnonzero(free > 0)
+        beyond = self.planned - self.missing
+        spare = np.full(len(atoms), np.iinfo(np.int64).max)
+        at, promises = self.links.expand(atoms)
+        np.minimum.at(spare, at, beyond[promises])
+        atoms = atoms[spare > 0]
+        load = self.plan[atoms] / np.maximum(self.terms.capacities[atoms], 1)
+        order = np.lexsort((-load, np.zeros(len(atoms)) if urgent is None else ~urgent[atoms]))
+        for atom in atoms[order].tolist():
+            mine = self.links.of_atom(atom)
+            by = min(int(free[atom]), int(beyond[mine].min(initial=np.iinfo(np.int64).max)))
+            if by > 0:
+                beyond[mine] -= by
+                self.planned[mine] -= by
+                self.plan[atom] -= by
+                self.total -= by
+
+    def atoms_of(self, promise: int) -> NDArray[np.int64]:
+        """Return the atoms of a promise, in ascending order."""
+        matrix = self.links.matrix
+        atoms: NDArray[np.int64] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
+        return atoms
+
+    def in_any(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return (A,) whether an atom belongs to one of these promises."""
+        chosen = np.zeros(self.links.n_promises)
+        chosen[promises] = 1.0
+        found: NDArray[np.bool_] = self.links.atom_prices(chosen) > 0
+        return found

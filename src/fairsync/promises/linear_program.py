@@ -1,0 +1,133 @@
+"""The linear programs about plans, solved by HiGHS."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+from fairsync.errors import UndecidedPromisesError
+
+if TYPE_CHECKING:
+    from fairsync.policies.base import Floats
+    from fairsync.promises.plan_bounds import PlanBounds
+
+# With more entries than this, interior point is faster than simplex.
+_LARGE = 20_000
+_INFEASIBLE = 2
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The solution of a linear program.
+
+    Attributes
+    ----------
+    values : numpy.ndarray
+        The variables.
+    weights : numpy.ndarray
+        The dual value of each row, 0 or more: by how much the cost falls if the limit rises by one.
+    cost : float
+        The least cost.
+    """
+
+    values: Floats
+    weights: Floats
+    cost: float
+
+
+def rows_of(bounds: PlanBounds) -> tuple[Any, Floats]:
+    """Return the floors, and then the caps, as rows of A x <= b."""
+    floors, capped, matrix = np.flatnonzero(bounds.lower > 0), bounds.capped, bounds.membership.matrix
+    rows = sparse.vstack([-matrix[floors], matrix[capped]], format="csr")
+    return rows, np.concatenate([-bounds.lower[floors], bounds.upper[capped]]).astype(np.float64)
+
+
+def solve(cost: Floats, rows: Any, limits: Floats, most: Floats, deadline: float) -> Solution | None:
+    """Return the variables between 0 and ``most`` with A x <= b and the least cost; None if there are none.
+
+    Examples
+    --------
+    >>> deadline = time.monotonic() + 9
+    >>> solve(np.ones(2), sparse.csr_array([[-1.0, -2.0]]), np.array([-6.0]), np.array([9.0, 2.0]), deadline).cost
+    4.0
+    """
+    # The stubs of scipy do not know sparse rows.
+    program: Any = linprog
+    found = program(
+        cost,
+        A_ub=rows,
+        b_ub=limits,
+        bounds=np.column_stack([np.zeros(len(cost)), most]),
+        method="highs-ipm" if rows.nnz > _LARGE else "highs-ds",
+        options={"time_limit": seconds_until(deadline)},
+    )
+    if found.status == _INFEASIBLE:
+        return None
+    if found.status != 0:
+        raise undecided()
+    return Solution(found.x, -found.ineqlin.marginals, float(found.fun))
+
+
+def least_missed(bounds: PlanBounds, worth: Floats, deadline: float) -> tuple[Floats, Floats]:
+    """Return by how much floors are missed if as little as possible is, and the weight of each promise in that.
+
+    If something is missed, the promises with a weight cannot hold together.
+
+    Parameters
+    ----------
+    bounds
+        The bounds. Upper bounds are kept.
+    worth
+        (P,) what missing one exposure of each floor counts.
+    deadline
+        When to give up, as `time.monotonic` counts.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.atoms import Membership
+    >>> from fairsync.promises.plan_bounds import PlanBounds
+    >>> bounds = PlanBounds(Membership.of([(0,), (1,)], 2), np.array([4, 9]), np.full(2, 5), np.full(2, 9), 9)
+    >>> missed, weights = least_missed(bounds, np.ones(2), time.monotonic() + 9)
+    >>> missed.tolist(), weights.tolist()
+    ([0.0, 4.0], [0.0, 2.0])
+    """
+    floors, capped = np.flatnonzero(bounds.lower > 0), bounds.capped
+    n, m = len(bounds.most), len(floors)
+    rows, limits = rows_of(bounds)
+    slack = sparse.vstack([-sparse.eye_array(m), sparse.csr_array((len(capped), m))])
+    total = sparse.csr_array(np.repeat([1.0, 0.0], [n, m])[None])
+    found = solve(
+        np.concatenate([np.zeros(n), worth[floors]]),
+        sparse.vstack([sparse.hstack([rows, slack]), total], format="csr"),
+        np.append(limits, bounds.total),
+        np.concatenate([bounds.most, bounds.lower[floors]]).astype(np.float64),
+        deadline,
+    )
+    if found is None:
+        raise undecided()
+    missed, weights = np.zeros(len(bounds.lower)), np.zeros(len(bounds.lower))
+    missed[floors] = found.values[n:]
+    weights[floors] += found.weights[:m]
+    weights[capped] += found.weights[m:-1]
+    return missed, weights
+
+
+def seconds_until(deadline: float) -> float:
+    """Return the seconds that are left, or raise `UndecidedPromisesError`."""
+    seconds = deadline - time.monotonic()
+    if seconds <= 0:
+        raise undecided()
+    return seconds
+
+
+def undecided() -> UndecidedPromisesError:
+    """Return the error of a time limit that has passed."""
+    return UndecidedPromisesError(
+        "it could not be decided in time whether the promises can hold together, and nothing was changed. Promises at"
+        " the very edge of what is possible take long to decide: lower some of them a little, or lengthen the horizon."
+    )

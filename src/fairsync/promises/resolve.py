@@ -1,0 +1,271 @@
+"""From promises and a catalog to atoms and terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from fairsync.catalog.atoms import Atoms
+from fairsync.catalog.attributes import LabelColumn, ListColumn
+from fairsync.errors import InvalidInputError
+from fairsync.inputs import check_k, check_max_exclude, check_positive
+from fairsync.policies.base import NO_CAP, Terms
+from fairsync.promises.certainty import certain_floors
+from fairsync.promises.certificate import SECONDS, find_certificate
+from fairsync.promises.feasibility import check_together
+from fairsync.promises.list_limits import longest_list, tree_of
+from fairsync.promises.plan_bounds import PlanBounds
+from fairsync.promises.promise import Promise
+from fairsync.promises.selected_rows import SelectedRows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from fairsync.catalog import Catalog
+    from fairsync.policies.base import Counts
+
+
+Series: TypeAlias = tuple[object, ...]
+"""The attribute, the bounds and the further conditions of a call of :func:`fairsync.each`."""
+
+
+@dataclass(frozen=True, eq=False)
+class ResolvedPromises:
+    """Promises about the items of a catalog, as arrays.
+
+    Attributes
+    ----------
+    promises : tuple of Promise
+        The promises, in the order of their codes. Their names are distinct.
+    atoms : Atoms
+        The atoms of the catalog under these promises.
+    terms : Terms
+        Floors, caps and limits per list as numbers, what atoms can show, which promises are certain
+        (:mod:`fairsync.promises.certainty`), and a certificate.
+    known_labels : dict
+        For each series of promises that :func:`fairsync.each` made, the labels that items have had.
+    """
+
+    promises: tuple[Promise, ...]
+    atoms: Atoms
+    terms: Terms
+    known_labels: Mapping[Series, frozenset[object]]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the promises."""
+        return [promise.name for promise in self.promises]
+
+
+def resolve_promises(
+    catalog: Catalog,
+    promises: Iterable[Promise],
+    k: int,
+    horizon: int,
+    batch_size: int,
+    *,
+    max_exclude: int = 0,
+    auto_restart: bool = True,
+    before: ResolvedPromises | None = None,
+    seconds: float = SECONDS,
+) -> ResolvedPromises:
+    """Return promises as atoms and terms with a certificate, or raise an error that says what is wrong with them.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    promises
+        The promises. Of two with the same conditions and no name, the second is called "... (2)".
+    k, horizon, batch_size, max_exclude, auto_restart
+        As in `Terms`.
+    before
+        The promises before a change of the items or the promises. A promise with the name of one before takes its code;
+        those before that are not given again stay as they were; others follow, and after them the promises of
+        :func:`fairsync.each` for labels that have their first items. Atoms keep their codes, too.
+    seconds
+        The time limit for the proof that the promises can hold together.
+
+    Raises
+    ------
+    InvalidInputError
+        A promise cannot be used as given.
+    InfeasibleFloorsError, UndecidedPromisesError
+        They cannot hold together, or that could not be decided in time.
+
+    Examples
+    --------
+    >>> from fairsync.catalog import Catalog
+    >>> attributes = {"category": ["toys", "toys", "books", "books"], "new": [True, False, True, False]}
+    >>> catalog = Catalog(np.eye(4), attributes)
+    >>> resolved = resolve_promises(
+    ...     catalog, [Promise({"category": "toys"}, at_least=5), Promise({"new": True}, at_least=0.4)], 2, 10, 1
+    ... )
+    >>> resolved.names, resolved.terms.floors.tolist(), resolved.atoms.atom_of.tolist()
+    (['category=toys', 'new=True'], [5, 8], [0, 1, 2, 3])
+    """
+    k, horizon = check_k(k, catalog), check_positive(horizon, "horizon")
+    batch_size, max_exclude = check_positive(batch_size, "batch_size"), check_max_exclude(max_exclude, k, catalog)
+    rows = SelectedRows(catalog)
+    given, known = _with_new_labels(_in_order(_checked(promises), before), rows, catalog, before)
+    n_before = 0 if before is None else len(before.promises)
+    selected = [_rows_of(promise, rows, is_new=code >= n_before) for code, promise in enumerate(given)]
+    atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
+    names = [promise.name for promise in given]
+    floors, caps, limits = _numbers(given, k, horizon, np.array([len(some) for some in selected]))
+    _check_lists_can_be_filled(atoms, caps, limits, k, max_exclude, names)
+    capacities = np.minimum(k, np.maximum(atoms.sizes - max_exclude, 0))
+    terms = Terms(
+        floors, capacities, k, horizon, batch_size, auto_restart, max_exclude,
+        None if (caps == NO_CAP).all() else caps, atoms.membership, None if (limits == k).all() else limits,
+    )  # fmt: skip
+    certain, plan = _prove(terms, atoms, names, seconds)
+    terms = replace(terms, certain=None if certain.all() else certain, certificate=plan)
+    return ResolvedPromises(given, atoms, terms, known)
+
+
+def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | None = None) -> Atoms:
+    """Return the atoms of a catalog under promises that were resolved elsewhere, perhaps over other items.
+
+    Parameters
+    ----------
+    catalog, promises
+        The items, and the promises in the order of their codes. One that no item meets is no error here.
+    before
+        The atoms before a change of the items, which keep their codes.
+    """
+    rows = SelectedRows(catalog)
+    return Atoms.of([rows.of(promise.where) for promise in promises], len(catalog), before)
+
+
+def _checked(promises: Any) -> list[Promise]:
+    if isinstance(promises, Promise) or not hasattr(promises, "__iter__"):
+        raise InvalidInputError(f"promises must be a list of fairsync.Promise, got {promises!r:.80}.")
+    given = list(promises)
+    for one in given:
+        if isinstance(one, Promise):
+            continue
+        if isinstance(one, list | tuple) and one and all(isinstance(inner, Promise) for inner in one):
+            raise InvalidInputError("promises hold a list of promises: write *fs.each(...), with a star.")
+        raise InvalidInputError(f"promises must be fairsync.Promise, got {one!r:.80}.")
+    if not given:
+        raise InvalidInputError("promises are empty: give one at least, or floors.")
+    return _with_distinct_names(given)
+
+
+def _with_distinct_names(promises: Sequence[Promise]) -> list[Promise]:
+    """Return promises with distinct names: those made of the same conditions are numbered, others are refused."""
+    used: dict[str, Promise] = {}
+    for promise in promises:
+        name, number = promise.name, 2
+        if name in used and not (promise.has_default_name and used[name].has_default_name):
+            raise InvalidInputError(f"two promises are called {name!r}: give them different names.")
+        while name in used:
+            name, number = f"{promise.name} ({number})", number + 1
+        used[name] = promise if name == promise.name else replace(promise, name=name)
+    return list(used.values())
+
+
+def _in_order(given: Sequence[Promise], before: ResolvedPromises | None) -> list[Promise]:
+    """Return the promises in the order of their codes: first those before, changed where they are given again."""
+    if before is None:
+        return list(given)
+    by_name = {promise.name: promise for promise in given}
+    kept = [by_name.pop(promise.name, promise) for promise in before.promises]
+    return kept + list(by_name.values())
+
+
+def _with_new_labels(
+    promises: list[Promise], rows: SelectedRows, catalog: Catalog, before: ResolvedPromises | None
+) -> tuple[tuple[Promise, ...], dict[Series, frozenset[object]]]:
+    """Return the promises with those of `each` for labels that have their first items, and all labels known by now."""
+    known: dict[Series, frozenset[object]] = {}
+    have = {(_series(promise), promise.where.get(promise.each)) for promise in promises if promise.each is not None}
+    for series, model in {_series(promise): promise for promise in promises if promise.each is not None}.items():
+        attribute, others = str(model.each), {name: one for name, one in model.where.items() if name != model.each}
+        if not isinstance(catalog.attributes.get(attribute), LabelColumn | ListColumn) or attribute not in model.where:
+            raise InvalidInputError(f"promise {model.name!r}: {attribute!r} is no attribute with labels.")
+        used = rows.labels_in_use(attribute, others)
+        known[series] = frozenset(used)
+        if before is not None and series in before.known_labels:
+            new = [label for label in used if label not in before.known_labels[series] and (series, label) not in have]
+            promises += [replace(model, where={**model.where, attribute: label}, name="") for label in new]
+            known[series] |= before.known_labels[series]
+    return tuple(_with_distinct_names(promises)), known
+
+
+def _series(promise: Promise) -> Series:
+    """Return what the promises of one call of `each` have in common."""
+    others = {name: value for name, value in promise.where.items() if name != promise.each}
+    return promise.each, promise.at_least, promise.at_most, promise.at_most_per_list, repr(others)
+
+
+def _rows_of(promise: Promise, rows: SelectedRows, *, is_new: bool) -> NDArray[np.int64]:
+    try:
+        if is_new:
+            rows.check_labels(promise.where)
+        found = rows.of(promise.where)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"promise {promise.name!r}: {error}") from None
+    if is_new and not len(found):
+        raise InvalidInputError(f"promise {promise.name!r}: no item meets its conditions.")
+    return found
+
+
+def _numbers(
+    promises: Sequence[Promise], k: int, horizon: int, sizes: NDArray[np.int64]
+) -> tuple[Counts, Counts, Counts]:
+    """Return floors, caps and limits per list. Upper bounds that exclude nothing become `NO_CAP` and k."""
+    slots = horizon * k
+    floors = np.array([promise.floor(slots) for promise in promises], dtype=np.int64)
+    caps = np.array([NO_CAP if (cap := promise.cap(slots)) is None else cap for promise in promises], dtype=np.int64)
+    for code in np.flatnonzero(floors > caps)[:1].tolist():
+        raise InvalidInputError(
+            f"promise {promises[code].name!r}: at_least is {floors[code]:,} of {slots:,} slots, more than at_most,"
+            f" {caps[code]:,}."
+        )
+    limits = np.array([k if p.at_most_per_list is None else p.at_most_per_list for p in promises], dtype=np.int64)
+    most = np.minimum(sizes, k)
+    return floors, np.where(caps >= horizon * most, NO_CAP, caps), np.where(limits >= most, k, limits)
+
+
+def _check_lists_can_be_filled(
+    atoms: Atoms, caps: Counts, limits: Counts, k: int, max_exclude: int, names: Sequence[str]
+) -> None:
+    """Raise unless a list can be filled with items outside all caps, within the limits per list."""
+    capped, limited = caps < NO_CAP, np.flatnonzero(limits < k)
+    if not capped.any() and not len(limited):
+        return
+    membership = atoms.membership
+    tree = tree_of(membership, limited, atoms.sizes, names)
+    outside = np.where(membership.atom_prices(capped.astype(np.float64)) > 0, 0, atoms.sizes)
+    longest = longest_list(membership, outside, limits, tree)
+    if longest >= k + max_exclude:
+        return
+    need = f"k = {k}" if not max_exclude else f"k + max_exclude = {k + max_exclude}"
+    if int(outside.sum()) < k + max_exclude:
+        raise InvalidInputError(
+            f"the promises with at_most leave {int(outside.sum()):,} items outside, fewer than {need}: once they are"
+            " used up, no list can be filled. Leave more items outside, or take some at_most away."
+        )
+    raise InvalidInputError(
+        f"a list has room for {longest:,} items under at_most_per_list"
+        f"{' without the items of promises with at_most' if capped.any() else ''}, fewer than {need}: raise some"
+        " limits."
+    )
+
+
+def _prove(terms: Terms, atoms: Atoms, names: Sequence[str], seconds: float) -> tuple[NDArray[np.bool_], Counts]:
+    """Return which promises are certain, and a certificate for these, or raise if not all can hold."""
+    if not terms.max_exclude:
+        return np.ones(len(names), dtype=bool), check_together(terms, names, seconds)
+    plan = find_certificate(terms, terms.floors, terms.caps, terms.horizon, seconds=seconds)
+    if plan is not None:
+        return np.ones(len(names), dtype=bool), plan
+    check_together(replace(terms, capacities=np.minimum(terms.k, atoms.sizes)), names, seconds)
+    bounds = PlanBounds.of(terms, terms.floors, terms.caps, terms.horizon)
+    return certain_floors(bounds, seconds)

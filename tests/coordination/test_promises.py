@@ -1,0 +1,146 @@
+"""Several front ends that keep promises which overlap, whatever the order in which leases are settled or lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import fairsync as fs
+from promise_worlds import make_catalog, make_users, some_promises
+
+if TYPE_CHECKING:
+    from fairsync.coordination.lease import Lease
+
+K, T = 10, 200
+
+
+def make(catalog: fs.Catalog, **changes: Any) -> fs.Coordinator:
+    terms: dict[str, Any] = {"k": K, "horizon": T, "promises": some_promises(catalog), "batch_size": 8}
+    return fs.Coordinator(catalog, **{**terms, **changes})
+
+
+def test_two_front_ends_keep_all_promises() -> None:
+    catalog, users = make_catalog(), make_users(T)
+    coordinator = make(catalog)
+    front_ends = [fs.FrontEnd(catalog, coordinator) for _ in range(2)]
+    for i in range(0, T, 5):
+        front_ends[i // 5 % 2].retrieve(users[i : i + 5])
+    report = coordinator.report()
+    assert report.esp == 1.0
+    assert report.requests == T
+
+
+def test_a_single_front_end_answers_as_a_retriever_does() -> None:
+    catalog, users = make_catalog(), make_users(T)
+    retriever = fs.FairRetriever(catalog, k=K, horizon=T, promises=some_promises(catalog), batch_size=8)
+    front_end = fs.FrontEnd(catalog, make(catalog))
+    assert (front_end.retrieve(users).ids == retriever.retrieve(users).ids).all()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_promises_hold_with_leases_that_are_open_side_by_side(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    catalog, users = make_catalog(seed), make_users(T, seed + 50)
+    promises = edge_promises(catalog, rng)
+    coordinator = make(catalog, promises=promises, batch_size=int(rng.integers(1, 20)))
+    out: list[Any] = []
+    settle = coordinator.settle
+
+    class Slow:
+        """The coordinator, with settlements that arrive later, in any order."""
+
+        promises, labels, k = coordinator.promises, coordinator.labels, coordinator.k
+        answers, release = staticmethod(coordinator.answers), staticmethod(coordinator.release)
+        save_answers = staticmethod(coordinator.save_answers)
+
+        def lease(self, n: int) -> Lease:
+            while (lease := coordinator.try_lease(n)) is None:
+                assert out, "a lease waits though no other is open"
+                out.pop(int(rng.integers(len(out))))()
+            return lease
+
+        def settle(self, *arguments: Any) -> None:
+            out.append(lambda: settle(*arguments))
+            while len(out) > rng.integers(0, 5):
+                out.pop(int(rng.integers(len(out))))()
+
+    front_end = fs.FrontEnd(catalog, Slow())
+    at = 0
+    while at < T:
+        n = int(rng.integers(1, 9))
+        front_end.retrieve(users[at : at + n])
+        at += n
+    for one in out:
+        one()
+    report = coordinator.report()
+    assert report.requests == T
+    assert report.esp == 1.0, [row for row in report.promises if not row.kept]
+
+
+def edge_promises(catalog: fs.Catalog, rng: np.random.Generator) -> list[fs.Promise]:
+    """Return promises that leave little room: floors and caps close to each other."""
+    wine = int(rng.integers(200, 800))
+    return [
+        *fs.each(catalog, "provider", at_least=int(rng.integers(50, 400))),
+        fs.Promise({"category": "wine"}, at_least=wine, at_most=wine + int(rng.integers(0, 30))),
+        fs.Promise({"new": True}, at_most=int(rng.integers(100, 300))),
+    ]
+
+
+def test_a_lost_lease_does_not_break_promises() -> None:
+    catalog, users = make_catalog(), make_users(T)
+    coordinator = make(catalog)
+    front_end = fs.FrontEnd(catalog, coordinator)
+    front_end.retrieve(users[:50])
+    lost = coordinator.lease(8)
+    front_end.retrieve(users[50:100])
+    coordinator.release(lost.number)
+    front_end.retrieve(users[100:])
+    assert coordinator.report().esp == 1.0
+
+
+def test_promises_and_items_may_change_while_front_ends_serve() -> None:
+    catalog, users = make_catalog(), make_users(T)
+    promises = fs.each(catalog, "provider", at_least=100)
+    coordinator = make(catalog, promises=promises)
+    front_ends = [fs.FrontEnd(catalog, coordinator) for _ in range(2)]
+    front_ends[0].retrieve(users[:40])
+    late = {"category": ["books"] * 5, "provider": ["late"] * 5, "new": [True] * 5}
+    embeddings, ids = np.random.default_rng(5).normal(size=(5, 8)), list(range(1000, 1005))
+    front_ends[0].upsert(embeddings, late, ids)  # the front end before the coordinator: its items count for no promise
+    front_ends[0].retrieve(users[40:60])
+    coordinator.promise(catalog=front_ends[0].catalog)
+    assert coordinator.labels[-1] == "provider=late"
+    front_ends[1].upsert(embeddings, late, ids)
+    for i in range(60, T, 10):
+        front_ends[i // 10 % 2].retrieve(users[i : i + 10])
+    report = coordinator.report()
+    assert report.esp == 1.0
+    assert report.exposures["provider=late"] >= 100
+
+
+def test_a_coordinator_over_the_same_ledger_goes_on() -> None:
+    catalog, users = make_catalog(), make_users(T)
+    ledger = fs.MemoryLedger(len(some_promises(catalog)))
+    with make(catalog, ledger=ledger) as first:
+        fs.FrontEnd(catalog, first).retrieve(users[:90])
+        lost = first.lease(4)
+    second = make(catalog, ledger=ledger)
+    fs.FrontEnd(catalog, second).retrieve(users[90:150])
+    second.release(lost.number)
+    fs.FrontEnd(catalog, second).retrieve(users[150:])
+    assert second.report().esp == 1.0
+
+
+def test_bad_input_is_named() -> None:
+    catalog = make_catalog()
+    with pytest.raises(fs.InvalidInputError, match="needs the catalog"):
+        fs.Coordinator(catalog.groups, k=K, horizon=T, promises=some_promises(catalog))
+    with pytest.raises(fs.InvalidInputError, match="not both"):
+        make(catalog, floors=3)
+    with pytest.raises(fs.InvalidInputError, match="auto_restart"):
+        make(catalog, auto_restart=False)
+    with pytest.raises(fs.InvalidInputError, match="make one with promises"):
+        fs.Coordinator(catalog, k=K, horizon=T).promise(promises=some_promises(catalog))
