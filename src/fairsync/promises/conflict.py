@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
 
 from fairsync.errors import UndecidedPromisesError
 from fairsync.promises.certificate import plan_within
@@ -138,6 +137,8 @@ def _with(bounds: PlanBounds, promise: int, *, lower: int | None = None, upper: 
 
 def _extreme(bounds: PlanBounds, promise: int, deadline: float, *, largest: bool) -> int:
     """Return the largest or the smallest exposures of a promise by a linear program: no whole number goes beyond it."""
+    from scipy import sparse  # here, because it takes long to import
+
     rows, limits = rows_of(bounds)
     exposures = bounds.membership.matrix[[promise]].toarray()[0]
     found = solve(

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 from fairsync.catalog.atoms import Membership, distinct_lists
 from fairsync.promises.linear_program import rows_of, seconds_until, solve, undecided
@@ -54,6 +52,8 @@ class MergedBounds:
     @classmethod
     def of(cls, bounds: PlanBounds, chosen: NDArray[np.bool_] | None = None) -> MergedBounds:
         """Return the merged bounds. ``chosen`` says which atoms may have exposures; by default all that floors need."""
+        from scipy import sparse  # here and below, because scipy takes long to import
+
         membership, n_atoms = bounds.membership, bounds.membership.n_atoms
         bounded = bounds.lower > 0
         useful = membership.atom_prices(bounded.astype(np.float64)) > 0
@@ -159,6 +159,9 @@ def rounded_plan(bounds: PlanBounds, fractions: Floats) -> Counts | None:
 
 def _integral(bounds: PlanBounds, deadline: float) -> Counts | None:
     """Return a plan by an integer program; None if there is none."""
+    from scipy import sparse
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     rows, limits = rows_of(bounds)
     whole: Any = sparse.vstack([rows, sparse.csr_array(np.ones((1, len(bounds.most))))], format="csr")
     found = milp(

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import sparse
-from scipy.optimize import linprog
 
 from fairsync.errors import UndecidedPromisesError
 
@@ -42,6 +40,8 @@ class Solution:
 
 def rows_of(bounds: PlanBounds) -> tuple[Any, Floats]:
     """Return the floors, and then the caps, as rows of A x <= b."""
+    from scipy import sparse  # here and below, because scipy takes long to import
+
     floors, capped, matrix = np.flatnonzero(bounds.lower > 0), bounds.capped, bounds.membership.matrix
     rows = sparse.vstack([-matrix[floors], matrix[capped]], format="csr")
     return rows, np.concatenate([-bounds.lower[floors], bounds.upper[capped]]).astype(np.float64)
@@ -52,10 +52,13 @@ def solve(cost: Floats, rows: Any, limits: Floats, most: Floats, deadline: float
 
     Examples
     --------
+    >>> from scipy import sparse
     >>> deadline = time.monotonic() + 9
     >>> solve(np.ones(2), sparse.csr_array([[-1.0, -2.0]]), np.array([-6.0]), np.array([9.0, 2.0]), deadline).cost
     4.0
     """
+    from scipy.optimize import linprog
+
     # The stubs of scipy do not know sparse rows.
     program: Any = linprog
     found = program(
@@ -96,6 +99,8 @@ def least_missed(bounds: PlanBounds, worth: Floats, deadline: float) -> tuple[Fl
     >>> missed.tolist(), weights.tolist()
     ([0.0, 4.0], [0.0, 2.0])
     """
+    from scipy import sparse
+
     floors, capped = np.flatnonzero(bounds.lower > 0), bounds.capped
     n, m = len(bounds.most), len(floors)
     rows, limits = rows_of(bounds)
