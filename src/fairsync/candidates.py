@@ -178,7 +178,7 @@ class Candidates:
 
         Empty places have no row.
         """
-        import polars as pl
+        from fairsync.extras import polars as pl
 
         return pl.DataFrame(self._columns())
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import polars as pl
 
 from fairsync.atomic_write import atomic_folder
 from fairsync.catalog import Catalog
@@ -20,6 +19,7 @@ from fairsync.catalog.readers import FILES, PREFIX, VERSION, make_reader
 from fairsync.catalog.series import series_of
 from fairsync.catalog.table_files import id_series, write_table
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     import os

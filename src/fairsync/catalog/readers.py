@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import polars as pl
 
 from fairsync.catalog import Catalog, check_names
 from fairsync.catalog.attributes import LabelColumn
@@ -15,6 +14,7 @@ from fairsync.catalog.catalog import GROUP
 from fairsync.catalog.series import column_of, columns_of
 from fairsync.catalog.table_files import EMBEDDING, ID, SUFFIXES, scan_table
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     import os
