@@ -29,7 +29,7 @@ EXTRAS = {
     "ray": "ray",
     "sklearn": "experiments",
     "starlette": "service",
-    "swagger_ui_bundle": "service",
+    "swagger_ui": "service",
     "torch": "models",
     "uvicorn": "service",
 }
