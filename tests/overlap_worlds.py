@@ -91,8 +91,13 @@ def longest_list(limits: Counts, members: npt.NDArray[np.bool_], items: npt.NDAr
     return length
 
 
-def make_overlap_world(seed: int, *, caps: bool = False, limits: bool = False, max_exclude: int = 0) -> OverlapWorld:
-    """Make a world with 2 to 12 promises at the edge of what is possible."""
+def make_overlap_world(
+    seed: int, *, caps: bool = False, limits: bool = False, covered: bool = False, max_exclude: int = 0
+) -> OverlapWorld:
+    """Make a world with 2 to 12 promises at the edge of what is possible.
+
+    With ``covered``, some caps leave no item outside, so that every slot must be planned: the last promise says so.
+    """
     rng = np.random.default_rng(seed)
     n_items = int(rng.integers(4 + max_exclude, 24 + max_exclude))
     members = random_members(rng, n_items, int(rng.integers(2, 7)))
@@ -100,9 +105,13 @@ def make_overlap_world(seed: int, *, caps: bool = False, limits: bool = False, m
     k = int(rng.integers(1, min(n_items - max_exclude, 8) + 1))
     if limits:
         members = np.concatenate([members, random_tree(rng, n_items)])
+    n_limited = len(members)
+    if covered:
+        part = rng.integers(rng.integers(1, 6), size=n_items)
+        members = np.concatenate([members, [part == code for code in np.unique(part)], np.ones((1, n_items), bool)])
     n_promises = len(members)
     list_limits = np.full(n_promises, n_items)
-    list_limits[n_floors:] = rng.integers(1, k + 1, size=n_promises - n_floors)
+    list_limits[n_floors:n_limited] = rng.integers(1, k + 1, size=n_limited - n_floors)
     is_capped = np.zeros(n_promises, dtype=bool)
     if caps:
         is_capped[rng.permutation(n_promises)[: rng.integers(1, 4)]] = True
@@ -116,6 +125,7 @@ def make_overlap_world(seed: int, *, caps: bool = False, limits: bool = False, m
             is_capped[np.flatnonzero(is_capped)[0]] = False
         else:
             list_limits += 1
+    is_capped[n_limited : n_promises - 1] = covered
     atoms = Atoms.of([np.flatnonzero(row) for row in members], n_items)
     horizon = int(rng.integers(1, 25))
     terms = Terms(
@@ -130,6 +140,12 @@ def make_overlap_world(seed: int, *, caps: bool = False, limits: bool = False, m
     )
     floors, bounds = np.zeros(n_promises, dtype=np.int64), np.full(n_promises, NO_CAP)
     matrix = atoms.membership.matrix.toarray()
+    if covered:
+        best = plan(terms, horizon, matrix[-1])
+        assert best is not None
+        if int(best.sum()) < horizon * k:  # atoms are too small beside the exclusions
+            return make_overlap_world(seed + 1_000_000, caps=caps, limits=limits, covered=covered)
+        floors[-1] = horizon * k
     with_floor = rng.permutation(n_floors)[: rng.integers(1, n_floors + 1)]
     steps = [(promise, share) for share in (rng.random(), 1.0) for promise in rng.permutation(with_floor)]
     for promise, share in steps:  # first a part of what is possible, then all of it

@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,10 +13,11 @@ from fairsync.guard import choose
 from fairsync.guard.forced_list import compose
 from fairsync.guard.live_certificate import LiveCertificate, Shown
 from fairsync.guard.open_list import OpenList
-from fairsync.policies.base import Terms
+from fairsync.policies.base import Counts, Floats, Terms
 from fairsync.promises.certificate import is_certificate
 from fairsync.search import Hits, make_index
 from fairsync.search.eligibility import Eligibility
+from fairsync.search.filtering import search_eligible
 from overlap_driver import Driver
 from overlap_worlds import OverlapWorld, make_overlap_world
 
@@ -151,3 +153,47 @@ def test_requests_beyond_what_was_declared_are_answered_all_the_same(seed: int) 
             assert not free.any() or (world.recount(rows) <= np.maximum(room, 0))[world.recount(rows) > 0].all()
     if certain:
         assert (driver.exposures >= terms.floors).all()
+
+
+class Patchy:
+    """Exact search of which some items are out of reach."""
+
+    applies_prices = "bias"
+
+    def __init__(self, world: OverlapWorld) -> None:
+        self.catalog, self.index = world.catalog, make_index("exact", world.catalog)
+        self.alive = np.ones(len(world.catalog), dtype=bool)
+
+    @property
+    def reached(self) -> Counts:
+        return np.bincount(self.catalog.group_of[self.alive], minlength=self.catalog.n_groups)
+
+    def search(self, users: npt.NDArray[np.floating], prices: Floats | None, k: int) -> Hits:
+        gone = [np.flatnonzero(~self.alive)] * len(users)
+        hits = search_eligible(self.index, users, prices, k, Eligibility.of(len(self.alive), [None] * len(users), gone))
+        return Hits(hits.rows, hits.relevance, None if self.alive.all() else self.reached)
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_promises_hold_through_outages_as_far_as_the_plan_does(seed: int) -> None:
+    world = make_overlap_world(seed, caps=seed % 2 == 1, limits=seed % 3 == 1, covered=seed % 5 == 1)
+    rng, declared, n_items = np.random.default_rng(seed), world.terms, len(world.catalog)
+    index = Patchy(world)
+    driver = Driver(world, index, rng)
+    certain = True
+    while driver.left:
+        changes = rng.random() < 0.3
+        if changes:
+            down = rng.random() < 0.5
+            index.alive = rng.random(n_items) < rng.random() if down else np.ones(n_items, dtype=bool)
+            index.alive[rng.permutation(n_items)[: declared.k]] = True
+        there = replace(declared, capacities=np.minimum(declared.capacities, index.reached))
+        if changes:
+            certain = is_certificate(there, driver.certificate, driver.missing, driver.room, driver.left)
+        driver.world = replace(world, terms=there)
+        n = min(driver.left, int(rng.integers(1, 4)))
+        found = driver.serve(driver.users(n), driver.prices(), declared.k)
+        assert all(len(set(rows)) == declared.k for rows in found.rows.tolist())
+        assert index.alive[found.rows].all()
+    if certain:
+        assert (driver.exposures >= declared.floors).all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +16,12 @@ from effort import effort
 from fairsync.best_plan import Effort
 from fairsync.catalog import Catalog
 from fairsync.eligible import make_eligibility
+from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.hindsight import Hindsight, hindsight, solve_promises
 from fairsync.inputs import check_users
 from fairsync.priced_lists import ListSizes
 from fairsync.promises import Promise
+from fairsync.retriever import FairRetriever
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,6 +107,8 @@ class Case:
             priced -= price * members
             rest += price * (floor if price < 0 else slots if cap is None else cap)
             assert price <= 0 or cap is not None
+        plain = np.sort(np.where(self.may, self.scores, -np.inf), axis=1)[:, ::-1][:, : self.k]
+        assert best.unconstrained_relevance == pytest.approx(plain[plain > -np.inf].sum(), abs=tolerance)
         if not limited:
             kept = np.sort(np.where(self.may, priced, -np.inf), axis=1)[:, ::-1][:, : self.k]
             assert best.relevance == pytest.approx(kept[kept > -np.inf].sum() + rest, abs=tolerance)
@@ -213,3 +217,82 @@ def test_the_bound_is_that_of_the_linear_program_and_the_plan_is_below_the_integ
     assert best.relevance == pytest.approx(relaxed, abs=tolerance)
     assert best.feasible_relevance <= whole + tolerance
     assert best.relevance >= whole - tolerance
+
+
+@pytest.mark.parametrize("how", EFFORTS)
+@pytest.mark.parametrize(("caps", "limits", "exclude"), [(False, False, 0.0), (True, False, 0.2), (True, True, 0.0)])
+def test_the_gap_is_small_where_there_are_many_requests(how: Effort, caps: bool, limits: bool, exclude: float) -> None:
+    case = make(34, requests=120, items=60, k=4, tight=0.97, caps=caps, limits=limits, exclude=exclude, ties=False)
+    best = solve(case, how)
+    case.check(best)
+    assert best.cost > 0
+    assert best.relevance == pytest.approx(case.optimum(whole=False), rel=1e-7)
+    assert best.gap < 1e-3
+    if caps:
+        assert "charged" in repr(best)
+
+
+def test_of_small_problems_it_is_the_best_plan() -> None:
+    for seed in range(20):
+        case = make(seed, requests=5, items=9, k=3, tight=1.0, caps=True, limits=True, exclude=0.0, ties=False)
+        best = solve(case, Effort())
+        assert best.feasible_relevance == pytest.approx(case.optimum(whole=True), abs=case.tolerance)
+
+
+def test_conditions_and_promises_beyond_what_is_eligible() -> None:
+    catalog = Catalog(
+        [[0.9, 0.8], [0.1, 0.6], [0.2, 0.3]], {"size": ["big", "small", "small"], "new": [True, True, False]}
+    )
+    users = [[1.0, 0.0], [0.0, 1.0]]
+
+    def solve(at_least: int, new: int = 1, **rules: Any) -> Hindsight:
+        small = [Promise({"size": "small"}, at_least=at_least), Promise({"new": True}, at_least=new)]
+        return hindsight(catalog, users, k=1, promises=small, **rules)
+
+    assert solve(1, where=[{"new": True}, {"size": "big"}]).rows.tolist() == [[1], [0]]
+    with pytest.raises(InfeasibleFloorsError, match="eligible items of it 1 times at most"):
+        solve(2, where=[{"new": True}, {"size": "big"}])
+    with pytest.raises(InvalidInputError, match="no plan was found that keeps all promises"):
+        solve(1, new=2, exclude=[[1], [1]])  # what is small is not new
+
+
+def test_promises_or_floors() -> None:
+    catalog = Catalog(np.eye(3), ["a", "b", "b"])
+    promise = Promise({"group": "b"}, at_least=1)
+    with pytest.raises(InvalidInputError, match="give either floors or promises"):
+        hindsight(catalog, np.eye(3), k=1)
+    with pytest.raises(InvalidInputError, match="give either floors or promises"):
+        hindsight(catalog, np.eye(3), k=1, floors=1, promises=[promise])
+    with pytest.raises(InfeasibleFloorsError):
+        hindsight(catalog, np.eye(3), k=1, promises=[replace(promise, at_least=4)])
+    by_floor, by_promise = (
+        hindsight(catalog, np.eye(3), k=1, floors={"b": 3}),
+        hindsight(catalog, np.eye(3), k=1, promises=[replace(promise, at_least=3)]),
+    )
+    assert by_promise.relevance == pytest.approx(by_floor.relevance)
+    assert by_promise.rows.tolist() == by_floor.rows.tolist()
+
+
+def test_the_report_of_a_retriever_compares_with_it() -> None:
+    case = make(5, requests=60, items=40, k=3, tight=0.8, caps=True, limits=False, exclude=0.0, ties=False)
+    retriever = FairRetriever(case.catalog, k=3, horizon=60, promises=case.promises, batch_size=8)
+    retriever.retrieve(case.users)
+    report = retriever.report(case.solve())
+    assert report.cost_ratio is not None
+    assert report.cost_ratio >= 1
+
+
+def test_scores_of_any_size_have_the_same_plan() -> None:
+    case = make(8, requests=20, items=50, k=3, tight=0.95, caps=True, limits=True, exclude=0.0, ties=False)
+    best = case.solve()
+    for exponent in (-500, 100):
+        scaled = hindsight(case.catalog, np.ldexp(case.users, exponent), k=3, promises=case.promises)
+        assert np.ldexp(scaled.relevance, -exponent) == pytest.approx(best.relevance)
+        assert np.ldexp(scaled.feasible_relevance, -exponent) == pytest.approx(best.feasible_relevance, rel=1e-3)
+
+
+def test_thousands_of_promises_are_solved_without_a_dense_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = make(9, requests=150, items=60, k=4, tight=0.9, caps=True, limits=False, exclude=0.0, ties=False)
+    dense = solve(case, EFFORTS[2])
+    monkeypatch.setattr("fairsync.dual._DENSE", 0)
+    assert solve(case, EFFORTS[2]).relevance == pytest.approx(dense.relevance, rel=1e-9)

@@ -11,7 +11,7 @@ from overlap_driver import play
 from overlap_worlds import make_overlap_world
 
 WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "100"))
-KINDS = ["floors", "caps", "limits", "caps and limits"]
+KINDS = ["floors", "caps", "limits", "caps and limits", "covered", "covered, limits"]
 
 INDEXES: dict[str, Callable[[Catalog], Index]] = {
     "ivf": lambda catalog: IvfIndex(catalog, recall=0.3, storage="2-bit", exact_below=0),
@@ -23,13 +23,15 @@ INDEXES: dict[str, Callable[[Catalog], Index]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_promise_is_kept_at_the_edge_of_what_is_possible(kind: str) -> None:
     for seed in range(WORLDS):
-        play(make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind), seed)
+        play(make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind, covered="covered" in kind), seed)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_exclusions_break_nothing(kind: str) -> None:
     for seed in range(WORLDS // 4):
-        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind, max_exclude=1 + seed % 3)
+        world = make_overlap_world(
+            seed, caps="caps" in kind, limits="limits" in kind, covered="covered" in kind, max_exclude=1 + seed % 3
+        )
         play(world, seed)
 
 

@@ -10,7 +10,7 @@ import fairsync as fs
 from overlap_worlds import OverlapWorld, make_overlap_world
 
 WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "100"))
-KINDS = ["floors", "caps", "limits", "caps and limits"]
+KINDS = ["floors", "caps", "limits", "caps and limits", "covered", "covered, limits"]
 
 
 def make_retriever(world: OverlapWorld, **options: Any) -> fs.FairRetriever:
@@ -20,7 +20,9 @@ def make_retriever(world: OverlapWorld, **options: Any) -> fs.FairRetriever:
     attributes["group"] = [0] * len(world.catalog)
     catalog = fs.Catalog(world.catalog.embeddings, attributes)
     promises = []
-    for code in range(len(world.members)):
+    for code, members in enumerate(world.members):
+        if members.all() and terms.floors[code] == terms.horizon * terms.k:
+            continue  # the retriever adds it by itself
         bounds: dict[str, Any] = {"at_least": int(terms.floors[code])}
         if terms.caps is not None and terms.caps[code] < 2**61:
             bounds["at_most"] = int(terms.caps[code])
@@ -55,7 +57,7 @@ def make_users(world: OverlapWorld, rng: np.random.Generator, horizons: int = 1)
 def test_every_promise_is_kept_in_every_horizon(kind: str) -> None:
     for seed in range(WORLDS // 3):
         rng = np.random.default_rng(seed)
-        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind)
+        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind, covered="covered" in kind)
         retriever = make_retriever(world, batch_size=int(rng.choice([1, 4, 16, 64])))
         found = retriever.retrieve(make_users(world, rng, horizons=2))
         assert_kept(world, found.rows[: world.terms.horizon])
@@ -67,10 +69,11 @@ def test_every_promise_is_kept_in_every_horizon(kind: str) -> None:
 def test_hostile_exclusions_break_nothing(kind: str) -> None:
     for seed in range(WORLDS // 6):
         rng = np.random.default_rng(seed)
-        limit = 1 + seed % 2
-        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind, max_exclude=limit)
+        world = make_overlap_world(
+            seed, caps="caps" in kind, limits="limits" in kind, covered="covered" in kind, max_exclude=1 + seed % 2
+        )
         retriever = make_retriever(world, batch_size=int(rng.choice([1, 4, 16])))
-        users = make_users(world, rng)
+        users, limit = make_users(world, rng), world.terms.max_exclude
         exclude = [rng.permutation(len(world.catalog))[:limit].tolist() for _ in users]
         found = retriever.retrieve(users, exclude)
         assert_kept(world, found.rows)
@@ -80,7 +83,7 @@ def test_hostile_exclusions_break_nothing(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_requests_of_one_call_are_answered_as_if_they_came_one_by_one(kind: str) -> None:
     for seed in range(WORLDS // 10):
-        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind)
+        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind, covered="covered" in kind)
         users = make_users(world, np.random.default_rng(seed))
         one, other = (make_retriever(world, batch_size=8) for _ in range(2))
         singles = [other.retrieve(user[None]).rows[0].tolist() for user in users]
@@ -91,7 +94,7 @@ def test_requests_of_one_call_are_answered_as_if_they_came_one_by_one(kind: str)
 def test_conditions_and_long_exclusions_crash_nothing(kind: str) -> None:
     for seed in range(WORLDS // 6):
         rng = np.random.default_rng(seed)
-        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind)
+        world = make_overlap_world(seed, caps="caps" in kind, limits="limits" in kind, covered="covered" in kind)
         retriever, n_items = make_retriever(world, batch_size=4), len(world.catalog)
         for user in make_users(world, rng):
             where: Any = {f"p{rng.integers(len(world.members))}": True} if rng.random() < 0.3 else None

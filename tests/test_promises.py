@@ -171,3 +171,27 @@ def test_calibration_lowers_the_cost() -> None:
     assert costs[0] is not None
     assert costs[1] is not None
     assert costs[1] < costs[0]
+
+
+def test_explanations_name_every_promise_that_bears_on_a_candidate() -> None:
+    catalog, users = make_catalog(), make_users(200)
+    retriever = fs.FairRetriever(catalog, k=10, horizon=200, promises=some_promises(catalog))
+    retriever.retrieve(users[:150])
+    plain = fs.FairRetriever(catalog, k=10, horizon=200, policy="none", promises=some_promises(catalog))
+    found, without = retriever.retrieve(users[150:], explain=True), plain.retrieve(users[150:])
+    by_name = {promise.name: promise for promise in some_promises(catalog)}
+    reasons = set()
+    for i in range(50):
+        explanation = found.explain(i)
+        assert [one.id for one in explanation.candidates] == found.ids[i].tolist()
+        for one in explanation.candidates:
+            reasons.add(one.reason.partition(":")[0])
+            assert (one.reason == "relevance") is (one.id in without.ids[i])
+            for text in one.prices:
+                name = text.partition(" ≥")[0].partition(" ≤")[0]
+                assert one.id in rows_of(catalog, by_name[name].where)
+        displaced = {one.displaced for one in explanation.candidates if one.displaced is not None}
+        assert displaced == set(without.ids[i].tolist()) - set(found.ids[i].tolist())
+        for gone in displaced:
+            assert explanation.why_not(gone).reason in ("price", "forced")
+    assert {"relevance", "promise", "price"} <= reasons

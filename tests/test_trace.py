@@ -13,13 +13,14 @@ from fairsync.batch import serve
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
 from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.explained_batch import PendingExplanation
 from fairsync.explanation import Explanation
 from fairsync.inputs import check_users
 from fairsync.policies import NoPolicy
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index, IvfIndex, ShardedIndex
 from fairsync.search.eligibility import Eligibility
-from fairsync.trace import PendingExplanation, RequestTrace
+from fairsync.trace import RequestTrace
 from plain_explanation import PlainExplanation
 
 if TYPE_CHECKING:
@@ -357,7 +358,7 @@ def test_a_fixed_list_is_named_as_the_reason(tightness: float, length: int, inde
         assert "of a fixed list" in str(explanation) or not named
         pending = found.explained[i]
         assert isinstance(pending, PendingExplanation)
-        relevance = catalog.embeddings @ pending.trace.users[pending.position, 0]
+        relevance = catalog.embeddings @ pending.batch.trace.users[pending.position, 0]
         if explanation.depth is None:
             ranks = np.argsort(np.argsort(-relevance))[ids] + 1
             assert [one.plain_rank for one in explanation.candidates] == ranks.tolist()

@@ -181,6 +181,7 @@ def serve(
     trace = BatchTrace.of(
         catalog, index, users, eligible, served.hits, replaced, batch.prices, batch.missing, batch.terms,
         depth=min(batch.k + batch.lookahead, len(catalog)), keeps_floors=batch.keeps_floors, fixed=fixed,
+        promise_prices=batch.promise_prices,
     )  # fmt: skip
     return replace(served, trace=trace)
 

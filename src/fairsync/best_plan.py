@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +29,8 @@ class Effort:
     free: int = 20_000  #: places that the first linear program settles; a problem this small needs nothing else
     rounds: int = 30  #: of search and descent
     steps: int = 40  #: of search and linear program; a handful is usual
-    gap: float = 1e-5  #: a gap above which an integer program is tried, where promises overlap
+    gap: float = 1e-4  #: a gap above which an integer program is tried, where promises overlap
+    wider: int = 1  #: times that lists are doubled for the sake of this gap
     whole: tuple[int, ...] = (4_000, 40_000, 400_000)  #: places of integer programs, the next where one finds nothing
 
 
@@ -63,12 +64,16 @@ def find_plan(lists: PricedLists, effort: Effort) -> Found:
     if lists.limits is not None:
         lists.fill(subsidies)
     if lists.k == lists.rows.shape[1]:  # all items for every request: nothing to decide
-        plain, everything = float(lists.scores.sum()), np.ones(lists.scores.shape, dtype=np.bool_)
+        everything = np.isfinite(lists.scores)
+        plain = float(lists.scores.sum(where=everything))
         return Found(lists, subsidies, plain, plain, plain, lists.chosen(everything))
     best = lists.pool.best(subsidies)
     plain = float(lists.scores[best.inside].sum())
+    if lists.limits is not None:
+        plain = replace(lists.pool, limits=None).best(subsidies).value
     if (lists.pool.exposures(best.inside) >= lists.floors).all():
-        return Found(lists, subsidies, plain, plain, plain, lists.chosen(best.inside))
+        relevance = float(lists.scores[best.inside].sum())
+        return Found(lists, subsidies, relevance, relevance, plain, lists.chosen(best.inside))
 
     if lists.rows.size > effort.free:
         if requests > effort.sample:
@@ -102,27 +107,31 @@ def find_plan(lists: PricedLists, effort: Effort) -> Found:
         if not settled.final:
             free, bold = min(2 * free, 200_000), 4 * bold if better else 1.0
     if lists.bounds is not None and upper - lower > closed:
-        tried = _program(lists, subsidies, effort, upper, lower)
-        if tried is not None and tried[0] > lower:
-            lower, rows = tried
+        lower, rows = _program(lists, subsidies, effort, upper, lower, rows)
     return Found(lists, subsidies, max(upper, lower), lower, plain, rows)
 
 
 def _program(
-    lists: PricedLists, subsidies: Floats, effort: Effort, upper: float, lower: float
-) -> tuple[float, NDArray[np.int64]] | None:
-    """Solve an integer program if swaps found no plan or a poor one, or if it is small; None if it finds no plan."""
-    found = lower > -np.inf
-    if found and lists.rows.size > effort.whole[0] and upper - lower <= effort.gap * abs(upper):
-        return None
+    lists: PricedLists,
+    subsidies: Floats,
+    effort: Effort,
+    upper: float,
+    lower: float,
+    rows: NDArray[np.int64] | None,
+) -> tuple[float, NDArray[np.int64] | None]:
+    """Solve integer programs if swaps found no plan or a poor one, or if it is small; return the best plan by now."""
+    small = lists.rows.size <= max(effort.whole[:1], default=0)
+    if rows is not None and not small and upper - lower <= effort.gap * abs(upper):
+        return lower, rows
+    wider = 0
     while True:
-        pool = lists.pool
-        inside = pool.best(subsidies).inside
-        for size in effort.whole[: 1 if found else None]:
-            plan = integer_program(pool, inside, subsidies, size)
-            if plan is not None:
-                return float(lists.scores[plan].sum()), lists.chosen(plan)
-            if size >= inside.size:
+        inside = lists.pool.best(subsidies).inside
+        for size in effort.whole[: 1 if rows is not None else None]:
+            plan = integer_program(lists.pool, inside, subsidies, size)
+            if plan is not None and float(lists.scores[plan].sum()) > lower:
+                lower, rows = float(lists.scores[plan].sum()), lists.chosen(plan)
+            if rows is not None or size >= inside.size:
                 break
-        if found or not lists.widen(subsidies):
-            return None
+        wider += rows is not None  # a plan that is there is not worth any effort
+        if upper - lower <= effort.gap * abs(upper) or wider > effort.wider or not lists.widen(subsidies):
+            return lower, rows

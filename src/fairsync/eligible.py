@@ -161,6 +161,12 @@ def _excluded_rows(
         owners = np.repeat(np.arange(n), lengths)
         unknown = np.bincount(owners[rows < 0], minlength=n)
         rows, lengths = rows[rows >= 0], lengths - unknown
+    if n == 1:
+        rows = np.sort(rows)
+        fresh = rows[1:] != rows[:-1]
+        if not fresh.all():
+            rows = np.concatenate([rows[:1], rows[1:][fresh]])
+        return rows, np.array([0, len(rows)]), unknown
     width = int(lengths.max())
     if n * width > _MOST_PADDED * len(rows):
         return *_sorted_by_key(rows, lengths, len(catalog)), unknown

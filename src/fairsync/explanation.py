@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from fairsync.errors import FairSyncError
 
@@ -22,8 +22,7 @@ FIXED_LIST = "fixed list"
 """The reason of a candidate that is there because the answer begins with a given list of items."""
 
 
-@dataclass(frozen=True)
-class ExplainedCandidate:
+class ExplainedCandidate(NamedTuple):
     """A candidate, and why it is there.
 
     Attributes
@@ -192,7 +191,7 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as values for JSON; `from_dict` reads them. An infinite price is None."""
         return {
-            "candidates": [{**vars(one), "prices": _finite(one.prices)} for one in self.candidates],
+            "candidates": [{**one._asdict(), "prices": _finite(one.prices)} for one in self.candidates],
             "cut": self.cut,
             "depth": self.depth,
         }

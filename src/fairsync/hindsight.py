@@ -25,7 +25,7 @@ from fairsync.search import make_index
 from fairsync.search.filtering import search_eligible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -96,13 +96,11 @@ class Hindsight:
         share = self.cost / max(abs(self.unconstrained_relevance), 1e-300)
         subsidised = sum(price < 0 for price in self.prices.values())
         charged = sum(price > 0 for price in self.prices.values())
-        of = f"{subsidised} of {len(self.prices)} groups subsidised"
-        if self.caps:
-            of = f"{len(self.prices)} promises, {subsidised} subsidised and {charged} charged"
+        prices = f"{subsidised} of {len(self.prices)} subsidised" + (f", {charged} charged" if self.caps else "")
         return (
             f"Hindsight(relevance={self.relevance:.6g}, cost={self.cost:.4g} ({share:.3%}), "
             f"gap={self.gap:.1e}, {len(self.rows)} requests, "
-            f"{of})"
+            f"{prices})"
         )
 
 
@@ -113,7 +111,7 @@ def hindsight(
     k: int,
     floors: Floors | None = None,
     promises: Sequence[Promise] | None = None,
-    index: str | Index = "exact",
+    index: str | Index | Callable[[Catalog], Index] = "exact",
     progress: bool = False,
     exclude: Exclude | None = None,
     where: Where | Sequence[Where | None] | None = None,
@@ -133,8 +131,9 @@ def hindsight(
     promises
         Instead of floors: bounds on selections of items, which may overlap, over all T requests.
     index
-        Searches the catalog. The bounds are proofs if the search is exact, up to rounding errors relative to the
-        largest relevance.
+        Searches the catalog: a name, a function of the catalog that builds an index, or an index over this catalog (for
+        floors only). The bounds are proofs if the search is exact, up to rounding errors relative to the largest
+        relevance.
     progress
         Show a progress bar.
     exclude, where
@@ -190,7 +189,7 @@ def hindsight(
 
 def solve_promises(
     catalog: Catalog,
-    index: str | Index,
+    index: str | Index | Callable[[Catalog], Index],
     users: NDArray[np.floating[Any]],
     k: int,
     promises: Sequence[Promise],

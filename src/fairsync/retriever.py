@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fairsync.batch import Batch, ServedBatch, serve, uncounted_batch
 from fairsync.calibration import calibrate
-from fairsync.candidates import Candidates
+from fairsync.candidates import Candidates, Explainable
 from fairsync.catalog import Catalog, Where
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
@@ -21,6 +21,7 @@ from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.commitment import Commitment
 from fairsync.eligible import Exclude, Rules
 from fairsync.errors import FairSyncError
+from fairsync.explained_batch import explain_requests
 from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
@@ -35,7 +36,6 @@ from fairsync.report import Report, make_report
 from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
-from fairsync.trace import PendingExplanation
 
 
 class FairRetriever(NoCopies, Closable):
@@ -212,7 +212,7 @@ class FairRetriever(NoCopies, Closable):
             state, start, limited = self._state, 0, 0
             counted = None if self.count_cold or cold is None else np.flatnonzero(~cold)
             waiting = n if counted is None else len(counted)
-            explained: list[PendingExplanation | None] = [None] * n
+            explained: list[Explainable | None] = [None] * n
             while start < waiting:
                 state = state.begin(terms, policy)
                 batch = state.next_batch(terms, policy, waiting - start)
@@ -496,7 +496,7 @@ class FairRetriever(NoCopies, Closable):
         places: slice | npt.NDArray[np.int64],
         rules: Rules | None,
         fixed: FixedList | None,
-        explained: list[PendingExplanation | None] | None,
+        explained: list[Explainable | None] | None,
     ) -> ServedBatch:
         """Answer the requests of a call at these places, under their own rules; write their explanations, if any."""
         at = range(places.start, places.stop) if isinstance(places, slice) else places.tolist()
@@ -512,8 +512,8 @@ class FairRetriever(NoCopies, Closable):
             explain=explained is not None,
         )
         if explained is not None and served.trace is not None:
-            for position, place in enumerate(at):
-                explained[place] = PendingExplanation(served.trace, position)
+            for place, one in zip(at, explain_requests(served.trace, self._commitment.labels), strict=True):
+                explained[place] = one
         return served
 
     def _check_open(self) -> None:

@@ -7,7 +7,7 @@ without prices, and what the guard replaced); the explanation itself is made whe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fairsync.catalog.names import check_names, check_same_kind
 from fairsync.errors import InvalidInputError
-from fairsync.explanation import FIXED_LIST, ExplainedCandidate, Explanation, WhyNot
+from fairsync.explanation import WhyNot
 from fairsync.search.exact import ExactIndex
 from fairsync.search.filtering import search_eligible
 from fairsync.search.ranks import rank_without_prices
@@ -194,6 +194,8 @@ class BatchTrace:
         The list that some of the requests begin with.
     names : dict
         Texts of promises by label, in place of "label ≥ floor".
+    promise_prices : numpy.ndarray or None
+        (P,) prices by promise; None if promises do not overlap.
     """
 
     catalog: Catalog
@@ -210,6 +212,7 @@ class BatchTrace:
     depth: int | None
     fixed: FixedList | None = None
     names: Mapping[Label, str] = field(default_factory=dict)
+    promise_prices: _Floats | None = None
 
     @classmethod
     def of(
@@ -227,6 +230,7 @@ class BatchTrace:
         depth: int,
         keeps_floors: bool,
         fixed: FixedList | None = None,
+        promise_prices: _Floats | None = None,
     ) -> BatchTrace:
         """Return the trace of a batch that was served; this finds the candidates that it would have had without prices.
 
@@ -244,6 +248,8 @@ class BatchTrace:
             The number of items to ask the index for, if it does not know every rank.
         fixed
             The list that some of the requests begin with, with prices and without.
+        promise_prices
+            (P,) prices by promise; None if promises do not overlap.
         """
         k = chosen.rows.shape[1]
         known: int | None = None
@@ -259,7 +265,7 @@ class BatchTrace:
             found = fixed.put_first(found, k, catalog, users, eligible)
         return cls(
             catalog, users, eligible, prices, missing, terms, keeps_floors, chosen, replaced, ranks,
-            found.rows[:, :k], known, fixed,
+            found.rows[:, :k], known, fixed, promise_prices=promise_prices,
         )  # fmt: skip
 
     def request(self, i: int) -> RequestTrace:
@@ -267,11 +273,11 @@ class BatchTrace:
         eligible, k = self.eligible, self.chosen.rows.shape[1]
         chosen, nothing = self._candidates(i)[0], np.empty(0, dtype=np.int64)
         before = self._before(i)[0]
-        plain = self.plain[i]
+        plain, overlaps = self.plain[i], self.terms.membership is not None  # see `fairsync.explained_promises`
         return RequestTrace(
             user=self.users[i],
             prices=self.prices,
-            missing=self._missing(i),
+            missing=self.missing if overlaps else self._missing(i),
             keeps_floors=self._keeps_floors(i),
             excluded=nothing if eligible is None else eligible.excluded[eligible.offsets[i] : eligible.offsets[i + 1]],
             selection=None if eligible is None else eligible.selection(i),
@@ -279,48 +285,12 @@ class BatchTrace:
             before=before,
             plain=plain[plain >= 0],
             k=k,
-            cut=self._cut(i) if len(chosen) == k else None,
+            cut=self._cut(i) if len(chosen) == k and not overlaps else None,
         )
 
-    def explanation(self, i: int) -> Explanation:
-        """Return the explanation of one request."""
-        catalog, trace = self.catalog, self.request(i)
-        rows, relevance = self._candidates(i)
-        order = np.lexsort((_ties(catalog, rows), -relevance))
-        if self.fixed is not None and self.fixed.requests[i]:
-            order = order[self.fixed.order(rows[order])]
-        prices, ranks = self._applied(i, rows, relevance)[order].tolist(), self.ranks[i, order].tolist()
-        rows, relevance = rows[order], relevance[order]
-        groups, before = catalog.group_of[rows], set(trace.before.tolist())
-        ids, labels = catalog.ids_of(rows).tolist(), catalog.labels_of(groups).tolist()
-        plain, chosen = set(trace.plain.tolist()), set(rows.tolist())
-        absent = iter(catalog.ids_of([row for row in trace.plain.tolist() if row not in chosen]).tolist())
-        is_fixed = self._is_fixed(i, rows).tolist()
-        is_priced = (self.prices[groups] != 0).tolist()
-        candidates = []
-        for at, (row, group) in enumerate(zip(rows.tolist(), groups.tolist(), strict=True)):
-            promise, is_plain = self._promises.get(group), row in plain
-            reason = "relevance" if is_plain else f"promise: {promise}" if promise else "price"
-            named = promise or (f"{labels[at]} (no promise)" if is_priced[at] else None)
-            if row not in before:
-                reason = f"forced: {promise}"
-            elif is_fixed[at]:
-                reason, named = FIXED_LIST, None
-            candidates.append(
-                ExplainedCandidate(
-                    ids[at],
-                    labels[at],
-                    float(relevance[at]),
-                    {named: prices[at]} if named else {},
-                    ranks[at] or None,
-                    reason,
-                    None if is_plain else next(absent, None),
-                )
-            )
-        return Explanation(tuple(candidates), trace.cut, self.depth, partial(trace.why_not, catalog))
-
     @cached_property
-    def _promises(self) -> dict[int, str]:
+    def promise_names(self) -> dict[int, str]:
+        """The promise of each group that has one, by its code."""
         floors, labels = self.terms.floors, self.catalog.labels
         return {
             code: self.names.get(labels[code], f"{labels[code]} ≥ {floors[code]}")
@@ -362,49 +332,47 @@ class BatchTrace:
         is_open = ~self._is_fixed(i, rows)[:n_open]
         if not is_open.any():
             return None
-        lowest = float((relevance - self._applied(i, rows, relevance))[:n_open][is_open].min())
+        prices = applied_prices(self, np.full(len(rows), i), rows, relevance)
+        lowest = float((relevance - prices)[:n_open][is_open].min())
         return lowest if np.isfinite(lowest) else None
 
-    def _applied(self, i: int, rows: _Rows, relevance: _Floats) -> _Floats:
-        """Return the prices of a list that has the best items of each group: a subsidy ends with its floor."""
-        groups = self.catalog.group_of[rows]
-        price: _Floats = self.prices[groups]
-        if not self._keeps_floors(i):
-            return price
-        # By score, not by relevance: beside a huge price, different relevances give the same score, as in the search.
-        order = np.lexsort((_ties(self.catalog, rows), price - relevance, groups))
-        nth = np.empty(len(rows), dtype=np.int64)  # 0 for the best item of its group, 1 for the next, ...
-        nth[order] = np.arange(len(rows)) - np.searchsorted(groups[order], groups[order])
-        return np.where((price < 0) & (nth >= self._missing(i)[groups]), 0.0, price)
 
+def applied_prices(trace: BatchTrace, owners: _Rows, rows: _Rows, relevance: _Floats) -> _Floats:
+    """Return the prices of lists that have the best items of each group: a subsidy ends with its floor.
 
-@dataclass(frozen=True)
-class PendingExplanation:
-    """The explanation of one request of a batch, which is made when it is asked for.
-
-    Attributes
+    Parameters
     ----------
-    trace, position
-        The batch, and the request in it.
+    trace
+        The batch.
+    owners, rows, relevance
+        The request of each item, in ascending order; the item and its relevance.
     """
-
-    trace: BatchTrace
-    position: int
-
-    def explanation(self) -> Explanation:
-        """Return the explanation."""
-        return self._made
-
-    @cached_property
-    def _made(self) -> Explanation:
-        return self.trace.explanation(self.position)
-
-    def to_dict(self) -> Mapping[str, Any]:
-        """Return explanation and trace as values for JSON; see `StoredExplanation`."""
-        seen = self.trace.request(self.position)
-        return {"explanation": self._made.to_dict(), "trace": seen.to_dict(self.trace.catalog)}
+    groups = trace.catalog.group_of[rows].astype(np.int64)
+    price: _Floats = trace.prices[groups]
+    if not trace.keeps_floors or not (price < 0).any():
+        return price
+    ties = rows if trace.catalog.rank is None else trace.catalog.rank[rows]
+    # By score, not by relevance: beside a huge price, different relevances give the same score, as in the search.
+    lists = owners * trace.catalog.n_groups + groups
+    order = np.lexsort((ties, price - relevance, lists))
+    nth = np.empty(len(rows), dtype=np.int64)  # 0 for the best item of its group in its list, 1 for the next, ...
+    nth[order] = np.arange(len(rows)) - np.searchsorted(lists[order], lists[order])
+    ends = (price < 0) & (nth >= missing_before(trace, owners, groups))
+    if trace.fixed is not None:  # beside a fixed list no subsidy ends, as `guard.keep_floors` has it
+        ends &= ~trace.fixed.requests[owners]
+    return np.where(ends, 0.0, price)
 
 
-def _ties(catalog: Catalog, rows: _Rows) -> npt.NDArray[np.integer]:
-    """Return the order of ids, which settles ties."""
-    return rows if catalog.rank is None else catalog.rank[rows]
+def missing_before(trace: BatchTrace, owners: _Rows, groups: _Rows) -> _Rows:
+    """Return the exposures that the floor of each of these groups missed before each of these requests."""
+    n = len(trace.chosen.rows)
+    at, rows = filled_places(trace.chosen.rows)
+    shown = np.sort(trace.catalog.group_of[rows].astype(np.int64) * n + at)
+    earlier = np.searchsorted(shown, groups * n + owners) - np.searchsorted(shown, groups * n)
+    return np.maximum(trace.missing[groups] - earlier, 0)
+
+
+def filled_places(rows: _Rows) -> tuple[_Rows, _Rows]:
+    """Return the request and the row of each place that is not empty."""
+    owners, places = np.nonzero(rows >= 0)
+    return owners, rows[owners, places]

@@ -157,8 +157,9 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
     items = np.arange(request.size)
     lists = sparse.csr_array((np.ones(items.size), (row, items)), shape=(len(requests), items.size))
     bounds = sparse.csr_array((signs, (which, at)), shape=(pool.floors.size, items.size))
-    edge = (best.last + best.next) / 2
-    gain = best.priced[request, place] - np.where(np.isfinite(edge), edge, best.priced.max(axis=1))[request]
+    # Lists keep their lengths, so that relevance may be measured from any point; near the edge, sums are most exact.
+    edge = pool.scores.min(axis=1, where=plan, initial=np.inf)
+    gain = pool.scores[request, place] - edge[request]
     per_list = pool.list_rows(plan, request, place, items.size)
     solved = milp(
         -gain / max(float(np.abs(gain).max(initial=0.0)), 1e-300),

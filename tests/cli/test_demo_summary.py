@@ -13,21 +13,21 @@ def test_the_sentences_follow_the_numbers() -> None:
         "guaranteed": make([20, 10, 10], 2.0, 2.0, forced=4),
         "guaranteed, calibrated": make([20, 10, 10], 1.5, 1.5),
     }
-    text = "\n".join(summarize(reports, best, RECALLS, 10))
-    assert "1 of 3 groups got less than 10 exposures, the worst served 0; one group took 75% of all slots" in text
+    text = "\n".join(summarize(reports, best, RECALLS))
+    assert "Without prices, 1 of 3 promises are broken: 1 floor missed by 10 exposures in all." in text
     assert "at least 0.50% of the relevance" in text
-    assert "missed 1 floor by 2 exposures and gave up 1.5% of the relevance." in text
+    assert "Of all 3 promises they kept: fairsync 2." in text
     assert "1.0% of the relevance, 2.00 times the least possible; the guard had to force 4 slots." in text
     assert "Calibration saved 25% of the cost." in text
-    assert "20.00% without floors, 19.25% with floors (−0.75 points), and 15.00% by the method of the paper" in text
+    assert "20.00% without promises, 19.25% with them (−0.75 points), and 15.00% by the method of the paper" in text
 
     reports["guaranteed, calibrated"] = make([20, 10, 10], 3.0, 3.0)
-    assert "Calibration did not pay here: it cost 50% more" in "\n".join(summarize(reports, best, RECALLS, 10))
+    assert "Calibration did not pay here: it cost 50% more" in "\n".join(summarize(reports, best, RECALLS))
 
     idle = {name: make([20, 10, 10], 0.0, 1.0) for name in reports}
     nothing = Hindsight(200.0, 200.0, 200.0, {}, {}, {}, None)  # type: ignore[arg-type]
-    text = "\n".join(summarize(idle, nothing, RECALLS, 10))
-    assert "floors change nothing here" in text
+    text = "\n".join(summarize(idle, nothing, RECALLS))
+    assert "All 3 promises hold anyway" in text
     assert "times the least possible" not in text
     assert "Calibration" not in text
     assert "Recall@" not in text

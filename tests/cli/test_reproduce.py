@@ -196,7 +196,8 @@ def test_help_teaches() -> None:
     ],
 )
 def test_errors_are_one_line_and_nothing_is_written(arguments: list[str], why: str, home: Path) -> None:
-    result = reproduce("--dataset", "data/tastes", "--model", "svd", *arguments)
+    data = [] if "--dataset" in arguments else ["--dataset", "data/tastes"]
+    result = reproduce(*data, "--model", "svd", *arguments)
     assert result.exit_code == 1
     assert why in result.stderr
     assert result.stderr.strip().count("\n") == 0

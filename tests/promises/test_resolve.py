@@ -96,7 +96,8 @@ def test_new_labels_get_promises_and_codes_stay() -> None:
     assert (same.atoms.atom_of == before.atoms.atom_of).all()
     row = {"category": ["toys"], "provider": ["epic"], "tags": [[]], "new": [False], "price": [1.0]}
     grown = upsert_items(catalog, np.ones((1, 3)), row, np.array([N])).catalog
-    after = resolve_promises(grown, [fs.Promise({"category": "toys"}, at_least=6)], 4, 25, 8, before=before)
+    changed = [*before.promises[:-1], fs.Promise({"category": "toys"}, at_least=6)]
+    after = resolve_promises(grown, changed, 4, 25, 8, before=before)
     assert after.names == [*before.names, "provider=epic"]  # no item of it is new
     assert after.terms.floors.tolist() == [*before.terms.floors[:-1], 6, 2]
     assert (after.atoms.atom_of[:N] == before.atoms.atom_of).all()
@@ -104,6 +105,19 @@ def test_new_labels_get_promises_and_codes_stay() -> None:
     newer = upsert_items(grown, None, {"new": [True]}, np.array([N])).catalog
     last = resolve_promises(newer, after.promises, 4, 25, 8, before=after)
     assert last.names == [*after.names, "provider=epic, new=True"]
+
+
+def test_promises_that_are_not_given_again_are_withdrawn() -> None:
+    catalog = make_catalog()
+    series = fs.each(catalog, "provider", at_least=2)
+    before = resolve_promises(catalog, [fs.Promise({"new": True}, 9, 50), *series, TOYS], 4, 25, 8)
+    new = fs.Promise({"tags": "eco"}, at_least=3)
+    after = resolve_promises(catalog, [new, *series[1:]], 4, 25, 8, before=before)
+    assert after.names == [*before.names, "tags=eco"]
+    assert after.terms.floors.tolist() == [0, 2, 2, 2, 2, 0, 3]  # the series stays whole
+    assert after.terms.caps is None
+    again = resolve_promises(catalog, [TOYS, new, *series], 4, 25, 8, before=after)
+    assert again.terms.floors.tolist() == [0, 2, 2, 2, 2, 5, 3]
 
 
 TOYS = fs.Promise({"category": "toys"}, at_least=5)
@@ -167,12 +181,12 @@ def test_exclusions_make_promises_on_small_atoms_expected() -> None:
         fs.Promise({"new": True}, at_least=5, at_most=20),
     ]
     resolved = resolve_promises(catalog, promises, 4, 10, 8, max_exclude=2)
-    certain, certificate = resolved.terms.certain, resolved.terms.certificate
-    assert certain is not None
-    assert certificate is not None
-    assert certain.tolist() == [True, True, False]  # the one new item may be excluded each time
-    due = np.where(certain, resolved.terms.floors, 0)
-    assert is_certificate(resolved.terms, certificate, due, resolved.terms.caps, 10)
+    terms = resolved.terms
+    assert terms.certain is not None
+    assert terms.certificate is not None
+    assert terms.certain.tolist() == [True, True, False]  # the one new item may be excluded each time
+    due = np.where(terms.certain, terms.floors, 0)
+    assert is_certificate(terms, terms.certificate, due, terms.caps, 10)
     assert resolve_promises(catalog, promises, 4, 10, 8).terms.certain is None
     with pytest.raises(fs.InfeasibleFloorsError):
         resolve_promises(catalog, [*promises, fs.Promise({"new": True}, at_least=11)], 4, 10, 8, max_exclude=2)

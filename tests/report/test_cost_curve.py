@@ -1,6 +1,7 @@
 """Cost curves against hindsight, called by hand for each level."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -86,3 +87,43 @@ def test_bad_input_is_refused(error: type[Exception], message: str, changed: dic
     given: dict[str, Any] = {"past_users": USERS, "k": 4, "promise": "c", "levels": [5], **changed}
     with pytest.raises(error, match=message):
         fs.cost_curve(CATALOG, **given)
+
+
+def test_a_promise_that_overlaps_with_others_costs_what_hindsight_says() -> None:
+    rng = np.random.default_rng(1)
+    attributes = {"kind": [f"k{i % 3}" for i in range(30)], "new": [bool(x) for x in rng.random(30) < 0.3]}
+    catalog, users = fs.Catalog(rng.normal(size=(30, 4)), attributes), rng.normal(size=(40, 4))
+    others = [fs.Promise({"new": True}, at_least=0.3), fs.Promise({"kind": "k1"}, at_most=50)]
+    raised = fs.Promise({"kind": "k0"}, at_least=1)
+    curve = fs.cost_curve(catalog, users, 3, raised, [60, 0, 0.4], promises=[*others, raised])
+    assert curve.levels == (0, 48, 60)
+    assert curve.bound == "at_least"
+    assert (curve.floors, curve.caps) == ({"new=True": 36}, {"kind=k1": 50})
+    for level, cost, feasible, marginal in zip(
+        curve.levels, curve.costs, curve.feasible_costs, curve.marginal_costs, strict=True
+    ):
+        best = fs.hindsight(catalog, users, k=3, promises=[replace(raised, at_least=level), *others])
+        assert cost == pytest.approx(best.cost)
+        assert feasible == pytest.approx(best.unconstrained_relevance - best.feasible_relevance)
+        assert marginal == pytest.approx(-best.prices["kind=k0"])
+    assert list(curve.costs) == sorted(curve.costs)
+    lowered = fs.cost_curve(catalog, users, 3, fs.Promise({"kind": "k1"}, at_most=50), [10, 20, 50], promises=others)
+    assert lowered.bound == "at_most"
+    assert list(lowered.costs) == sorted(lowered.costs, reverse=True)
+    assert lowered.marginal_costs[0] > 0
+    assert lowered.caps == {}
+    assert "at_most" in repr(lowered)
+    assert lowered.to_dict()["bound"] == "at_most"
+    assert "Cost of a cap" in lowered.plot().axes[0].get_title(loc="left")
+
+
+def test_floors_go_with_labels_and_promises_with_promises() -> None:
+    catalog, users, promise = fs.Catalog(np.eye(3), ["a", "b", "b"]), np.eye(3), fs.Promise({"group": "b"}, at_least=1)
+    with pytest.raises(fs.InvalidInputError, match="give the other promises as promises"):
+        fs.cost_curve(catalog, users, 1, promise, [1], floors=0)
+    with pytest.raises(fs.InvalidInputError, match="give the other floors as floors"):
+        fs.cost_curve(catalog, users, 1, "b", [1], promises=[promise])
+    with pytest.raises(fs.InvalidInputError, match="got None"):
+        fs.cost_curve(catalog, users, 1, promise, [1, None])  # type: ignore[list-item]
+    with pytest.raises(fs.InfeasibleFloorsError):
+        fs.cost_curve(catalog, users, 1, promise, [1, 4])

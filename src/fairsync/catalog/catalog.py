@@ -85,6 +85,8 @@ class Catalog:
     [[0.6, 0.8]]
     """
 
+    _ungrouped: "Catalog | None" = None
+
     def __init__(
         self,
         embeddings: npt.ArrayLike,
@@ -262,12 +264,18 @@ class Catalog:
         ([2, 0, 1, 0], [0, 2])
         """
         made = self._copy(("groups", "attributes", "conditions"))
+        made._ungrouped = self.ungrouped
         made._others, made.group_attribute = dict(self.attributes), _ATOM
         made.labels = list(range(n_groups))
         made._names = np.arange(n_groups)
         made.group_of = _frozen(np.asarray(group_of, dtype=np.int32).copy())
         made.group_sizes = _frozen(np.bincount(made.group_of, minlength=n_groups).astype(np.int64))
         return made
+
+    @property
+    def ungrouped(self) -> "Catalog":
+        """The catalog before `regrouped`, with its own groups; the catalog itself, if it was not regrouped."""
+        return self if self._ungrouped is None else self._ungrouped
 
     def part(self, rows: npt.NDArray[np.integer]) -> "Catalog":
         """Return a catalog of these rows only, in this order, for a shard to hold.

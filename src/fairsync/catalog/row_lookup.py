@@ -14,6 +14,8 @@ _Hashes = npt.NDArray[np.uint64]
 
 # Words become Python strings this many at a time.
 _BLOCK = 1 << 17
+# This many ids are found faster one by one.
+_FEW = 32
 
 
 class RowLookup:
@@ -77,6 +79,8 @@ class RowLookup:
 
     def _search(self, hashes: _Hashes) -> _Rows:
         """Return the rows of ids with these hashes, -1 for unknown ones."""
+        if len(hashes) <= _FEW:
+            return np.array([self._search_one(one) for one in hashes.tolist()], dtype=np.int64)
         slots = (hashes & self._last).astype(np.int64)
         found = self._table.take(slots)
         wrong = np.flatnonzero(((found ^ hashes) > self._last) & (found != self._last))
@@ -89,3 +93,12 @@ class RowLookup:
         rows = (found & self._last).astype(np.int64)
         rows[rows == len(self._table) - 1] = -1
         return rows
+
+    def _search_one(self, value: int) -> int:
+        last = len(self._table) - 1
+        slot = value & last
+        while (found := self._table.item(slot)) != last:
+            if found ^ value <= last:
+                return found & last
+            slot = (slot + 1) & last
+        return -1

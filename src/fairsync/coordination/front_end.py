@@ -25,8 +25,9 @@ from fairsync.errors import (
     RepeatedRequestError,
     UnknownRequestError,
 )
+from fairsync.explained_batch import explain_requests
 from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
-from fairsync.trace import PendingExplanation, RequestTrace
+from fairsync.trace import RequestTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -268,7 +269,7 @@ class FrontEnd(NoCopies, Closable):
     def _serve_uncounted(self, items: SearchedItems, part: _Part) -> Candidates:
         """Answer cold requests that do not count: they need no lease. Their answers are saved all the same."""
         served = part.serve(uncounted_batch(len(part.vectors), part.k, items.searched), items)
-        found, answers = part.candidates(items.catalog, served)
+        found, answers = part.candidates(items, served)
         while answers:
             try:
                 self.coordinator.save_answers(answers)
@@ -283,7 +284,7 @@ class FrontEnd(NoCopies, Closable):
     def _settle(self, items: SearchedItems, served: ServedBatch, lease: Lease, part: _Part) -> Candidates:
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance, request_ids = served.hits.rows, served.hits.relevance, part.request_ids
-        found, answers = part.candidates(items.catalog, served)
+        found, answers = part.candidates(items, served)
         entry, sample, searched = served.entry, items.sample_for(lease.batch, served), items.searched
         certified = items.certified_for(lease.batch, served)
         while True:
@@ -323,6 +324,8 @@ class FrontEnd(NoCopies, Closable):
         saved = next(iter(Candidates.load(answer).explained), None)
         if saved is None:
             raise UnknownRequestError(request_id, "was answered without explain")
+        if "trace" not in saved.to_dict():  # promises that overlap: `why_not` was to be asked at once
+            return saved.explanation()
         trace = RequestTrace.from_dict(saved.to_dict()["trace"], self.catalog)
         return replace(saved.explanation(), answer_why_not=partial(trace.why_not, self.catalog))
 
@@ -445,14 +448,16 @@ class _Part:
             return replace(served, trace=replace(served.trace, names=self.explain))
         return served
 
-    def candidates(self, catalog: Catalog, served: ServedBatch) -> tuple[Candidates, dict[str, bytes]]:
+    def candidates(self, items: SearchedItems, served: ServedBatch) -> tuple[Candidates, dict[str, bytes]]:
         """Return the candidates that were found, and the answers to be saved, by request id."""
         rows, relevance = served.hits.rows, served.hits.relevance
-        found = Candidates.of(catalog, rows, relevance, np.full(len(rows), served.searched), cold=self.cold)
+        searched = np.full(len(rows), served.searched)
+        found = Candidates.of(items.catalog, rows, relevance, searched, cold=self.cold)
         if self.fixed is not None:
             found = self.fixed.in_order(found)
         if served.trace is not None:
-            found = replace(found, explained=tuple(PendingExplanation(served.trace, i) for i in range(len(rows))))
+            names = [promise.name for promise in items.promises or ()]
+            found = replace(found, explained=tuple(explain_requests(served.trace, names)))
         return found, {name: found.dump(i) for i, name in enumerate(self.request_ids) if name is not None}
 
 

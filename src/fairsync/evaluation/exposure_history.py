@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from fairsync.catalog.atoms import Atoms
     from fairsync.evaluation.replayed_traffic import ReplayedTraffic
     from fairsync.report import Report
     from fairsync.retriever import FairRetriever
@@ -30,7 +31,7 @@ class ExposureHistory:
     seen : numpy.ndarray
         (n,) The number of requests answered at each sample, from 0 on.
     exposures : numpy.ndarray
-        (n, groups) The exposures of each group at each sample.
+        (n, groups) The exposures of each group, or promise, at each sample.
     recall : float
         Recall of all candidate lists, mean over requests.
     """
@@ -45,6 +46,7 @@ def record_exposures(
     traffic: ReplayedTraffic,
     watch: Callable[[int, Report], object] | None = None,
     exclude: Sequence[Any] | None = None,
+    atoms: Atoms | None = None,
 ) -> ExposureHistory:
     """Answer the requests in small calls, and record the exposures in between.
 
@@ -58,18 +60,26 @@ def record_exposures(
         A callback that gets the number of requests answered and the report after each call.
     exclude
         The ids that each request must not get; None for none.
+    atoms
+        Promises to count, whether the retriever knows them or not; None for what it counts itself.
     """
-    catalog, n = retriever.catalog, len(traffic.users)
+    n = len(traffic.users)
     batch = retriever.terms.batch_size
     call = batch * max(n // (_SAMPLES * batch), 1)  # whole batches, so that recording adds almost no cost
-    seen, exposures = [0], [np.zeros(catalog.n_groups, dtype=np.int64)]
+    seen, exposures = [0], [np.zeros(len(retriever.report().exposures), dtype=np.int64)]
+    if atoms is not None:
+        exposures = [np.zeros(atoms.membership.n_promises, dtype=np.int64)]
     rows = np.empty((n, retriever.terms.k), dtype=np.int64)
     for start in range(0, n, call):
         here = slice(start, start + call)
         rows[here] = retriever.retrieve(traffic.users[here], None if exclude is None else exclude[here]).rows
         report = retriever.report()
         seen.append(min(start + call, n))
-        exposures.append(np.array(list(report.exposures.values())))
+        if atoms is None:
+            exposures.append(np.array(list(report.exposures.values())))
+        else:
+            shown = np.bincount(atoms.atom_of[rows[here].ravel()], minlength=atoms.membership.n_atoms)
+            exposures.append(exposures[-1] + atoms.membership.exposures(shown))
         if watch:
             watch(seen[-1], report)
     return ExposureHistory(np.array(seen), np.array(exposures), recall(rows, traffic.targets))

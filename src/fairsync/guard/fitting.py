@@ -1,7 +1,7 @@
 """Fitting a certificate to a list, so that a list is not refused only because another one was planned.
 
-Two steps. What the list shows beyond the plan takes the place of other planned exposures of the same promises. Then
-planned exposures that come too late move to other atoms of the promises that need them.
+What the list shows beyond the plan takes the place of other planned exposures of the same promises. Then planned
+exposures that come too late move to other atoms of the promises that need them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def fitted(certificate: LiveCertificate, shown: Shown, left: int) -> LiveCertifi
     plan.add(shown.atoms, np.maximum(shown.counts - plan.plan[shown.atoms], 0))
     counts = shown.up_to(len(plan.plan))
     urgent = plan.plan > left * plan.terms.capacities + counts
-    urgent |= plan.in_any(np.concatenate([certificate.over_cap(shown), certificate.over_limit(shown, left)]))
+    over = np.zeros(len(plan.planned), dtype=bool)
+    over[certificate.over_cap(shown)] = over[certificate.over_limit(shown, left)] = True
+    if over.any():
+        urgent |= plan.in_any(over)
     plan.prune(np.minimum(counts, plan.plan), urgent)
     plan.prune()
     for atom in plan.late(shown, left).tolist():
@@ -51,6 +54,23 @@ def fitted(certificate: LiveCertificate, shown: Shown, left: int) -> LiveCertifi
     for promise in np.concatenate([plan.over_limit(shown, left), plan.over_cap(shown)]).tolist():
         _move_out(plan, promise, shown, counts, left)
     return plan
+
+
+def relocate(plan: LiveCertificate, lost: Counts, left: int) -> None:
+    """Move planned exposures that cannot be shown any more to other atoms of the promises that need them.
+
+    Parameters
+    ----------
+    plan
+        The certificate. It changes.
+    lost
+        (A,) the exposures.
+    left
+        Requests left.
+    """
+    none = np.zeros_like(lost)
+    for atom in np.flatnonzero(lost).tolist():
+        _move(plan, atom, int(lost[atom]), none, left)
 
 
 def _move_out(plan: LiveCertificate, promise: int, shown: Shown, counts: Counts, left: int) -> None:

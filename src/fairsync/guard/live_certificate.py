@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fairsync.catalog.atoms import Membership
+from fairsync.promises.certificate import prune
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 # The check of all atoms is made for so many requests at a time.
 _CHECKED_AHEAD = 64
+# More atoms than this are lowered together.
+_ONE_BY_ONE = 1000
+_MANY = 2**62
 
 
 class Shown(NamedTuple):
@@ -95,7 +99,7 @@ class LiveCertificate:
         self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
         self.planned = (self.links.matrix @ self.plan).astype(np.int64)
         self.total = int(self.plan.sum())
-        self._fitting = np.iinfo(np.int64).max  # so many requests are known to be enough for every atom
+        self._fitting = _MANY  # so many requests are known to be enough for every atom
         self.keep_caps()
 
     def fits(self, left: int) -> bool:
@@ -186,6 +190,10 @@ class LiveCertificate:
             self.room = np.maximum(self.room - given, 0)
             self.keep_caps()
 
+    def give_up(self, left: int) -> None:
+        """Require no more of a promise than so many requests have slots: others were answered with fewer than k."""
+        self.missing = np.minimum(self.missing, left * self.terms.k)
+
     def keep_caps(self) -> None:
         """Lower the plan where it exceeds what caps have left: a cap comes before a floor.
 
@@ -212,7 +220,7 @@ class LiveCertificate:
         self.planned += self.exposures(Shown(atoms, counts))
         self.total += int(counts.sum())
         if (counts > 0).any():
-            self._fitting = np.iinfo(np.int64).max
+            self._fitting = _MANY
 
     def prune(self, least: Counts | None = None, urgent: NDArray[np.bool_] | None = None) -> None:
         """Lower the plan while it still covers what is missing.
@@ -225,22 +233,28 @@ class LiveCertificate:
             (A,) the atoms to lower first.
         """
         free = self.plan if least is None else self.plan - least
-        atoms = np.flatnonzero(free > 0)
         beyond = self.planned - self.missing
-        spare = np.full(len(atoms), np.iinfo(np.int64).max)
-        at, promises = self.links.expand(atoms)
-        np.minimum.at(spare, at, beyond[promises])
-        atoms = atoms[spare > 0]
-        load = self.plan[atoms] / np.maximum(self.terms.capacities[atoms], 1)
-        order = np.lexsort((-load, np.zeros(len(atoms)) if urgent is None else ~urgent[atoms]))
-        for atom in atoms[order].tolist():
-            mine = self.links.of_atom(atom)
-            by = min(int(free[atom]), int(beyond[mine].min(initial=np.iinfo(np.int64).max)))
-            if by > 0:
-                beyond[mine] -= by
-                self.planned[mine] -= by
-                self.plan[atom] -= by
-                self.total -= by
+        pending = np.flatnonzero((free > 0) & ~self.in_any(beyond <= 0))
+        if least is None and len(pending) > _ONE_BY_ONE:
+            self.lower(self.plan - prune(self.terms, self.plan, self.missing))
+            return
+        key = self.plan[pending] / np.maximum(self.terms.capacities[pending], 1)
+        if urgent is not None:
+            key[urgent[pending]] = np.inf
+        n = 32
+        while len(pending):
+            first = np.argpartition(-key, n - 1)[:n] if n < len(pending) else np.arange(len(pending))
+            for atom in pending[first[np.argsort(-key[first], kind="stable")]].tolist():
+                mine = self.links.of_atom(atom)
+                by = min(int(free[atom]), int(beyond[mine].min(initial=_MANY)))
+                if by > 0:
+                    beyond[mine] -= by
+                    self.planned[mine] -= by
+                    self.plan[atom] -= by
+                    self.total -= by
+            is_left = ~self.in_any(beyond <= 0)[pending]
+            is_left[first] = False
+            pending, key, n = pending[is_left], key[is_left], 2 * n
 
     def atoms_of(self, promise: int) -> NDArray[np.int64]:
         """Return the atoms of a promise, in ascending order."""
@@ -248,9 +262,7 @@ class LiveCertificate:
         atoms: NDArray[np.int64] = matrix.indices[matrix.indptr[promise] : matrix.indptr[promise + 1]].astype(np.int64)
         return atoms
 
-    def in_any(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return (A,) whether an atom belongs to one of these promises."""
-        chosen = np.zeros(self.links.n_promises)
-        chosen[promises] = 1.0
-        found: NDArray[np.bool_] = self.links.atom_prices(chosen) > 0
+    def in_any(self, promises: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return (A,) whether an atom belongs to one of the promises that a (P,) mask selects."""
+        found: NDArray[np.bool_] = self.links.matrix.T @ promises.astype(np.float64) > 0
         return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.guard.asked import AskedSlots, is_limited
-from fairsync.guard.fitting import fitted
+from fairsync.guard.fitting import fitted, relocate
 from fairsync.guard.forced_list import compose
 from fairsync.guard.live_certificate import LiveCertificate, Shown
 from fairsync.guard.open_list import OpenList
@@ -120,13 +120,20 @@ class OverlapGuard:
         return np.minimum(sizes if reached is None else np.minimum(sizes, reached), self.k)
 
     def _lost(self, own: Counts | None) -> Counts | None:
-        """Return (A,) what is planned but cannot be shown any more: an outage or a condition came too late."""
+        """Return (A,) what is planned but cannot be shown any more, nor anything in its place; None for nothing.
+
+        An outage or a condition came too late for it.
+        """
         capacities = self.terms.capacities
         if self.certificate.fits(self.left if own is not None else self.left + 1):
             return None
         possible = (self.left + 1) * capacities if own is None else self.left * capacities + own
-        lost = np.maximum(self.certificate.plan - possible, 0)
-        return lost if lost.any() else None
+        lost: Counts = np.maximum(self.certificate.plan - possible, 0)
+        if not lost.any():
+            return None
+        relocate(self.certificate, lost, self.left)
+        np.maximum(self.certificate.plan - possible, 0, out=lost)
+        return lost
 
     def _asked(self, certificate: LiveCertificate, own: Counts | None, counted: CountedSlots) -> AskedSlots:
         assert own is not None
@@ -147,6 +154,7 @@ class OverlapGuard:
             return False
         if is_fine(self.certificate):
             return True
+        self.certificate.give_up(self.left + 1)
         self.certificate.prune()
         if is_fine(self.certificate):
             return True

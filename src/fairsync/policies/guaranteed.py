@@ -15,6 +15,8 @@ TURNOVER = 8  # solve when this fraction (1/8) of the sample is new, which keeps
 FULL_TURNOVER = 4  # the same for large batches, whose solves are expensive, once the sample is full
 SMALL_BATCH = 64  # up to here solves are frequent and each matters little; beyond, they are rare and must look ahead
 SPARING = 4  # once the sample is full, one small batch in this many renews it (one large batch in two)
+RESERVE = 1.5  # where promises overlap: standard deviations of a batch that the last targets get as a reserve
+SPAN_OF_RESERVE = 4  # batches at the end of a horizon that have it
 WARM_UP = 16  # requests of the first batch of a warm-up; each further one is twice as long
 FIRST_ITERATIONS = 25  # Newton steps of a solve from scratch; later solves start from the last solution
 
@@ -87,7 +89,8 @@ class Guaranteed:
     - In between, the subsidies follow the target along the slopes of the last solve.
     - Once more requests have come than the sample holds, a solve moves the subsidies only part of the way:
       the average of many solves is more accurate than the last one.
-    - The last batch of a horizon cannot be corrected afterwards: its target gets one standard deviation more.
+    - The last batch of a horizon cannot be corrected afterwards: its target gets one standard deviation more; where
+      promises overlap, the last four batches get 1.5.
 
     The guard of the retriever turns this into a guarantee (see :mod:`fairsync.guard`).
 
@@ -208,8 +211,8 @@ class Guaranteed:
         """Return (P,) the exposures per request that each promise needs from now on."""
         missing = np.maximum(terms.floors - feedback.exposures, 0).astype(np.float64)
         left = max(feedback.remaining, 1)
-        if left <= terms.batch_size and state.variances is not None:
-            missing += np.where(missing > 0, np.sqrt(left * state.variances), 0.0)
+        if left <= _reserve_span(terms) and state.variances is not None:
+            missing += np.where(missing > 0, _reserve(state.variances, left, terms), 0.0)
         target = np.minimum(missing / left, _in_one_list(terms, terms.capacities))
         if feedback.slots is not None:  # a floor that will be missed must not take the slots of the others
             target = np.minimum(target, _in_one_list(terms, feedback.slots))
@@ -221,6 +224,23 @@ class Guaranteed:
         if most < 1.0 and terms.membership is not None:
             most = 0.999 * terms.k / max(_fewest_slots(terms.membership, target), 1e-12)
         return np.asarray(target * min(1.0, most))
+
+
+def _reserve_span(terms: Terms) -> int:
+    """Return the number of last requests of a horizon whose target gets a reserve."""
+    if terms.membership is None:
+        return terms.batch_size
+    return SPAN_OF_RESERVE * max(terms.batch_size, SMALL_BATCH)
+
+
+def _reserve(variances: Floats, left: int, terms: Terms) -> Floats:
+    """Return (P,) the exposures that each target gets beyond what is missing.
+
+    Where promises overlap, the guard can only force items of single atoms, which is expensive.
+    """
+    if terms.membership is None:
+        return np.sqrt(left * variances)
+    return RESERVE * np.sqrt(min(left, max(terms.batch_size, SMALL_BATCH)) * variances)
 
 
 def _in_one_list(terms: Terms, slots: Counts | Floats) -> Counts | Floats:
@@ -260,7 +280,7 @@ def _due(subsidies: Floats, target: Floats, limit: Floats | None) -> Floats:
 
 def _with_variances(state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
     """Return the state with the variances of exposures, if the next batch is the last and they are not known yet."""
-    if feedback.remaining > terms.batch_size or state.sample is None or state.variances is not None:
+    if feedback.remaining > _reserve_span(terms) or state.sample is None or state.variances is not None:
         return state
     return replace(state, variances=exposure_variances(state.sample, state.subsidies, terms.k, terms.membership))
 

@@ -12,6 +12,8 @@ from fairsync.policies.base import Floats, Sample
 _BAND = 0.1
 # The weight of the prior that a group needs no subsidy, in requests: one or two requests are mostly noise.
 _DOUBT = 32.0
+# The same where promises overlap: an item is subsidised by several of them, and each is pulled towards zero.
+_SHARED_DOUBT = 8.0
 # From this many requests on, the weight of the prior falls.
 _FADES = 512
 # A step is at most this many bands: the slope is not valid further away.
@@ -124,7 +126,12 @@ def solve_subsidies(
         if membership is not None and sharing is not None:
             counts, near, crowd = membership.sums(counts), membership.sums(near), membership.sums(near * sharing)
         density, together = np.maximum(near, 1.0) / (2 * band), np.maximum(crowd, 1.0) / (2 * band)
-        doubt = _DOUBT / n * min(1.0, _FADES / n) * (float(density[needy].mean()) if needy.any() else 1.0)
+        doubt = (
+            (_DOUBT if membership is None else _SHARED_DOUBT)
+            / n
+            * min(1.0, _FADES / n)
+            * (float(density[needy].mean()) if needy.any() else 1.0)
+        )
         gradient = _surplus(counts, wanted, most, subsidies) + doubt * subsidies
         excess = float(np.abs(np.where(subsidies != 0, gradient, _of_zero(gradient, most))).sum())
         if excess < least:

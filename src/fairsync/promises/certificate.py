@@ -35,7 +35,7 @@ SECONDS = 60.0
 # The part of all slots that is added to likely exposures, in proportion to what atoms can show.
 _UNLIKELY = 0.01
 # Likely exposures are scaled down to this for a plan with a small total.
-_LITTLE = 0.01
+_LITTLE = 1e-4
 # A target whose total is so many times too large will not become a plan whose total fits.
 _TOO_MUCH = 1.1
 # With more entries of promises by atoms than this, a program over some of the atoms is tried before one over all.
@@ -110,13 +110,13 @@ def find_certificate(
 
 def plan_within(bounds: PlanBounds, seconds: float, near: Counts | None = None) -> Counts | None:
     """Return a plan within bounds, as :func:`find_certificate` does."""
+    deadline = time.monotonic() + seconds
     if (bounds.lower > bounds.reach).any():
         return None
     if near is not None:
         plan = lower_surplus(bounds, raise_deficits(bounds, lower_excess(bounds, near)))
         if bounds.hold(plan):
             return plan
-    deadline = time.monotonic() + seconds
     target = spread_target(bounds, _LITTLE * _even(bounds))
     plan = whole_plan(bounds, target)
     if bounds.hold(plan):
@@ -126,6 +126,13 @@ def plan_within(bounds: PlanBounds, seconds: float, near: Counts | None = None) 
         if tight is not None:
             return tight
     return exact_plan(bounds, deadline)
+
+
+def is_quickly_possible(bounds: PlanBounds) -> bool:
+    """Return whether a plan within bounds is found without a linear program. If not, there may be one all the same."""
+    if (bounds.lower > bounds.reach).any():
+        return False
+    return bounds.hold(whole_plan(bounds, spread_target(bounds, _LITTLE * _even(bounds))))
 
 
 def is_certificate(terms: Terms, plan: Counts, missing: Counts, room: Counts | None, left: int) -> bool:

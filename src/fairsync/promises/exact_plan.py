@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog.atoms import Membership, distinct_lists
-from fairsync.promises.linear_program import rows_of, seconds_until, solve, undecided
+from fairsync.promises.linear_program import TOLERANCE, least_total, rows_of, seconds_until, undecided
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.repair import lower_surplus, raise_deficits
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from fairsync.policies.base import Counts, Floats
 
-# HiGHS meets constraints up to about 1e-7. A total that exceeds what is allowed by less than this proves nothing.
-_TOLERANCE = 1e-3
 _INFEASIBLE = 2
 
 
@@ -143,9 +141,8 @@ def linear_plan(bounds: PlanBounds, deadline: float) -> Floats | None:
         return None
     if not bounds.lower.any():
         return np.zeros(len(bounds.most))
-    rows, limits = rows_of(bounds)
-    found = solve(np.ones(len(bounds.most)), rows, limits, bounds.most.astype(np.float64), deadline)
-    return None if found is None or found.cost > bounds.total + _TOLERANCE else found.values
+    found = least_total(bounds, deadline)
+    return None if found is None or found[0].cost > bounds.total + TOLERANCE else found[0].values
 
 
 def rounded_plan(bounds: PlanBounds, fractions: Floats) -> Counts | None:

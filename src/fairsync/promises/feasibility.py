@@ -8,15 +8,15 @@ Promises are accepted only with a certificate (:mod:`fairsync.promises.certifica
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fairsync.errors import InfeasibleFloorsError, UndecidedPromisesError
 from fairsync.policies.base import NO_CAP
-from fairsync.promises.certificate import SECONDS, find_certificate, plan_within
-from fairsync.promises.conflict import find_conflict, keep_promises, largest_floor, smallest_cap
-from fairsync.promises.linear_program import seconds_until
+from fairsync.promises.certificate import SECONDS, find_certificate, is_quickly_possible
+from fairsync.promises.conflict import Conflict, find_conflict, keep_promises, largest_floor, smallest_cap, with_bound
 from fairsync.promises.plan_bounds import PlanBounds
+from fairsync.promises.promise import EVERY_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,86 +71,97 @@ def explain_conflict(terms: Terms, names: Sequence[str], seconds: float = EXPLAI
     bounds = PlanBounds.of(terms, terms.floors, terms.caps, terms.horizon)
     conflict = find_conflict(bounds, seconds / 2)
     part = keep_promises(bounds, conflict.promises)
-    largest: dict[str, int] = {}
-    smallest: dict[str, int] = {}
-    changes: list[str] = []
+    found = _Changes()
     try:
         for promise in conflict.promises if conflict.is_irreducible else ():
             name = names[promise]
-            floor = _possible_value(bounds, part, promise, largest_floor, deadline)
-            if floor is not None and floor < terms.floors[promise]:
-                largest[name] = floor
-                changes.append(f"{name} at least {floor:,}")
-            most = _possible_value(bounds, part, promise, smallest_cap, deadline)
+            floor = _possible(bounds, part, promise, largest_floor, deadline, found) if part.lower[promise] else None
+            if floor is not None and floor < terms.floors[promise] and name != EVERY_SLOT:
+                found.largest[name] = floor
+                found.texts.append(f"{name} at least {floor:,}")
+            most = _possible(bounds, part, promise, smallest_cap, deadline, found) if promise in part.capped else None
             if most is None or most <= bounds.upper[promise]:
                 continue
             raised = []
             if terms.caps is not None and terms.caps[promise] < most:
-                smallest[name] = most
+                found.smallest[name] = most
                 raised.append(f"at most {most:,}")
             if terms.list_limits is not None and terms.list_limits[promise] * terms.horizon < most:
                 raised.append(f"at most {-(-most // terms.horizon):,} per list")
-            changes.append(f"{name} {' and '.join(raised)}")
+            found.texts.append(f"{name} {' and '.join(raised)}")
     except UndecidedPromisesError:
         pass  # what is known by now helps, too
-    return _error(terms, names, conflict.promises, conflict.is_irreducible, changes, largest, smallest)
+    return _error(terms, names, conflict, found)
 
 
-def _possible_value(
+@dataclass
+class _Changes:
+    """Changes of single promises, each of which would resolve a conflict.
+
+    Attributes
+    ----------
+    texts : list of str
+        The changes in words.
+    largest, smallest : dict
+        Possible floors and caps by name.
+    are_enough : bool
+        Whether each of them lets all promises hold, not only those in conflict.
+    """
+
+    texts: list[str] = field(default_factory=list)
+    largest: dict[str, int] = field(default_factory=dict)
+    smallest: dict[str, int] = field(default_factory=dict)
+    are_enough: bool = True
+
+
+def _possible(
     bounds: PlanBounds,
     part: PlanBounds,
     promise: int,
-    find: Callable[[PlanBounds, int, float], int],
+    find: Callable[[PlanBounds, int, float], int | None],
     deadline: float,
+    found: _Changes,
 ) -> int | None:
     """Return the value of a bound of a promise that lets all promises hold, or at least those in conflict; or None."""
-    which = "lower" if find is largest_floor else "upper"
-
-    def changed(some: PlanBounds, value: int) -> PlanBounds:
-        array = getattr(some, which).copy()
-        array[promise] = value
-        return replace(some, **{which: array})
-
-    free = 0 if which == "lower" else bounds.total
-    if getattr(part, which)[promise] == free or plan_within(changed(part, free), seconds_until(deadline)) is None:
+    value = find(part, promise, deadline)
+    if value is None:
         return None
-    value = find(part, promise, seconds_until(deadline))
+    changed = with_bound(bounds, promise, **{"lower" if find is largest_floor else "upper": value})
+    if is_quickly_possible(changed):
+        return value
     try:
-        if (
-            plan_within(changed(bounds, value), seconds_until(deadline)) is None
-            and plan_within(changed(bounds, free), seconds_until(deadline)) is not None
-        ):
-            return find(bounds, promise, seconds_until(deadline))
+        whole = find(bounds, promise, deadline)
     except UndecidedPromisesError:
-        pass
-    return value
+        whole = None
+    found.are_enough &= whole is not None
+    return value if whole is None else whole
 
 
-def _error(
-    terms: Terms,
-    names: Sequence[str],
-    conflict: Sequence[int],
-    is_irreducible: bool,
-    changes: Sequence[str],
-    largest: dict[str, int],
-    smallest: dict[str, int],
-) -> InfeasibleFloorsError:
-    texts = [f"{names[promise]} ({_bounds_text(terms, promise)})" for promise in conflict]
-    if len(conflict) == 1:
+def _error(terms: Terms, names: Sequence[str], conflict: Conflict, found: _Changes) -> InfeasibleFloorsError:
+    promises = conflict.promises
+    texts = [f"{names[promise]} ({_bounds_text(terms, promise)})" for promise in promises]
+    if len(promises) == 1:
         reason = f"{texts[0]} cannot hold"
+    elif conflict.is_irreducible:
+        reason = f"These {len(promises):,} promises cannot hold together: {_listed(texts, ', ')}"
     else:
-        among = "" if is_irreducible else "Among "
-        these = "These" if is_irreducible else "these"
-        end = "cannot hold together" if is_irreducible else "are some that cannot hold together"
-        reason = f"{among}{these} {len(conflict):,} promises {end}: {_listed(texts, ', ')}"
-    remedy = f"One change would suffice: {_listed(changes, ', or ')}." if changes else "Lower some of them."
-    floor = int(terms.floors[list(conflict)].sum())
-    lowered = [
-        int(terms.floors[promise]) - largest[names[promise]] for promise in conflict if names[promise] in largest
-    ]
-    only = names[conflict[0]] if len(conflict) == 1 else None
-    shown = [names[promise] for promise in conflict]
-    return InfeasibleFloorsError(only, floor, reason, floor - min(lowered, default=0), remedy, shown, largest, smallest)
+        reason = f"Among these {len(promises):,} promises are some that cannot hold together: {_listed(texts, ', ')}"
+    remedy = "Lower some of them."
+    if found.texts:
+        others = "" if found.are_enough else " Other promises may need changes, too."
+        remedy = f"One change would suffice: {_listed(found.texts, ', or ')}.{others}"
+    floor = int(terms.floors[list(promises)].sum())
+    lowered = [int(terms.floors[names.index(name)]) - value for name, value in found.largest.items()]
+    return InfeasibleFloorsError(
+        names[promises[0]] if len(promises) == 1 else None,
+        floor,
+        reason,
+        floor - min(lowered, default=0),
+        remedy,
+        [names[promise] for promise in promises],
+        found.largest,
+        found.smallest,
+    )
 
 
 def _bounds_text(terms: Terms, promise: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from fairsync.errors import UndecidedPromisesError
 if TYPE_CHECKING:
     from fairsync.policies.base import Floats
     from fairsync.promises.plan_bounds import PlanBounds
+
+TOLERANCE = 1e-3
+"""HiGHS meets constraints up to about 1e-7: a total that exceeds what is allowed by less than this proves nothing."""
 
 # With more entries than this, interior point is faster than simplex.
 _LARGE = 20_000
@@ -76,8 +79,41 @@ def solve(cost: Floats, rows: Any, limits: Floats, most: Floats, deadline: float
     return Solution(found.x, -found.ineqlin.marginals, float(found.fun))
 
 
-def least_missed(bounds: PlanBounds, worth: Floats, deadline: float) -> tuple[Floats, Floats]:
-    """Return by how much floors are missed if as little as possible is, and the weight of each promise in that.
+class Weights(NamedTuple):
+    """The dual values of floors, of caps and of the total.
+
+    Attributes
+    ----------
+    floors, caps : numpy.ndarray
+        (P,) the weights of the lower and of the upper bounds, 0 or more.
+    total : float
+        The weight of the total.
+    """
+
+    floors: Floats
+    caps: Floats
+    total: float
+
+
+def least_total(bounds: PlanBounds, deadline: float) -> tuple[Solution, Weights] | None:
+    """Return the plan with the least total, whatever total is allowed, and its weights; None if there is none.
+
+    Examples
+    --------
+    >>> from fairsync.catalog.atoms import Membership
+    >>> from fairsync.promises.plan_bounds import PlanBounds
+    >>> bounds = PlanBounds(Membership.of([(0,), (0, 1)], 2), np.array([4, 1]), np.full(2, 99), np.full(2, 9), 2)
+    >>> plan, weights = least_total(bounds, time.monotonic() + 9)
+    >>> plan.cost, weights.floors.tolist()
+    (4.0, [1.0, 0.0])
+    """
+    rows, limits = rows_of(bounds)
+    found = solve(np.ones(len(bounds.most)), rows, limits, bounds.most.astype(np.float64), deadline)
+    return None if found is None else (found, _weights(bounds, found.weights, 1.0))
+
+
+def least_missed(bounds: PlanBounds, worth: Floats, deadline: float) -> tuple[Floats, Weights]:
+    """Return (P,) by how much floors are missed if as little as possible is, and the weights.
 
     If something is missed, the promises with a weight cannot hold together.
 
@@ -96,8 +132,8 @@ def least_missed(bounds: PlanBounds, worth: Floats, deadline: float) -> tuple[Fl
     >>> from fairsync.promises.plan_bounds import PlanBounds
     >>> bounds = PlanBounds(Membership.of([(0,), (1,)], 2), np.array([4, 9]), np.full(2, 5), np.full(2, 9), 9)
     >>> missed, weights = least_missed(bounds, np.ones(2), time.monotonic() + 9)
-    >>> missed.tolist(), weights.tolist()
-    ([0.0, 4.0], [0.0, 2.0])
+    >>> missed.tolist(), weights.floors.tolist(), weights.caps.tolist()
+    ([0.0, 4.0], [0.0, 1.0], [0.0, 1.0])
     """
     from scipy import sparse
 
@@ -115,11 +151,17 @@ def least_missed(bounds: PlanBounds, worth: Floats, deadline: float) -> tuple[Fl
     )
     if found is None:
         raise undecided()
-    missed, weights = np.zeros(len(bounds.lower)), np.zeros(len(bounds.lower))
+    missed = np.zeros(len(bounds.lower))
     missed[floors] = found.values[n:]
-    weights[floors] += found.weights[:m]
-    weights[capped] += found.weights[m:-1]
-    return missed, weights
+    return missed, _weights(bounds, found.weights[:-1], float(found.weights[-1]))
+
+
+def _weights(bounds: PlanBounds, weights: Floats, total: float) -> Weights:
+    """Return the weights of the rows that `rows_of` returns."""
+    floors, caps = np.zeros(len(bounds.lower)), np.zeros(len(bounds.lower))
+    some = np.flatnonzero(bounds.lower > 0)
+    floors[some], caps[bounds.capped] = weights[: len(some)], weights[len(some) :]
+    return Weights(floors, caps, total)
 
 
 def seconds_until(deadline: float) -> float:

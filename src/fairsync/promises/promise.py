@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _FIELDS = ("where", "at_least", "at_most", "at_most_per_list", "name", "each")
 
 
+EVERY_SLOT = "every slot"
+"""The name of a promise for all items and all slots, which is added where lists can be filled only by a plan."""
+
+
 @dataclass(frozen=True)
 class Promise:
     """At least, or at most, so many exposures of a selection of items over the horizon.

@@ -17,7 +17,7 @@ from fairsync.promises.certificate import SECONDS, find_certificate
 from fairsync.promises.feasibility import check_together
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
-from fairsync.promises.promise import Promise
+from fairsync.promises.promise import EVERY_SLOT, Promise
 from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
@@ -84,9 +84,10 @@ def resolve_promises(
     k, horizon, batch_size, max_exclude, auto_restart
         As in `Terms`.
     before
-        The promises before a change of the items or the promises. A promise with the name of one before takes its code;
-        those before that are not given again stay as they were; others follow, and after them the promises of
-        :func:`fairsync.each` for labels that have their first items. Atoms keep their codes, too.
+        The promises before a change of the items or the promises. A promise with the name of one before takes its code.
+        One that is not given again is withdrawn: it stays in its place as a promise of 0. New ones follow, and after
+        them the promises of :func:`fairsync.each` for labels that have their first items; a series that is given again
+        keeps those that it has got in this way. Atoms keep their codes, too.
     seconds
         The time limit for the proof that the promises can hold together.
 
@@ -117,13 +118,23 @@ def resolve_promises(
     atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
     names = [promise.name for promise in given]
     floors, caps, limits = _numbers(given, k, horizon, np.array([len(some) for some in selected]))
-    _check_lists_can_be_filled(atoms, caps, limits, k, max_exclude, names)
+    if EVERY_SLOT not in names and _must_plan_every_slot(atoms, caps, limits, k, max_exclude, names):
+        every = Promise({}, at_least=1.0, name=EVERY_SLOT)
+        return resolve_promises(
+            catalog, [*given, every], k, horizon, batch_size,
+            max_exclude=max_exclude, auto_restart=auto_restart, before=before, seconds=seconds,
+        )  # fmt: skip
     capacities = np.minimum(k, np.maximum(atoms.sizes - max_exclude, 0))
     terms = Terms(
         floors, capacities, k, horizon, batch_size, auto_restart, max_exclude,
         None if (caps == NO_CAP).all() else caps, atoms.membership, None if (limits == k).all() else limits,
     )  # fmt: skip
     certain, plan = _prove(terms, atoms, names, seconds)
+    if EVERY_SLOT in names and not certain[names.index(EVERY_SLOT)]:
+        raise InvalidInputError(
+            "the promises with at_most leave too few items outside them: with so many excluded items (max_exclude),"
+            " lists might not be filled. Raise some at_most, or take some away."
+        )
     terms = replace(terms, certain=None if certain.all() else certain, certificate=plan)
     return ResolvedPromises(given, atoms, terms, known)
 
@@ -171,11 +182,16 @@ def _with_distinct_names(promises: Sequence[Promise]) -> list[Promise]:
 
 
 def _in_order(given: Sequence[Promise], before: ResolvedPromises | None) -> list[Promise]:
-    """Return the promises in the order of their codes: first those before, changed where they are given again."""
+    """Return the promises in the order of their codes: first those before, changed, or withdrawn if not given again."""
     if before is None:
         return list(given)
     by_name = {promise.name: promise for promise in given}
-    kept = [by_name.pop(promise.name, promise) for promise in before.promises]
+    series = {_series(promise) for promise in given if promise.each is not None}
+    kept = []
+    for promise in before.promises:
+        withdrawn = replace(promise, at_least=0, at_most=None, at_most_per_list=None, each=None)
+        same = promise if promise.each is not None and _series(promise) in series else withdrawn
+        kept.append(by_name.pop(promise.name, same))
     return kept + list(by_name.values())
 
 
@@ -233,30 +249,27 @@ def _numbers(
     return floors, np.where(caps >= horizon * most, NO_CAP, caps), np.where(limits >= most, k, limits)
 
 
-def _check_lists_can_be_filled(
+def _must_plan_every_slot(
     atoms: Atoms, caps: Counts, limits: Counts, k: int, max_exclude: int, names: Sequence[str]
-) -> None:
-    """Raise unless a list can be filled with items outside all caps, within the limits per list."""
+) -> bool:
+    """Return whether too few items lie outside all caps to fill a list with, once the caps are used up.
+
+    Then the certificate must say how every slot can be filled, not only those that floors need. Raise if limits per
+    list alone leave lists short.
+    """
     capped, limited = caps < NO_CAP, np.flatnonzero(limits < k)
     if not capped.any() and not len(limited):
-        return
+        return False
     membership = atoms.membership
     tree = tree_of(membership, limited, atoms.sizes, names)
-    outside = np.where(membership.atom_prices(capped.astype(np.float64)) > 0, 0, atoms.sizes)
-    longest = longest_list(membership, outside, limits, tree)
-    if longest >= k + max_exclude:
-        return
-    need = f"k = {k}" if not max_exclude else f"k + max_exclude = {k + max_exclude}"
-    if int(outside.sum()) < k + max_exclude:
+    longest = longest_list(membership, atoms.sizes, limits, tree)
+    if longest < k + max_exclude:
+        need = f"k = {k}" if not max_exclude else f"k + max_exclude = {k + max_exclude}"
         raise InvalidInputError(
-            f"the promises with at_most leave {int(outside.sum()):,} items outside, fewer than {need}: once they are"
-            " used up, no list can be filled. Leave more items outside, or take some at_most away."
+            f"a list has room for {longest:,} items under at_most_per_list, fewer than {need}: raise some limits."
         )
-    raise InvalidInputError(
-        f"a list has room for {longest:,} items under at_most_per_list"
-        f"{' without the items of promises with at_most' if capped.any() else ''}, fewer than {need}: raise some"
-        " limits."
-    )
+    outside = np.where(membership.atom_prices(capped.astype(np.float64)) > 0, 0, atoms.sizes)
+    return longest_list(membership, outside, limits, tree) < k + max_exclude
 
 
 def _prove(terms: Terms, atoms: Atoms, names: Sequence[str], seconds: float) -> tuple[NDArray[np.bool_], Counts]:

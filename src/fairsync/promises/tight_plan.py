@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # The atoms of the linear program: so many of each promise, and of all, whose targets are the largest.
 _EACH, _ALL = 4, 15_000
+# The part of the target that is kept, so that the linear program has some freedom.
+_KEPT = 0.9
 
 
 def tight_plan(bounds: PlanBounds, target: Floats, deadline: float) -> Counts | None:
@@ -40,7 +42,7 @@ def tight_plan(bounds: PlanBounds, target: Floats, deadline: float) -> Counts | 
     at, promises = membership.expand(np.arange(membership.n_atoms))
     least = np.ones(membership.n_atoms)
     np.minimum.at(least, at, factor[promises])
-    start = np.minimum(np.floor(target * least).astype(np.int64), bounds.most)
+    start = np.minimum(np.floor(_KEPT * target * least).astype(np.int64), bounds.most)
     exposures = membership.exposures(start)
     rest = PlanBounds(
         membership,

@@ -1,4 +1,4 @@
-"""Plot of a cost curve: what a floor must cost, at several levels of it."""
+"""Plot of a cost curve: what a promise must cost, at several levels of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def plot_cost_curve(curve: CostCurve) -> Figure:
-    """Plot the cost, as a share of the relevance without floors, against the floor.
+    """Plot the cost, as a share of the relevance without promises, against the floor or the cap.
 
     The line is the least possible cost, the marks are feasible plans. The two coincide unless the bounds have a gap.
     """
@@ -32,11 +32,13 @@ def plot_cost_curve(curve: CostCurve) -> Figure:
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     if scale:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: percent(value)))
-    axes.set_xlabel("floor, exposures")
+    bound = "floor" if curve.bound == "at_least" else "cap"
+    axes.set_xlabel(f"{bound}, exposures")
     axes.set_ylabel("cost, share of the relevance" if scale else "cost")
-    others = f" beside {count(len(curve.floors), 'other promise')}" if curve.floors else ""
+    fixed = len(curve.floors | curve.caps)
+    others = f" beside {count(fixed, 'other promise')}" if fixed else ""
     # Labels may contain dollar signs, which matplotlib would parse as mathematics.
-    title = f"Cost of a floor for {curve.promise}{others}, over {count(curve.requests, 'request')}"
+    title = f"Cost of a {bound} for {curve.promise}{others}, over {count(curve.requests, 'request')}"
     axes.set_title(title, loc="left", fontsize=11, parse_math=False)
     axes.legend(frameon=False, loc="upper left")
     tidy(axes)

@@ -45,9 +45,10 @@ def render(report: Report) -> RenderableType:
     title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     # This column shrinks on a narrow terminal.
-    table.add_column(report.noun, overflow="ellipsis", max_width=32)
+    table.add_column(report.noun, overflow="ellipsis", min_width=14, max_width=32)
     table.add_column("floor", justify="right", no_wrap=True)
-    if report.caps:
+    caps = {label: cap for label, cap in (report.caps or {}).items() if label in set(visible)}
+    if caps:
         table.add_column("cap", justify="right", no_wrap=True)
     table.add_column("exposures", justify="right", no_wrap=True)
     table.add_column("share of floor", no_wrap=True)
@@ -64,7 +65,7 @@ def render(report: Report) -> RenderableType:
         table.add_row(
             Text(str(label)),
             f"{floor:,}" if floor or report.caps is None else "",
-            *([f"{report.caps[label]:,}" if label in report.caps else ""] if report.caps else []),
+            *([f"{caps[label]:,}" if label in caps else ""] if caps else []),
             f"{exposures:,}",
             Text(share_bar(exposures, floor), style=_STYLES[status]),
             price_text(report.prices[label]),

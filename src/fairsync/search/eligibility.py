@@ -58,6 +58,8 @@ class Eligibility:
             raise InvalidInputError(f"there are {len(selections)} selections and {len(lists)} lists of excluded rows.")
         lengths = [len(rows) for rows in lists] or [0] * len(selections)
         rows = np.concatenate([np.empty(0, dtype=np.int64), *lists])
+        if len(rows) and (rows.min() < 0 or rows.max() >= n_items):
+            raise InvalidInputError(f"excluded rows must be from 0 to {n_items - 1}.")
         return cls.joined(n_items, selections, rows, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
 
     @classmethod
@@ -65,8 +67,6 @@ class Eligibility:
         cls, n_items: int, selections: Sequence[Selection | None], excluded: _Rows, offsets: _Rows
     ) -> "Eligibility":
         """Return the eligibility of requests whose excluded rows are joined already, sorted and distinct in each."""
-        if len(excluded) and (excluded.min() < 0 or excluded.max() >= n_items):
-            raise InvalidInputError(f"excluded rows must be from 0 to {n_items - 1}.")
         place: dict[int, int] = {}
         distinct: list[Selection] = []
         selection_of = np.full(len(selections), -1, dtype=np.int64)
