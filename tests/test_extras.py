@@ -27,6 +27,7 @@ def test_retrieval_needs_no_extra() -> None:
     script = """
 import numpy as np
 import fairsync as fs
+from fairsync import *
 from fairsync.data import synthetic
 
 data = synthetic(n_items=200, n_groups=4, n_users=50, dim=8, seed=1)

@@ -68,5 +68,5 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> object:
         if name != "polars":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        with explain_missing("this"):
+        with explain_missing("reading and writing tables"):
             return import_module(name)
