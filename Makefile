@@ -64,7 +64,7 @@ docs: $(READY)
 # All files in them have the time of the commit.
 dist: $(READY)
 	rm -rf dist
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --quiet
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1700000000) $(BIN)/python -m build --no-isolation --quiet
 	$(BIN)/twine check --strict dist/*
 
 audit: $(READY)
@@ -76,4 +76,4 @@ bench: $(BENCH_READY)
 	done; exit $$failed
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out dist

@@ -26,6 +26,7 @@ from fairsync.data import synthetic
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
+from fairsync.promise_costs import PromiseCosts
 from fairsync.promises.certificate import Certified
 from fairsync.search import ExactIndex
 
@@ -79,9 +80,10 @@ class TimedCoordinator(Coordinator):
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> None:
         """Settle the oldest lease instead of this one, and measure the time, if enough leases are open."""
-        self.out.append(partial(super().settle, number, entry, sample, answers, slots, certified))
+        self.out.append(partial(super().settle, number, entry, sample, answers, slots, certified, costs))
         if len(self.out) > self.most_out:
             settle = self.out.popleft()
             started = time.thread_time()

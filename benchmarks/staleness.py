@@ -33,6 +33,7 @@ from fairsync.data import synthetic
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.ledger import Entry
 from fairsync.policies import Sample
+from fairsync.promise_costs import PromiseCosts
 from fairsync.promises.certificate import Certified
 from fairsync.report.plot import save, tidy
 from fairsync.search import ExactIndex
@@ -120,9 +121,12 @@ class LateCoordinator(Coordinator):
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> None:
         """Accept counts, to be settled later."""
-        self.out.append((entry.requests, partial(super().settle, number, entry, sample, answers, slots, certified)))
+        self.out.append(
+            (entry.requests, partial(super().settle, number, entry, sample, answers, slots, certified, costs))
+        )
         while self.waiting > self.in_flight:
             self.hear()
 

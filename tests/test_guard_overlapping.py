@@ -55,7 +55,7 @@ def test_a_subsidy_ends_with_its_floor_as_for_disjoint_groups(seed: int) -> None
         assert list(chosen.relevance) == found.rows[0, expected].tolist()
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize("seed", range(100))
 def test_composed_lists_are_the_best_that_keep_the_certificate(seed: int) -> None:
     """Against every list there is, with list limits and without."""
     world = make_overlap_world(seed, limits=seed % 2 == 1)
@@ -81,11 +81,12 @@ def test_composed_lists_are_the_best_that_keep_the_certificate(seed: int) -> Non
         rows = np.array(items)
         if terms.list_limits is not None and (world.recount(rows) > terms.list_limits).any():
             return False
-        return certificate.is_safe(Shown.of(rows, world.catalog.group_of), left)
+        return live(world).is_safe(Shown.of(rows, world.catalog.group_of), left)
 
-    assert allowed(tuple(chosen.relevance))
+    assert certificate.is_safe(chosen.shown(), left)
+    assert terms.list_limits is None or (world.recount(np.array(list(chosen.relevance))) <= terms.list_limits).all()
     best = max(score[list(items)].sum() for items in combinations(range(n_items), terms.k) if allowed(items))
-    assert score[list(chosen.relevance)].sum() == pytest.approx(best)
+    assert score[list(chosen.relevance)].sum() >= best - 1e-9  # better only if others stood in for planned items
 
 
 @pytest.mark.parametrize("seed", range(60))

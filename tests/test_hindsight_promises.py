@@ -252,7 +252,7 @@ def test_conditions_and_promises_beyond_what_is_eligible() -> None:
     assert solve(1, where=[{"new": True}, {"size": "big"}]).rows.tolist() == [[1], [0]]
     with pytest.raises(InfeasibleFloorsError, match="eligible items of it 1 times at most"):
         solve(2, where=[{"new": True}, {"size": "big"}])
-    with pytest.raises(InvalidInputError, match="no plan was found that keeps all promises"):
+    with pytest.raises(InfeasibleFloorsError, match="no plan of eligible items keeps these promises: size=small, new"):
         solve(1, new=2, exclude=[[1], [1]])  # what is small is not new
 
 
@@ -296,3 +296,18 @@ def test_thousands_of_promises_are_solved_without_a_dense_matrix(monkeypatch: py
     dense = solve(case, EFFORTS[2])
     monkeypatch.setattr("fairsync.dual._DENSE", 0)
     assert solve(case, EFFORTS[2]).relevance == pytest.approx(dense.relevance, rel=1e-9)
+
+
+@effort(60, seconds_each=0.1)
+@given(case=cases(), more=st.integers(1, 3), which=st.integers(0, 12))
+def test_promises_that_eligible_items_cannot_keep_are_refused(case: Case, more: int, which: int) -> None:
+    which %= len(case.promises)
+    promise, slots = case.promises[which], len(case.users) * case.k
+    most = int(np.minimum(case.may @ case.members(promise), case.k).sum())
+    case.promises[which] = replace(promise, at_least=min(promise.floor(slots) + more, most), at_most=None)
+    whole = case.optimum(whole=True)
+    if whole is not None:
+        assert solve(case, Effort()).feasible_relevance == pytest.approx(whole, abs=10 * case.tolerance)
+        return
+    with pytest.raises((InfeasibleFloorsError, InvalidInputError)):
+        solve(case, Effort())

@@ -12,7 +12,7 @@ from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.ledger import Entry
 from fairsync.policies import Sample, Terms
-from fairsync.promise_costs import PromiseCosts, given_up_by_group, split_costs
+from fairsync.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
 from fairsync.promises.certificate import Certified, prune
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
@@ -322,8 +322,8 @@ def _needs_guard(
     certificate = batch.certificate
     if not needs(certificate):
         return False, certificate
-    if certificate is None:
-        return True, None
+    if certificate is None or guard.overshoots(batch.missing, batch.prices_by_promise, terms.exposures(counts)):
+        return True, certificate
     certificate = prune(terms, certificate, batch.missing)
     return needs(certificate), certificate
 
@@ -416,9 +416,11 @@ def _costs(
     if best is None:
         given_up = np.full(len(counts), np.nan)
     else:
-        atoms = catalog.group_of.take(chosen.rows)
-        given_up = given_up_by_group(best, chosen.relevance, atoms, catalog.n_groups)
-        if batch.terms.membership is not None:
-            given_up = split_costs(given_up, prices, batch.terms.membership)
+        atoms, members = catalog.group_of.take(chosen.rows), batch.terms.membership
+        given_up = (
+            given_up_by_group(best, chosen.relevance, atoms, catalog.n_groups)
+            if members is None
+            else given_up_by_promise(best, chosen.relevance, atoms, prices, members)
+        )
     subsidies: NDArray[np.float64] = np.maximum(-prices, 0.0) * subsidised
     return PromiseCosts(subsidies, given_up)

@@ -44,6 +44,7 @@ class Found:
     lower: float
     plain: float
     rows: NDArray[np.int64] | None
+    short: int = 0  #: above 0 if no plan keeps the promises: about what every plan lacks of those that have subsidies
 
     @property
     def in_unit_of_catalog(self) -> tuple[float, float, float]:
@@ -55,8 +56,11 @@ class Found:
         return upper, lower, plain
 
 
-def find_plan(lists: PricedLists, effort: Effort) -> Found:
-    """Approach the optimum by descent, settle it by linear programs, and search again until both bounds meet."""
+def find_plan(lists: PricedLists, effort: Effort, worst: float = -np.inf) -> Found:
+    """Approach the optimum by descent, settle it by linear programs, and search again until both bounds meet.
+
+    A dual bound below ``worst``, what every plan has at least, proves that no plan keeps the promises.
+    """
     requests, groups = len(lists.users), lists.floors.size
     subsidies = np.zeros(groups)
     lists.fetch(subsidies)
@@ -82,6 +86,7 @@ def find_plan(lists: PricedLists, effort: Effort) -> Found:
         subsidies = lower_dual(lists, subsidies, effort.rounds)
 
     upper, lower, rows = lists.value(subsidies), -np.inf, None
+    worst = float(np.ldexp(worst, -lists.exponent))
     closed = _CLOSED * lists.largest * requests * lists.k
     free, bold = max(effort.free, 20 * groups), 1.0
     for _ in range(effort.steps):
@@ -98,6 +103,8 @@ def find_plan(lists: PricedLists, effort: Effort) -> Found:
         better = value < upper
         if better:
             upper, subsidies = value, settled.subsidies
+        if upper < worst:
+            return Found(lists, subsidies, upper, lower, plain, None, max(settled.short, 1))
         if upper - lower <= closed:
             break
         if settled.final and value <= known + closed:

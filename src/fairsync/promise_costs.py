@@ -81,30 +81,44 @@ def given_up_by_group(
     >>> given_up_by_group(np.array([[0.9, 0.8]]), np.array([[0.9, 0.5]]), np.array([[0, 1]]), 2).round(3).tolist()
     [0.0, 0.3]
     """
+    came, lost = _given_up(best, relevance)
+    return np.bincount(groups.ravel()[came], lost, n_groups).astype(np.float64, copy=False)
+
+
+def _given_up(
+    best: NDArray[np.float64], relevance: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """Return the places of the exposures that came in, and the relevance given up for each."""
     came = (relevance < best.min(axis=1, keepdims=True)).ravel().nonzero()[0]
     if len(came) == 0:
-        return np.zeros(n_groups)
+        return came, np.empty(0)
     n, k = relevance.shape
     request, own = came // k, relevance.ravel()[came]
     went = best.sum(axis=1) - relevance.sum(axis=1) + np.bincount(request, own, n)
     lost = (went / np.maximum(np.bincount(request, minlength=n), 1))[request] - own
     # Rounding can make a loss slightly negative.
-    return np.bincount(groups.ravel()[came], np.maximum(lost, 0.0), n_groups).astype(np.float64, copy=False)
+    return came, np.maximum(lost, 0.0)
 
 
-def split_costs(
-    given_up: NDArray[np.float64], prices: NDArray[np.float64], membership: Membership
+def given_up_by_promise(
+    best: NDArray[np.float64],
+    relevance: NDArray[np.float64],
+    atoms: NDArray[np.integer],
+    prices: NDArray[np.float64],
+    membership: Membership,
 ) -> NDArray[np.float64]:
-    """Return (P,) the relevance given up for each promise, from that given up for the exposures of each atom.
+    """Return (P,) the relevance given up for each promise, where promises overlap.
 
     What came in by subsidies is charged to the promises that paid them, in proportion. What came in without any took
     the place of items whose promises are near their caps: these share it in proportion to their prices. Where there is
-    neither, the guard forced the exposures, and the promises of the atom share the cost equally.
+    neither, the guard forced the exposures, and the promises of the item share the cost equally.
 
     Parameters
     ----------
-    given_up
-        (A,) relevance given up for the exposures of each atom.
+    best
+        (n, k) relevance of the candidates of plain retrieval, or upper bounds of it, in any order.
+    relevance, atoms
+        (n, k) relevance and atom of the candidates that were chosen.
     prices
         (P,) prices of the promises.
     membership
@@ -112,20 +126,21 @@ def split_costs(
 
     Examples
     --------
-    Of 0.3 given up for an atom of two promises, the one that paid twice the subsidy bears two thirds.
+    Of 0.3 given up for an item of two promises, the one that paid twice the subsidy bears two thirds.
 
     >>> from fairsync.catalog.atoms import Membership
-    >>> split_costs(np.array([0.3]), np.array([-0.2, -0.1]), Membership.of([(0, 1)], 2)).round(3).tolist()
+    >>> both, prices = Membership.of([(), (0, 1)], 2), np.array([-0.2, -0.1])
+    >>> best, relevance, atoms = np.array([[0.9, 0.8]]), np.array([[0.9, 0.5]]), np.array([[0, 1]])
+    >>> given_up_by_promise(best, relevance, atoms, prices, both).round(3).tolist()
     [0.2, 0.1]
     """
-    atoms = np.flatnonzero(given_up)
-    at, promises = membership.expand(atoms)
+    came, cost = _given_up(best, relevance)
+    at, promises = membership.expand(atoms.ravel()[came])
     paid = np.maximum(-prices, 0.0)[promises]
-    total = np.bincount(at, paid, len(atoms))
-    cost = given_up[atoms]
+    total = np.bincount(at, paid, len(came))
     charges = np.where(np.isfinite(prices), np.maximum(prices, 0.0), 0.0)
     no_charges = not charges.any()
-    members = np.bincount(at, minlength=len(atoms))
+    members = np.bincount(at, minlength=len(came))
     equal = (total == 0) & no_charges
     weight = np.where(equal[at], 1.0 / np.maximum(members, 1)[at], paid / np.where(total > 0, total, 1.0)[at])
     split = np.bincount(promises, weight * cost[at], len(prices)).astype(np.float64)

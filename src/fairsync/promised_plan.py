@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.best_plan import Effort, find_plan
+from fairsync.best_plan import Effort, Found, find_plan
 from fairsync.bound_rows import BoundRows
 from fairsync.dealt_plan import deal
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from fairsync.priced_lists import Floats, Progress, Search
     from fairsync.promises.resolve import ResolvedPromises
     from fairsync.search.eligibility import Eligibility
+
+# Subsidies below this share of the largest are no part of a proof, and names of promises that an error shows.
+_PROOF, _SHOWN = 1e-3, 5
+# Rows of embeddings whose norms are computed at a time.
+_ROWS = 65_536
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,15 +75,17 @@ def plan_promises(
         by_atom.group_of, search, users, terms.k, least, effort.sizes, progress,
         eligible=eligible, rows=bounds, limits=limits,
     )  # fmt: skip
-    found = find_plan(lists, effort)
+    found = find_plan(lists, effort, _worst(by_atom, users, terms.k) if eligible is not None else -np.inf)
     if found.rows is None and eligible is None:
         dealt, lower = deal(resolved, by_atom, found.lists)
         found = replace(found, rows=dealt, lower=lower, upper=max(found.upper, lower))
     rows = found.rows
+    if found.short:
+        raise _conflict(resolved, bounds, found)
     if rows is None:
         raise InvalidInputError(
-            "no plan was found that keeps all promises: each of them can be kept, but perhaps not all together. Lower"
-            " them, or exclude less."
+            "no plan of eligible items was found that keeps all promises: each of them can be kept, but perhaps not all"
+            " together. Lower them, or exclude less."
         )
     subsidies = bounds.netted(found.subsidies)
     found = replace(found, upper=max(found.lower, found.upper - float((found.subsidies - subsidies) @ -least)))
@@ -94,6 +101,20 @@ def plan_promises(
     )
 
 
+def _conflict(resolved: ResolvedPromises, bounds: BoundRows, found: Found) -> InfeasibleFloorsError:
+    """Return the error for promises of which the dual proved that they cannot hold together."""
+    # Subsidies that grow without end are the proof; others have stayed behind.
+    used = found.subsidies > _PROOF * found.subsidies.max()
+    promises = sorted(set(bounds.promise_of[used].tolist()))
+    names = [resolved.names[code] for code in promises]
+    floor = int(resolved.terms.floors[promises].sum())
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    reason = f"no plan of eligible items keeps these promises: {shown}"
+    return InfeasibleFloorsError(
+        None, floor, reason, max(floor - found.short, 0), "Lower some of them, or exclude less.", names
+    )
+
+
 def _check_eligible(resolved: ResolvedPromises, by_atom: Catalog, eligible: Eligibility) -> None:
     """Raise :class:`InfeasibleFloorsError` for a floor above what the eligible items of all requests can deliver."""
     terms, membership = resolved.terms, resolved.atoms.membership
@@ -105,3 +126,12 @@ def _check_eligible(resolved: ResolvedPromises, by_atom: Catalog, eligible: Elig
     for code in np.flatnonzero(terms.floors > most)[:1].tolist():
         reason = f"requests can show eligible items of it {int(most[code])} times at most"
         raise InfeasibleFloorsError(resolved.names[code], int(terms.floors[code]), reason, int(most[code]))
+
+
+def _worst(catalog: Catalog, users: NDArray[np.floating[Any]], k: int) -> float:
+    """Return a relevance that every plan exceeds: no score is below minus the product of the two norms."""
+    longest = max(
+        float(np.linalg.norm(catalog.embeddings[start : start + _ROWS].astype(np.float64), axis=1).max())
+        for start in range(0, len(catalog), _ROWS)
+    )
+    return -2 * k * longest * float(np.linalg.norm(users.astype(np.float64), axis=-1).max(axis=-1).sum())

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 # Requests whose swaps are looked at for one short bound at a time, and items that each of them may take in.
 _REQUESTS, _ITEMS = 64, 12
-# The nodes that an integer program may search.
-_NODES = 20_000
+# The nodes that an integer program may search, and its time limit in seconds. It ends earlier as a rule.
+_NODES, _SECONDS = 20_000, 120.0
 
 
 def shortfall(pool: Pool, plan: Plan) -> Floats:
@@ -170,7 +170,7 @@ def integer_program(pool: Pool, plan: Plan, subsidies: Floats, size: int) -> Pla
             LinearConstraint(bounds, pool.floors - pool.exposures(plan & ~loose), np.inf),
             *([LinearConstraint(per_list["A_ub"], -np.inf, per_list["b_ub"])] if per_list else []),
         ],
-        options={"node_limit": _NODES, "mip_rel_gap": 1e-6},
+        options={"node_limit": _NODES, "time_limit": _SECONDS, "mip_rel_gap": 1e-6},
     )
     if solved.x is None:
         return None

@@ -39,6 +39,8 @@ def test_one_front_end_is_a_retriever(policy: str, batch: int) -> None:
         assert front.retrieve(part).ids.tolist() == alone.retrieve(part).ids.tolist()
     one, other = coordinator.report(), alone.report()
     assert (one.exposures, one.requests, one.completed) == (other.exposures, other.requests, other.completed)
+    assert one.costs == pytest.approx(other.costs, nan_ok=True)
+    assert one.mean_subsidies == pytest.approx(other.mean_subsidies, nan_ok=True)
 
 
 def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -> Counter[object]:

@@ -50,6 +50,7 @@ def test_one_front_end_is_a_retriever(cold: Any, count: bool) -> None:
         assert ours.cold.tolist() == theirs.cold.tolist() == (~part.any(axis=1)).tolist()
     assert coordinator.report().exposures == retriever.report().exposures
     assert coordinator.report().requests == (120 if count else int((~COLD).sum()))
+    assert front.cold_requests == int(COLD.sum())
     if count:
         assert coordinator.report().esp == 1
 

@@ -73,6 +73,25 @@ def test_floors_hold_with_any_number_of_front_ends(name: str, tmp_path: Path, fr
     assert report.esp == 1
 
 
+def test_floors_at_the_very_edge_hold_whatever_is_excluded(name: str, tmp_path: Path) -> None:
+    """Every request excludes two items of the group that misses most, through two front ends in turn."""
+    rng = np.random.default_rng(3)
+    catalog = Catalog(np.random.default_rng(2).normal(size=(12, 4)), ["a"] * 3 + ["b"] * 9)
+    terms: dict[str, Any] = {"k": 3, "floors": {"a": 40, "b": 80}, "horizon": 40, "batch_size": 4, "max_exclude": 2}
+    with pytest.raises(InfeasibleFloorsError, match="'a'"):
+        RayCoordinator.start(catalog, str(tmp_path / "no.db"), name, **{**terms, "floors": {"a": 41, "b": 79}})
+    coordinator = RayCoordinator.start(catalog, str(tmp_path / "a.db"), name, **terms)
+    fronts, rows, shown = [FrontEnd(catalog, coordinator) for _ in range(2)], np.arange(12), Counter[Any]()
+    for number in range(40):
+        label = max(("a", "b"), key=lambda one: terms["floors"][one] - shown[one])
+        excluded = rng.permutation(rows[catalog.group_of == catalog.code_of(label)])[:2].tolist()
+        found = fronts[number % 2].retrieve(rng.normal(size=(1, 4)), exclude=[excluded])
+        assert not {*excluded} & {*found.ids[0].tolist()}, number
+        shown.update(found.groups[0].tolist())
+    assert coordinator.report().exposures == shown == {"a": 40, "b": 80}
+    assert [one.limited_requests for one in fronts] == [0, 0]
+
+
 def test_killed_while_front_ends_are_at_work(name: str, tmp_path: Path) -> None:
     """Twice, under load: no call fails, no count is lost or recorded twice, floors hold."""
     world = make_world(8, items=60, horizon=600, tightness=0.9)

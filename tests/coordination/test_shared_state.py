@@ -707,3 +707,26 @@ def test_floors_at_the_very_edge_hold_in_all_coordinators_whatever_is_excluded(s
     for one in coordinators:
         one.lead()
         assert one.report().exposures == {"a": 40, "b": 80}
+
+
+def test_coordinators_that_share_a_ledger_forecast_what_later_requests_can_show(start: Start) -> None:
+    """One request in ten can show the rare group; two thirds of those slots are promised, to two coordinators."""
+    rng = np.random.default_rng(5)
+    vectors = np.abs(rng.normal(size=(30, 4)))
+    vectors[:3] *= 0.01  # nobody would get these without the promise
+    catalog = Catalog(vectors, {"category": ["rare"] * 3 + ["rest"] * 27, "region": ["x"] * 3 + ["y"] * 27})
+    terms: dict[str, Any] = {"k": 3, "floors": {"rare": 80}, "horizon": 400, "batch_size": 8}
+    coordinators = [start(catalog, **terms) for _ in range(2)]
+    fronts = [FrontEnd(catalog, one) for one in coordinators]
+    assert not any(one.has_outlooks for one in coordinators)
+    for number in range(200):
+        for front in fronts:
+            where = None if number % 10 == 9 else {"region": "y"}
+            front.retrieve(np.abs(rng.normal(size=(1, 4))), where=where)
+        if number == 100:
+            for one in coordinators:
+                rare = (one.report().outlooks or {})["rare"]
+                assert rare.outlook in ("expected", "at risk")
+                assert 0.03 < rare.share < 0.2
+    for one in coordinators:
+        assert one.report().exposures["rare"] >= 80

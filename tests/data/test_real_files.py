@@ -208,3 +208,11 @@ def test_attributes_of_parquet_keep_their_type(tmp_path: Path) -> None:
         "sizes": [[], [1]],
         "words": [["q"], ["p", "q"]],
     }
+
+
+def test_a_log_that_has_the_groups_itself(tmp_path: Path) -> None:
+    log, _ = write(tmp_path, "user,item,time,category,tags\na,x,1,p,t|u\nb,x,2,q,t\na,x,3,q,\na,y,4,p,\na,y,5,p,x,x\n")
+    read = read_table(log, columns=Columns(lists=("tags",)))
+    assert read.item_groups.to_list() == ["q", "p"]
+    assert read.attributes["tags"].to_list() == [["t", "u"], []]
+    assert (read.bad_rows, read.bad_items) == ({"too many fields": 1}, {})

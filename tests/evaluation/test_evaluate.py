@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.container import BarContainer
 
-from fairsync import Catalog, FairRetriever, InfeasibleFloorsError, InvalidInputError
+from fairsync import Catalog, FairRetriever, InfeasibleFloorsError, InvalidInputError, Promise
 from fairsync.data import Ragged
 from fairsync.evaluation import evaluate
 from fairsync.evaluation.plot import plot_exposures
@@ -131,25 +130,31 @@ def test_progress_and_picture() -> None:
     assert seen == [("none", 4, 70), ("guaranteed", 2, 70), ("guaranteed", 4, 70)]
     figure = plot_exposures(found)
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["K = 2", "K = 4"]
-    plain, kept = figure.axes[1].containers
-    labels = sorted(found.floors, key=lambda label: found.results[2].exposures[label])
-    for bars, one in ((plain, found.results[2]), (kept, found.results[3])):
-        assert isinstance(bars, BarContainer)
-        assert [bar.get_height() for bar in bars] == [one.exposures[label] for label in labels]
-    starts = [[bar.get_x() for bar in bars] for bars in (plain, kept)]
-    assert not set(starts[0]) & set(starts[1]), "one is drawn beside the other"
-    assert [text.get_text() for text in figure.axes[1].get_xticklabels()] == list(map(str, labels))
+    axes = figure.axes[1]
+    heights = {str(bars.get_label()): bars.datavalues.tolist() for bars in axes.containers}  # type: ignore[attr-defined]
+    assert heights == {one.policy: list(one.exposures.values()) for one in found.results[2:]}
+    assert [label.get_text() for label in axes.get_xticklabels()] == CATALOG.labels
 
 
-def test_many_groups_are_lines() -> None:
-    catalog = Catalog(np.random.default_rng(0).normal(size=(120, 4)), list(range(60)) * 2)
-    found = evaluate(catalog, np.ones((30, 4)), ks=[4], floors=1, policies=["none", "guaranteed"])
-    [axes] = plot_exposures(found).axes
-    lines = {str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in axes.lines}
+def test_a_picture_of_many_groups() -> None:
+    catalog = Catalog(ITEMS, np.arange(90) % 30)
+    figure = plot_exposures(found := evaluate(catalog, USERS, ks=[4], floors=2, policies=["none", "guaranteed"]))
+    lines = {str(line.get_label()): np.asarray(line.get_ydata()).tolist() for line in figure.axes[0].lines}
     assert lines["none"] == sorted(found.results[0].exposures.values())
-    assert lines["floor 1"] == [1, 1]
-    assert axes.lines[0].get_linewidth() > axes.lines[1].get_linewidth()
-    assert all(tick == int(tick) for tick in axes.get_xticks())
+    assert lines["floor 2"] == [2, 2]
+    assert all(tick == int(tick) for tick in figure.axes[0].get_xticks())
+
+
+def test_a_picture_of_promises() -> None:
+    promises = [Promise({"group": "small"}, at_least=0.2), Promise({"group": "large"}, at_most=0.5)]
+    figure = plot_exposures(
+        found := evaluate(CATALOG, USERS, ks=[4], promises=promises, policies=["none", "guaranteed"])
+    )
+    axes = figure.axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["group=small", "group=large"]
+    for bars, one in zip(axes.containers, found.results, strict=True):
+        assert bars.datavalues.tolist() == [promise.exposures for promise in one.promises]  # type: ignore[attr-defined]
+    assert axes.get_legend_handles_labels()[1] == ["floor", "cap", "none", "guaranteed"]
 
 
 def test_requests_with_rules_are_answered_under_them() -> None:

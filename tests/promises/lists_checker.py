@@ -34,8 +34,12 @@ def lists_exist(terms: Terms, missing: Counts, room: Counts | None, left: int) -
     return bool(found.status == 0)
 
 
-def random_terms(rng: np.random.Generator, *, caps: bool, limits: bool) -> tuple[Terms, int]:
-    """Return small promises near the edge of what is possible, with enough items outside, and a number of requests."""
+def random_terms(rng: np.random.Generator, *, caps: bool, limits: bool, closed: float = 0.0) -> tuple[Terms, int]:
+    """Return small promises near the edge of what is possible, and a number of requests.
+
+    There are enough items outside all promises to fill every list, or, in the share ``closed`` of the cases, there are
+    none, and the last promise is that of every slot.
+    """
     n_promises, n_atoms, k = int(rng.integers(1, 6)), int(rng.integers(1, 7)), int(rng.integers(1, 4))
     left = int(rng.integers(1, 5))
     belongs = rng.random((n_promises, n_atoms)) < rng.uniform(0.2, 0.8)
@@ -45,8 +49,12 @@ def random_terms(rng: np.random.Generator, *, caps: bool, limits: bool) -> tuple
             parent = belongs[(p - 1) // 2]
             side = rng.random(n_atoms) < 0.5
             belongs[p] = parent & side if p % 2 else parent & ~belongs[p - 1]
-    belongs = np.column_stack([np.zeros(n_promises, dtype=bool), belongs])  # items outside all promises
     sizes = np.concatenate([[k], rng.integers(1, 3, size=n_atoms)])
+    is_closed = bool(sizes[1:].sum() >= k and rng.random() < closed)
+    belongs = np.column_stack([np.zeros(n_promises, dtype=bool), belongs])  # items outside all promises
+    if is_closed:
+        belongs = np.vstack([belongs, np.ones(n_atoms + 1, dtype=bool)])
+        sizes[0], n_promises = 0, n_promises + 1
     membership = Membership.of([np.flatnonzero(column).tolist() for column in belongs.T], n_promises)
     capacities = np.minimum(sizes, k)
     # What random lists give, and a little more or less: close to the edge.
@@ -58,10 +66,14 @@ def random_terms(rng: np.random.Generator, *, caps: bool, limits: bool) -> tuple
     given = membership.exposures(lists)
     floors = np.maximum(given + rng.integers(-1, 2, size=n_promises), 0) * (rng.random(n_promises) < 0.8)
     room = np.maximum(given + rng.integers(-1, 2, size=n_promises), 0)
+    caps_given = np.where(rng.random(n_promises) < 0.5, room, 2**62)
+    list_limits = np.minimum(rng.integers(0, 4, size=n_promises), k)
+    if is_closed:
+        floors[-1], caps_given[-1], list_limits[-1] = left * k, 2**62, k
     terms = Terms(
         floors.astype(np.int64), capacities, k, left, 1,
-        caps=np.where(rng.random(n_promises) < 0.5, room, 2**62).astype(np.int64) if caps else None,
+        caps=caps_given.astype(np.int64) if caps else None,
         membership=membership,
-        list_limits=np.minimum(rng.integers(0, 4, size=n_promises), k).astype(np.int64) if limits else None,
+        list_limits=list_limits.astype(np.int64) if limits else None,
     )  # fmt: skip
     return terms, left

@@ -20,7 +20,7 @@ def test_a_certificate_exists_if_and_only_if_lists_exist(caps: bool, limits: boo
     answers = []
     for seed in range(CASES):
         rng = np.random.default_rng([seed, caps, limits])
-        terms, left = random_terms(rng, caps=caps, limits=limits)
+        terms, left = random_terms(rng, caps=caps, limits=limits, closed=0.3)
         expected = lists_exist(terms, terms.floors, terms.caps, left)
         plan = find_certificate(terms, terms.floors, terms.caps, left)
         assert (plan is not None) == expected, seed

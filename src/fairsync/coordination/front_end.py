@@ -73,6 +73,8 @@ class FrontEnd(NoCopies, Closable):
     limited_requests : int
         Requests of this front end that the floors could not count on: they excluded more than the coordinator's
         ``max_exclude``, or had a condition.
+    cold_requests : int
+        Requests of this front end that were cold, and were answered by the fallback.
     """
 
     use_instead = "it holds leases and an index; make one in each process with FrontEnd(catalog, coordinator)"
@@ -92,7 +94,7 @@ class FrontEnd(NoCopies, Closable):
         self._items = SearchedItems.of(catalog, coordinator.promises, index, cold)
         self._changing = threading.Lock()
         self._calls, self._closed, self._idle = 0, False, threading.Condition()
-        self.limited_requests = 0
+        self.limited_requests = self.cold_requests = 0
 
     @property
     def catalog(self) -> Catalog:
@@ -228,6 +230,9 @@ class FrontEnd(NoCopies, Closable):
             self._serve_uncounted(items, part(uncounted[begin : begin + _TOGETHER]))
             for begin in range(0, len(uncounted), _TOGETHER)
         ]
+        if cold is not None:
+            with self._idle:
+                self.cold_requests += int(np.count_nonzero(cold[[*waiting, *uncounted]]))
         if not ids:
             return Candidates.of(catalog, np.empty((0, k), dtype=np.int64), np.empty((0, k)), np.empty(0))
         if len(waiting) == len(ids):
@@ -289,7 +294,7 @@ class FrontEnd(NoCopies, Closable):
         certified = items.certified_for(lease.batch, served)
         while True:
             try:
-                self.coordinator.settle(lease.number, entry, sample, answers, served.slots, certified)
+                self.coordinator.settle(lease.number, entry, sample, answers, served.slots, certified, served.costs)
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Ledger, Totals
     from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
+    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises.certificate import Certified
 
 # Coordinators that follow one another must not reuse lease numbers: each draws a range of this length.
@@ -115,13 +116,14 @@ class LocalState:
         answers: Mapping[str, bytes],
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
         settled = self.leases.settle(number, entry)
         if settled is None:
             return False
         leases, entry = settled
-        loop, entry = self.loop.record(self.policy, entry, sample, slots=slots)
+        loop, entry = self.loop.record(self.policy, entry, sample, self._fitting(costs), slots)
         if loop.certificate is not None:
             loop = loop.certified(self.terms, certified, leases.requests, leases.reserved(self.terms))
         if not self.ledger.record([entry], f"lease {number}", answers):
@@ -129,6 +131,11 @@ class LocalState:
         self.loop, self.leases = loop, leases
         self._deadlines.pop(number, None)
         return True
+
+    def _fitting(self, costs: PromiseCosts | None) -> PromiseCosts | None:
+        """Return costs for the groups that there are now: some may have been added since the lease was granted."""
+        n = len(self.terms.floors)
+        return costs.grown(n) if costs is not None and len(costs.subsidies) <= n else None
 
     def record(self, entry: Entry, key: str) -> bool:
         """Record an entry that belongs to no lease; return False if this idempotency key is known."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
+    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises import Promise
     from fairsync.promises.certificate import Certified
 
@@ -40,6 +41,7 @@ class CoordinatorProtocol(Protocol):
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         ...

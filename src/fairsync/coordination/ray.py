@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Entry
     from fairsync.policies import Sample
+    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises.certificate import Certified
     from fairsync.report import Report
 
@@ -84,9 +85,10 @@ class CoordinatorHost:
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> None:
         """Record the counts of a lease."""
-        self._coordinator.settle(number, entry, sample, answers, slots, certified)
+        self._coordinator.settle(number, entry, sample, answers, slots, certified, costs)
 
     @ray.method(concurrency_group="settling")
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
@@ -265,9 +267,10 @@ class RayCoordinator:
         answers: Mapping[str, bytes] | None = None,
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
-        self._call("settle", number, entry, sample, answers, slots, certified)
+        self._call("settle", number, entry, sample, answers, slots, certified, costs)
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; see `Ledger.answers`."""

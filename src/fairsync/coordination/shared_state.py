@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from fairsync.ledger.database import Transaction
     from fairsync.ledger.rows import Latest
     from fairsync.policies import Policy, Sample, Terms
+    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises.certificate import Certified
 
 IfDiffers = Literal["refuse", "follow", "take over"]
@@ -165,6 +166,8 @@ class SharedState:
         self._leases[number] = self._slot, lease.batch.requests
         if self._is_due():
             self.price_state = self.price_state.step(self.policy, self.terms, self.progress.totals)
+            if self._priced_horizon != self._horizon:  # costs stay unknown: those of other coordinators are
+                self.price_state = replace(self.price_state.restarted(), costs=None)
             self._priced_horizon = self._horizon
         batch = lease.batch
         return Lease(number, self.price_state.batch(self.terms, self.policy, batch.requests, batch.missing, batch.left))
@@ -177,10 +180,12 @@ class SharedState:
         answers: Mapping[str, bytes],
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> bool:
         """Record the counts of a lease; return False if it is settled already.
 
-        What its requests could show is not recorded: others that share the ledger would not know it.
+        What its requests could show is used here only: each coordinator forecasts from the requests of its own front
+        ends, which are a sample of all. What promises cost is not recorded, because the costs of others are not known.
         """
         if len(entry.counts) > len(self.groups.labels):
             self.refresh()  # another coordinator has added groups
@@ -189,7 +194,7 @@ class SharedState:
         if counted is None:
             return False
         self.progress, counted = self.progress.record(counted)
-        self.price_state = self.price_state.record(self.policy, counted, sample)
+        self.price_state = self.price_state.record(self.policy, counted, sample, slots=slots)
         return True
 
     def record(self, entry: Entry, key: str) -> bool:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fairsync.ledger import Entry, Totals
     from fairsync.loop import LoopState, PriceState
     from fairsync.policies import Sample, Terms
+    from fairsync.promise_costs import PromiseCosts
     from fairsync.promises.certificate import Certified
 
 
@@ -65,6 +66,7 @@ class StateStore(Protocol):
         answers: Mapping[str, bytes],
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        costs: PromiseCosts | None = None,
     ) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
         ...

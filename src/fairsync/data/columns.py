@@ -115,8 +115,8 @@ class ColumnReader:
                 ours = {theirs: name for name, theirs in self.names.items()}
                 titles = [ours.get(name, f"column {place}") for place, name in enumerate(header)]
                 block = Block(rest, 2)
-            table = read_csv(block, titles, separator)
-            yield table.select(LINE, FAULT, *(_strip(pl.col(name)) for name in self.names))
+            table = read_csv(block, titles, separator).select(LINE, FAULT, *self.names)
+            yield table.with_columns(_strip(pl.col(name)) for name in self.names) if b" " in block.lines else table
 
     def _find(self, header: list[str]) -> None:
         """Find the column of the table for each of our names."""
@@ -171,9 +171,9 @@ def _plain(column: pl.Series) -> pl.Expr:
         # Floats of 16 digits would be written with an exponent.
         whole = (pl.col(name) == pl.col(name).floor()) & (pl.col(name).abs() < 2**63)
         return pl.when(whole).then(pl.col(name).cast(pl.Int64, strict=False).cast(pl.String) + ".0").otherwise(
-            _strip(pl.col(name).cast(pl.String))
+            pl.col(name).cast(pl.String)
         ).alias(name)  # fmt: skip
-    return _strip(pl.col(name).cast(pl.String))
+    return pl.col(name).cast(pl.String)
 
 
 def _check_kind(ours: str, theirs: str, kind: pl.DataType, path: Path) -> None:

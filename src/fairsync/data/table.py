@@ -52,7 +52,7 @@ class Columns:
 
 def read_table(
     interactions: Path,
-    items: Path,
+    items: Path | None = None,
     columns: Columns = Columns(),
     *,
     has_clock: bool | None = None,
@@ -61,7 +61,7 @@ def read_table(
     strict: bool = False,
     advance: Callable[[int], object] | None = None,
 ) -> Log:
-    r"""Read two tables, each parquet or CSV.
+    r"""Read a log and a table of items, each parquet or CSV.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def read_table(
         Table with a row per interaction: user, item and time. Rows with equal times keep their order.
     items
         Table with a row per item, its group and further attributes. If an item has several rows, the most frequent
-        group is used, and the first one of a tie.
+        group is used, and the first one of a tie. Defaults to the log itself, whose rows then have the group.
     columns
         Names of the columns.
     has_clock
@@ -107,7 +107,7 @@ def read_table(
     log_reader = ColumnReader(interactions, wanted, encoding=encoding)
     further = tuple(dict.fromkeys((*columns.attributes, *columns.lists)))
     item_columns = {"item": columns.items_item or columns.item, "group": columns.group}
-    item_reader = ColumnReader(items, item_columns, further, encoding)
+    item_reader = ColumnReader(items or interactions, item_columns, further, encoding)
     builder = LogBuilder(interactions, "Every row must have a user, an item and a time: unix seconds, or a date.")
     users, ids, clock, rows = IdEncoder(), IdEncoder(), TimeReader(has_clock), 0
     for table in log_reader.blocks(advance):
@@ -130,8 +130,10 @@ def read_table(
         units_per_second=clock.units_per_second,
     )
     log.group_attribute, log.attributes = item_reader.names["group"], described.attributes_of(item_ids)
-    log.bad_items, log.first_bad_items = dict(described.bad), described.first_bad
-    log.notes = [*log_reader.notes, *item_reader.notes]
+    log.notes = log_reader.notes
+    if items is not None:
+        log.bad_items, log.first_bad_items = dict(described.bad), described.first_bad
+        log.notes += item_reader.notes
     if strict and log.bad_rows:
         why = next(iter(log.bad_rows))
         raise InvalidInputError(f"{interactions}: {why} (first at {log.first_bad[why]}). Repair it, or be less strict.")

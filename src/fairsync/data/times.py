@@ -104,6 +104,9 @@ class TimeReader:
     def _read_clock(self, numbers: Series) -> Series:
         """Return each number in the unit of most, or in billionths of a second if there are fractions."""
         usual, number = self._units or 1, pl.col("number")
+        least, most = (float(edge or 0) for edge in (numbers.min(), numbers.max()))  # type: ignore[arg-type]
+        if guess_units(least) == guess_units(most) == usual and most <= _LATEST * usual:
+            return (numbers * self._finer).cast(pl.Int64, strict=False)
         units = pl.lit(_FINEST)
         for limit, smaller in reversed(_LIMITS.items()):
             units = pl.when(number < int(limit)).then(smaller or 1).otherwise(units)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from fairsync.evaluation.promise_results import PromiseResult
 
 _KEPT = "relevance kept"
+_NAME = 36  # letters of a promise's name
 
 
 def render(found: Evaluation) -> Table:
@@ -49,15 +50,15 @@ def render_promises(found: Evaluation, most: int = 40) -> list[Table]:
     for k in dict.fromkeys(one.k for one in found.results):
         results = [one for one in found.results if one.k == k]
         table = Table(title=f"Promises at K = {k}", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        table.add_column("promise", overflow="ellipsis", max_width=32)
+        table.add_column("promise")
         for name in ("at least", "at most", *(one.policy for one in results)):
-            table.add_column(name, justify="right")
+            table.add_column(name, justify="right", no_wrap=True)
         lines = list(zip(*(one.promises for one in results), strict=True))
         lines.sort(key=lambda line: sum(one.kept for one in line))  # stable
         for line in lines[:most]:
             bounds = [_bound(line[0].at_least), _most(line[0])]
             table.add_row(
-                Text(line[0].name),
+                Text(name if len(name := line[0].name) <= _NAME else name[: _NAME - 1] + "…"),
                 *bounds,
                 *(Text(_exposures(one), style="green" if one.kept else "bold red") for one in line),
             )

@@ -28,6 +28,6 @@ required; the others are.
 
 from fairsync.guard.asked import AskedSlots, is_limited
 from fairsync.guard.disjoint import choose, compose
-from fairsync.guard.keep import keep_promises, needs_guard
+from fairsync.guard.keep import keep_promises, needs_guard, overshoots
 
-__all__ = ["AskedSlots", "choose", "compose", "is_limited", "keep_promises", "needs_guard"]
+__all__ = ["AskedSlots", "choose", "compose", "is_limited", "keep_promises", "needs_guard", "overshoots"]

@@ -87,7 +87,7 @@ def _move(
 ) -> None:
     """Move planned exposures of an atom to other atoms, as many as can be, without a loss to any promise."""
     mine = plan.links.of_atom(atom)
-    tight = mine[(plan.planned[mine] <= plan.missing[mine]) & (plan.missing[mine] > 0)]
+    tight = mine[plan.is_tight(mine)]
     if not len(tight):
         return
     places = plan.atoms_of(int(tight[0]))

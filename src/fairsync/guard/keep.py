@@ -52,7 +52,7 @@ def needs_guard(
     plan = missing if certificate is None else certificate
     shown = Shown.in_all(atom_counts)
     given = atom_counts if terms.membership is None else shown.exposures(terms.membership)
-    if ((given > missing) & (promise_prices < 0)).any():
+    if overshoots(missing, promise_prices, given):
         return True
     if forecast is not None and not forecast.counted(left - requests).suffice(plan):
         return True
@@ -69,6 +69,11 @@ def needs_guard(
     if not live.is_deliverable(left - requests):
         return True
     return room is not None and bool(len(live.over_cap(shown)))
+
+
+def overshoots(missing: Counts, promise_prices: Floats, given: Counts) -> bool:
+    """Return whether a promise with a subsidy gets more than its floor misses: then a subsidy has to end."""
+    return bool(((given > missing) & (promise_prices < 0)).any())
 
 
 def keep_promises(

@@ -81,8 +81,6 @@ class LiveCertificate:
     ----------
     plan : numpy.ndarray
         (A,) the certificate X.
-    planned : numpy.ndarray
-        (P,) M X.
     missing : numpy.ndarray
         (P,) what floors miss, D.
     room : numpy.ndarray or None
@@ -97,10 +95,17 @@ class LiveCertificate:
         self.room = None if terms.caps is None or room is None else np.maximum(room, 0)
         limits = terms.list_limits
         self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
-        self.planned = (self.links.matrix @ self.plan).astype(np.int64)
+        self._planned: Counts | None = None
         self.total = int(self.plan.sum())
         self._fitting = _MANY  # so many requests are known to be enough for every atom
         self.keep_caps()
+
+    @property
+    def planned(self) -> Counts:
+        """(P,) the planned exposures of each promise, M X; computed when it is first needed."""
+        if self._planned is None:
+            self._planned = self.links.exposures(self.plan)
+        return self._planned
 
     def fits(self, left: int) -> bool:
         """Return whether so many requests can show what is planned of each atom."""
@@ -115,7 +120,8 @@ class LiveCertificate:
     def copy(self) -> LiveCertificate:
         """Return a copy that can change by itself."""
         other = copy.copy(self)
-        other.plan, other.planned, other.missing = self.plan.copy(), self.planned.copy(), self.missing.copy()
+        other.plan, other.missing = self.plan.copy(), self.missing.copy()
+        other._planned = None if self._planned is None else self._planned.copy()
         other.room = None if self.room is None else self.room.copy()
         return other
 
@@ -217,7 +223,8 @@ class LiveCertificate:
     def add(self, atoms: NDArray[np.int64], counts: Counts) -> None:
         """Add exposures, or take them away, from the plan of some atoms."""
         self.plan[atoms] += counts
-        self.planned += self.exposures(Shown(atoms, counts))
+        if self._planned is not None:
+            self._planned += self.exposures(Shown(atoms, counts))
         self.total += int(counts.sum())
         if (counts > 0).any():
             self._fitting = _MANY
@@ -255,6 +262,11 @@ class LiveCertificate:
             is_left = ~self.in_any(beyond <= 0)[pending]
             is_left[first] = False
             pending, key, n = pending[is_left], key[is_left], 2 * n
+
+    def is_tight(self, promises: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each of some promises needs all that is planned for it."""
+        tight: NDArray[np.bool_] = (self.planned[promises] <= self.missing[promises]) & (self.missing[promises] > 0)
+        return tight
 
     def atoms_of(self, promise: int) -> NDArray[np.int64]:
         """Return the atoms of a promise, in ascending order."""

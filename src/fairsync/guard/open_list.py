@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.guard.live_certificate import LiveCertificate
-    from fairsync.policies.base import Floats
+    from fairsync.policies.base import Counts, Floats
     from fairsync.search.base import Hits
 
 
@@ -45,7 +45,7 @@ class OpenList:
     ) -> None:
         self.catalog, self.k, self.links = catalog, k, certificate.links
         self.prices = prices
-        self.plan = certificate.plan
+        self.certificate, self.plan = certificate, certificate.plan
         self.missing = certificate.missing.copy()
         limits = certificate.terms.list_limits
         self.limits = None if limits is None else limits.copy()
@@ -74,9 +74,7 @@ class OpenList:
             full[self.slack <= 0] = 1.0
         free: NDArray[np.bool_] = self.links.atom_prices(full) == 0
         if self.slack is not None:
-            counts = np.zeros_like(self.plan)
-            counts[list(self.counts)] = list(self.counts.values())
-            free |= counts < self.plan
+            free |= self.counts_by_atom() < self.plan
         if self.limits is not None:
             free &= self.links.atom_prices((self.limits <= 0).astype(np.float64)) == 0
         return free
@@ -92,6 +90,13 @@ class OpenList:
         self.missing[mine] -= 1
         self.relevance[row] = relevance
         self.counts[atom] = self.counts.get(atom, 0) + 1
+
+    def exchange(self, planned: int, atom: int) -> None:
+        """Plan an item of one atom in the place of one of another."""
+        self.certificate.add(np.array([planned, atom]), np.array([-1, 1]))
+        if self.slack is not None:
+            self.slack[self.links.of_atom(planned)] += 1
+            self.slack[self.links.of_atom(atom)] -= 1
 
     def price(self, atom: int) -> float:
         """Return the price of an atom without subsidies that have ended."""
@@ -150,6 +155,10 @@ class OpenList:
                 self.add(row, float(relevance[at]))
         return self.is_full
 
+    def counts_by_atom(self) -> Counts:
+        """Return (A,) the number of items of each atom."""
+        return self.shown().up_to(len(self.plan))
+
     def shown(self) -> Shown:
         """Return the atoms of the list."""
         order = sorted(self.counts)
@@ -171,9 +180,7 @@ class OpenList:
         if self.limits is not None:
             self.limits = None
         elif self.slack is not None and self.room is not None:
-            given = np.zeros_like(self.plan)
-            given[list(self.counts)] = list(self.counts.values())
-            self.slack, self.room = self.room - self.links.exposures(given), None
+            self.slack, self.room = self.room - self.links.exposures(self.counts_by_atom()), None
             self.plan = np.zeros_like(self.plan)
         elif self.slack is not None:
             self.slack = None

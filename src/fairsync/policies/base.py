@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -87,6 +88,12 @@ class Terms:
         """(A,) whether an atom belongs to a promise with a floor."""
         has: npt.NDArray[np.bool_] = self.floors > 0
         return has if self.membership is None else self.membership.atom_prices(has.astype(np.float64)) > 0
+
+    @cached_property
+    def most_in_list(self) -> Counts:
+        """(P,) the most exposures of each promise that one request can surely have."""
+        most: Counts = np.minimum(self.exposures(self.capacities), self.k)
+        return most
 
     def atom_prices(self, prices: Floats) -> Floats:
         """Return (A,) the price of each atom: the sum of the prices of its promises."""

@@ -213,7 +213,7 @@ class Guaranteed:
         left = max(feedback.remaining, 1)
         if left <= _reserve_span(terms) and state.variances is not None:
             missing += np.where(missing > 0, _reserve(state.variances, left, terms), 0.0)
-        target = np.minimum(missing / left, _in_one_list(terms, terms.capacities))
+        target = np.minimum(missing / left, terms.most_in_list)
         if feedback.slots is not None:  # a floor that will be missed must not take the slots of the others
             target = np.minimum(target, _in_one_list(terms, feedback.slots))
         if terms.list_limits is not None:

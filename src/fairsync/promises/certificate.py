@@ -33,7 +33,7 @@ SECONDS = 60.0
 """The time limit for finding a certificate, in seconds."""
 
 # The part of all slots that is added to likely exposures, in proportion to what atoms can show.
-_UNLIKELY = 0.01
+_UNLIKELY = 0.3
 # Likely exposures are scaled down to this for a plan with a small total.
 _LITTLE = 1e-4
 # A target whose total is so many times too large will not become a plan whose total fits.

@@ -173,14 +173,12 @@ def with_bound(bounds: PlanBounds, promise: int, *, lower: int | None = None, up
 
 def _extreme(bounds: PlanBounds, promise: int, deadline: float, *, largest: bool) -> int | None:
     """Return the largest or smallest exposures of a promise by a linear program: no plan goes beyond. None: no plan."""
-    from scipy import sparse  # here, because it takes long to import
-
     rows, limits = rows_of(bounds)
     exposures = bounds.membership.matrix[[promise]].toarray()[0]
     found = solve(
         -exposures if largest else exposures,
-        sparse.vstack([rows, sparse.csr_array(np.ones((1, len(bounds.most))))], format="csr"),
-        np.append(limits, bounds.total),
+        rows,
+        limits,
         bounds.most.astype(np.float64),
         deadline,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,8 +50,6 @@ class MergedBounds:
     @classmethod
     def of(cls, bounds: PlanBounds, chosen: NDArray[np.bool_] | None = None) -> MergedBounds:
         """Return the merged bounds. ``chosen`` says which atoms may have exposures; by default all that floors need."""
-        from scipy import sparse  # here and below, because scipy takes long to import
-
         membership, n_atoms = bounds.membership, bounds.membership.n_atoms
         bounded = bounds.lower > 0
         useful = membership.atom_prices(bounded.astype(np.float64)) > 0
@@ -70,9 +68,10 @@ class MergedBounds:
         first, number = distinct_lists(codes, offsets)
         merged = np.full(n_atoms, -1)
         merged[atoms] = number
-        rows = sparse.csr_array((np.ones(len(codes)), codes, offsets), shape=(len(atoms), len(promises)))[first]
         most = np.bincount(number, bounds.most[atoms], len(first)).astype(np.int64)
-        reduced = Membership(len(promises), rows.indices.astype(np.int64), rows.indptr.astype(np.int64))
+        at, distinct = Membership(len(promises), codes, offsets).expand(first)
+        ends = np.cumsum(np.bincount(at, minlength=len(first)))
+        reduced = Membership(len(promises), distinct, np.concatenate([[0], ends]))
         return cls(
             PlanBounds(
                 reduced, bounds.lower[promises], bounds.upper[promises], np.minimum(most, bounds.total), bounds.total
@@ -156,16 +155,14 @@ def rounded_plan(bounds: PlanBounds, fractions: Floats) -> Counts | None:
 
 def _integral(bounds: PlanBounds, deadline: float) -> Counts | None:
     """Return a plan by an integer program; None if there is none."""
-    from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     rows, limits = rows_of(bounds)
-    whole: Any = sparse.vstack([rows, sparse.csr_array(np.ones((1, len(bounds.most))))], format="csr")
     found = milp(
         np.zeros(len(bounds.most)),
         integrality=np.ones(len(bounds.most), dtype=np.int64),
         bounds=Bounds(0, bounds.most.astype(np.float64)),
-        constraints=LinearConstraint(whole, -np.inf, np.append(limits, bounds.total)),
+        constraints=LinearConstraint(rows, -np.inf, limits),
         options={"time_limit": seconds_until(deadline)},
     )
     if found.status == _INFEASIBLE:

@@ -79,15 +79,22 @@ def lower_surplus(bounds: PlanBounds, plan: Counts, rank: Floats | None = None) 
     [0, 2, 2, 3]
     """
     plan = plan.copy()
+    floors = bounds.lower > 0
+    surplus = np.where(floors, bounds.membership.exposures(plan) - bounds.lower, _FREE)
+    atoms = np.flatnonzero(plan > 0)
+    at, promises = bounds.membership.expand(atoms)
+    needed = np.zeros(len(atoms), dtype=bool)
+    needed[at[surplus[promises] <= 0]] = True
+    atoms = atoms[~needed]  # mostly few, and no others will join them
     if rank is None:
         rank = -plan / np.maximum(bounds.most, 1)
-    ranking = _Ranking(bounds, bounds.lower > 0, rank, np.flatnonzero(plan > 0))
+    ranking = _Ranking(bounds, floors, rank, atoms)
     for _ in range(_ROUNDS):
-        surplus = np.maximum(bounds.membership.exposures(plan) - bounds.lower, 0)
         lowered = ranking.within(np.minimum(plan[ranking.chosen], ranking.least(surplus)), surplus)
         if not lowered.any():
             break
         plan[ranking.chosen] -= lowered
+        surplus = np.where(floors, surplus - ranking.exposures(lowered), _FREE)
     return plan
 
 

@@ -111,19 +111,23 @@ def resolve_promises(
     """
     k, horizon = check_k(k, catalog), check_positive(horizon, "horizon")
     batch_size, max_exclude = check_positive(batch_size, "batch_size"), check_max_exclude(max_exclude, k, catalog)
-    rows = SelectedRows(catalog)
+    rows, n_before = SelectedRows(catalog), 0 if before is None else len(before.promises)
     given, known = _with_new_labels(_in_order(_checked(promises), before), rows, catalog, before)
-    n_before = 0 if before is None else len(before.promises)
-    selected = [_rows_of(promise, rows, is_new=code >= n_before) for code, promise in enumerate(given)]
-    atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
+
+    def resolve() -> tuple[Atoms, Counts, Counts, Counts]:
+        selected = [_rows_of(promise, rows, is_new=code >= n_before) for code, promise in enumerate(given)]
+        atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
+        return atoms, *_numbers(given, k, horizon, np.array([len(some) for some in selected]))
+
+    atoms, floors, caps, limits = resolve()
     names = [promise.name for promise in given]
-    floors, caps, limits = _numbers(given, k, horizon, np.array([len(some) for some in selected]))
-    if EVERY_SLOT not in names and _must_plan_every_slot(atoms, caps, limits, k, max_exclude, names):
+    if _must_plan_every_slot(atoms, caps, limits, k, max_exclude, names):
         every = Promise({}, at_least=1.0, name=EVERY_SLOT)
-        return resolve_promises(
-            catalog, [*given, every], k, horizon, batch_size,
-            max_exclude=max_exclude, auto_restart=auto_restart, before=before, seconds=seconds,
-        )  # fmt: skip
+        given = (
+            (*given, every) if EVERY_SLOT not in names else tuple(every if p.name == EVERY_SLOT else p for p in given)
+        )
+        names = [promise.name for promise in given]
+        atoms, floors, caps, limits = resolve()
     capacities = np.minimum(k, np.maximum(atoms.sizes - max_exclude, 0))
     terms = Terms(
         floors, capacities, k, horizon, batch_size, auto_restart, max_exclude,
@@ -165,7 +169,11 @@ def _checked(promises: Any) -> list[Promise]:
         raise InvalidInputError(f"promises must be fairsync.Promise, got {one!r:.80}.")
     if not given:
         raise InvalidInputError("promises are empty: give one at least, or floors.")
-    return _with_distinct_names(given)
+    for one in given:
+        if one.name == EVERY_SLOT and one.where:
+            raise InvalidInputError(f"the name {EVERY_SLOT!r} has a meaning of its own: choose another one.")
+    # It is added below where it is needed.
+    return _with_distinct_names([one for one in given if one.name != EVERY_SLOT])
 
 
 def _with_distinct_names(promises: Sequence[Promise]) -> list[Promise]:

@@ -76,7 +76,7 @@ def check(
     facts = _facts(settings)
     verdicts: list[Feasibility] = []
     problems: list[str] = []
-    warnings: list[str] = []
+    warnings = settings.warnings
     catalog: Catalog | None = None
     with _collecting(problems):
         catalog = open_catalog(settings.catalog.path)

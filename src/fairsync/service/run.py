@@ -122,6 +122,8 @@ def serve(settings: Settings) -> None:
     log.info("%r, promises: %d", service.catalog, len(service.promises()))
     if settings.is_open:
         log.warning("no [[tokens]]: anybody on this machine may do anything")
+    for warning in settings.warnings:
+        log.warning("%s", warning)
     app = make_app(service, settings)
     config = uvicorn.Config(
         app,

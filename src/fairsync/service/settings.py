@@ -214,6 +214,22 @@ class Settings(Struct, frozen=True, kw_only=True):
         """Whether calls need no token."""
         return not self.tokens
 
+    @property
+    def warnings(self) -> list[str]:
+        """What works otherwise than it is likely to be meant.
+
+        Examples
+        --------
+        >>> parse_settings({"catalog": {"path": "items"}, "model": {"path": "model"}}).warnings[0][:60]
+        'Histories are left out of their answers, and promise.max_exc'
+        """
+        if self.model.path is None or self.promise.max_exclude:
+            return []
+        return [
+            "Histories are left out of their answers, and promise.max_exclude is 0: promises cannot count on any"
+            " request with a history. Set max_exclude to the number of items that histories name at most."
+        ]
+
 
 @lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:

@@ -1,7 +1,7 @@
 """A simulated shop for the dashboard: a real promise service, with a clock and traffic that tests control."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -53,10 +53,11 @@ class SimulatedShop:
             self._seconds += 3600
             self.promise_service.refresh()
 
-    def serve(self, requests: int) -> None:
-        """Answer a batch of random requests."""
+    def serve(self, requests: int, where: Mapping[str, object] | None = None) -> None:
+        """Answer a batch of random requests, all of them under a condition if there is one."""
         if requests:
-            self.promise_service.retrieve(self._rng.normal(size=(requests, DIM)))
+            conditions = None if where is None else [where] * requests
+            self.promise_service.retrieve(self._rng.normal(size=(requests, DIM)), where=conditions)
 
     def estimate_cost(self) -> None:
         """Estimate the cost of the promises now."""

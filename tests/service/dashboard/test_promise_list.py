@@ -83,6 +83,24 @@ def test_updates_with_the_traffic(page: Page, shop: SimulatedShop) -> None:
     page.wait_for(page.figure("Books", "soFar"), f"^{after:,}$")
 
 
+def test_says_early_that_few_requests_can_show_a_promised_group(browser: Any) -> None:
+    promises = [ScheduledPromise("Toys", 2_000, Window.day("UTC"))]
+    narrow = SimulatedShop(["Toys", "Books"], promises, utc("2026-03-03T00:00"))
+    for _ in range(30):
+        narrow.serve(1)
+        narrow.serve(9, where={"group": "Books"})
+    narrow.promise_service.refresh()
+    view = narrow.view("Toys")
+    assert view.state == "at risk"
+    own = ServedShop(narrow)
+    page = Page(browser, own.url)
+    page.row("Toys").locator("dl").wait_for()
+    page.row("Toys").get_by_role("button", name="Toys", exact=True).click()
+    page.wait_for(page.row("Toys"), "The floor will probably be missed at .*: only 10 % of requests could show it")
+    page.context.close()
+    own.stop()
+
+
 def test_without_promises_it_explains_the_next_step(browser: Any) -> None:
     empty = SimulatedShop(["Toys", "Books"], [], utc("2026-03-03T00:00"))
     own = ServedShop(empty)

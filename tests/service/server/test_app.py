@@ -139,7 +139,7 @@ def test_items_come_and_go(http: httpx.Client) -> None:
 
 
 def test_metrics_are_those_of_the_overview(http: httpx.Client) -> None:
-    http.post("/v1/retrieve", json={"vectors": RNG.normal(size=(7, 8)).tolist()})
+    http.post("/v1/retrieve", json={"vectors": [*RNG.normal(size=(5, 8)).tolist(), [0.0] * 8, [0.0] * 8]})
     answer = http.get("/metrics")
     lines = dict(line.rsplit(" ", 1) for line in answer.text.splitlines() if not line.startswith("#"))
     assert answer.headers["content-type"].startswith("text/plain")
@@ -147,6 +147,8 @@ def test_metrics_are_those_of_the_overview(http: httpx.Client) -> None:
         assert float(lines[f'fairsync_group_retrieved{{group="{group["group"]}"}}']) == group["retrieved"]
     assert float(lines["fairsync_requests"]) == 7
     assert float(lines["fairsync_batch_requests_sum"]) == 7
+    assert float(lines["fairsync_cold_requests_total"]) == 2
+    assert float(lines["fairsync_limited_requests_total"]) == 0
     assert float(lines['fairsync_calls_total{method="POST",path="/v1/retrieve",status="200"}']) == 1
 
 

@@ -118,6 +118,18 @@ def test_beyond_its_limit_a_token_is_told_when_to_come_again(monkeypatch: pytest
         assert "429" in http.get("/openapi.json").json()["paths"]["/v1/retrieve"]["post"]["responses"]
 
 
+@pytest.mark.parametrize(("explain", "counted"), [(False, 3), (True, 6)])
+def test_an_explained_request_counts_twice(monkeypatch: pytest.MonkeyPatch, explain: bool, counted: int) -> None:
+    with (
+        running(small_service(), with_tokens(monkeypatch, {}, flood=0.001)) as service,
+        httpx.Client(base_url=service.url, headers={"authorization": "Bearer flood-token-that-is-long"}) as http,
+    ):
+        answered = http.post("/v1/retrieve", json={"vectors": [[1.0] * 8] * 3, "explain": explain})
+        again = http.post("/v1/retrieve", json=BODY)
+        assert (answered.status_code, again.status_code) == (200, 429)
+        assert round(int(again.headers["retry-after"]) / 1000) == counted, "1,000 seconds for each request"
+
+
 def test_a_flood_is_held_at_its_limit_and_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
     start = time.monotonic()
     with running(slow_service(0.002), with_tokens(monkeypatch, {}, flood=5.0)) as service:

@@ -50,6 +50,7 @@ class Metrics:
         )
         ready = Gauge("fairsync_ready", "Whether requests can be answered: 1 or 0.", registry=self.registry)
         ready.set_function(lambda: service.ready()[0])
+        self.registry.register(_RequestCollector(service))
         self.registry.register(_PromiseCollector(service))
 
     def batch(self, size: int) -> None:
@@ -100,6 +101,25 @@ class _CallCollector:
             sums = accumulate(counts)
             seconds.add_metric([path], list(zip([*map(str, _SECONDS), "+Inf"], sums, strict=True)), total[0])
         return [calls, seconds]
+
+
+class _RequestCollector:
+    """Collects how many requests were answered by a fallback, or could not be counted on."""
+
+    def __init__(self, service: PromiseService) -> None:
+        self._front = service.front
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the counters."""
+        for name, what, value in (
+            ("cold", "Requests of users of whom nothing was known.", self._front.cold_requests),
+            (
+                "limited",
+                "Requests that excluded more than max_exclude, or had a condition.",
+                self._front.limited_requests,
+            ),
+        ):
+            yield CounterMetricFamily(f"fairsync_{name}_requests", what, value=float(value))
 
 
 class _PromiseCollector:
