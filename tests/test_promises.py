@@ -195,3 +195,18 @@ def test_explanations_name_every_promise_that_bears_on_a_candidate() -> None:
         for gone in displaced:
             assert explanation.why_not(gone).reason in ("price", "forced")
     assert {"relevance", "promise", "price"} <= reasons
+
+
+def test_promises_that_are_only_expected_are_still_worked_for() -> None:
+    catalog, users = make_catalog(), make_users(400)
+    promises = [
+        fs.Promise({"provider": "dune", "new": True}, at_least=100),
+        fs.Promise({"category": "wine"}, at_least=600),
+    ]
+    retriever = fs.FairRetriever(catalog, k=10, horizon=400, promises=promises, max_exclude=15)
+    retriever.retrieve(users)
+    report = retriever.report()
+    assert report.uncertain == ("provider=dune, new=True",)
+    assert [row.certain for row in report.promises] == [False, True]
+    assert report.esp == 1.0  # nothing was excluded, so that what was expected came true
+    assert "Expected, not certain" in str(report)

@@ -153,6 +153,7 @@ def test_serve_a_model(home: Path) -> None:
     assert process.returncode == 0, said
     for words in ("services/shop-svd/service.toml", "max_exclude = 20", f"Dashboard: http://127.0.0.1:{port}/"):
         assert words in said
-    run("export", "services/shop-svd/service.toml", "--out", "changed.parquet")
+    assert "No problems found" in run("check", "services/shop-svd").stdout
+    run("export", "services/shop-svd", "--out", "changed.parquet")
     catalog = fs.open_catalog("changed.parquet")
     assert values(catalog)["tags"][catalog.ids.tolist().index("p1")] == ["b"]

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from fairsync.cli.serve import ConfigFile, need_service
+from fairsync.cli.serve import ConfigFile, need_service, settings_file
 
 if TYPE_CHECKING:
     from fairsync.service.check import ConfigurationCheck
@@ -29,7 +29,7 @@ def check(
     from fairsync.service.check import check as check_settings
     from fairsync.service.settings import load_settings
 
-    found = check_settings(load_settings(config))
+    found = check_settings(load_settings(settings_file(config)))
     if as_json:
         typer.echo(json.dumps(found.to_dict(), indent=2, ensure_ascii=False))
     else:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from fairsync.cli.serve import need_service
+from fairsync.cli.serve import need_service, settings_file
 
 
 def export(
@@ -40,7 +40,8 @@ def export(
     """
     from fairsync.catalog.files import save_catalog
 
-    if source.is_dir():
+    config = settings_file(source)
+    if config.is_dir():
         from fairsync.models.model_catalog import model_catalog
 
         catalog, latest = model_catalog(source), None
@@ -49,6 +50,6 @@ def export(
         from fairsync.service.export import read_items
         from fairsync.service.settings import load_settings
 
-        catalog, latest = read_items(load_settings(source))
+        catalog, latest = read_items(load_settings(config))
     save_catalog(catalog, out, latest)
     Console(soft_wrap=True, highlight=False).print(f"{out}: {catalog!r}.", markup=False)

@@ -11,7 +11,10 @@ import typer
 from fairsync.errors import MissingPackageError
 
 ConfigFile = Annotated[
-    Path, typer.Argument(help="A TOML file. docs/service.md explains every key; deploy/ has examples.")
+    Path,
+    typer.Argument(
+        help="A TOML file, or the folder of a service. docs/service.md explains every key; deploy/ has examples."
+    ),
 ]
 _NEEDED = ("starlette", "uvicorn", "httptools", "msgspec", "prometheus_client")
 
@@ -39,11 +42,11 @@ def serve(
     with `fairsync check`.
     """
     need_service()
-    from fairsync.service.first_service import SETTINGS, is_model, make_service
+    from fairsync.service.first_service import is_model, make_service
     from fairsync.service.run import serve as run
     from fairsync.service.settings import load_settings
 
-    config = source / SETTINGS if source.is_dir() and not is_model(source) else source
+    config = settings_file(source)
     if is_model(source):
         config = make_service(source, Path("services") / source.resolve().name)
         typer.echo(f"{config}:\n\n{config.read_text(encoding='utf-8')}", err=True)
@@ -51,6 +54,11 @@ def serve(
     if is_model(source) and settings.http.port:
         typer.echo(f"Dashboard: http://{settings.http.host}:{settings.http.port}/  Stop: Ctrl-C", err=True)
     run(settings)
+
+
+def settings_file(path: Path) -> Path:
+    """Return the settings in the folder of a service, such as services/NAME, or the file itself."""
+    return path / "service.toml" if (path / "service.toml").is_file() else path
 
 
 def need_service() -> None:

@@ -213,17 +213,20 @@ class Guaranteed:
         left = max(feedback.remaining, 1)
         if left <= _reserve_span(terms) and state.variances is not None:
             missing += np.where(missing > 0, _reserve(state.variances, left, terms), 0.0)
-        target = np.minimum(missing / left, terms.most_in_list)
+        most = terms.most_in_list.astype(np.float64)
         if feedback.slots is not None:  # a floor that will be missed must not take the slots of the others
-            target = np.minimum(target, _in_one_list(terms, feedback.slots))
+            most = np.minimum(most, _in_one_list(terms, feedback.slots))
+        if terms.certain is not None:  # the others rest on atoms of which nothing is certain: prices work for them
+            most = np.where(terms.certain, most, terms.k)
+        target = np.minimum(missing / left, most)
         if terms.list_limits is not None:
             target = np.minimum(target, terms.list_limits)
         # With the extra deviation the target can exceed k. It is kept just below, or no finite subsidies would reach
         # it.
-        most = 0.999 * terms.k / max(float(target.sum()), 1e-12)
-        if most < 1.0 and terms.membership is not None:
-            most = 0.999 * terms.k / max(_fewest_slots(terms.membership, target), 1e-12)
-        return np.asarray(target * min(1.0, most))
+        share = 0.999 * terms.k / max(float(target.sum()), 1e-12)
+        if share < 1.0 and terms.membership is not None:
+            share = 0.999 * terms.k / max(_fewest_slots(terms.membership, target), 1e-12)
+        return np.asarray(target * min(1.0, share))
 
 
 def _reserve_span(terms: Terms) -> int:

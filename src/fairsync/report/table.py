@@ -45,8 +45,7 @@ def render(report: Report) -> RenderableType:
     title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     # This column shrinks on a narrow terminal.
-    longest = max((len(str(label)) for label in visible), default=0)
-    table.add_column(report.noun, overflow="ellipsis", min_width=min(14, longest), max_width=32)
+    table.add_column(report.noun, overflow="ellipsis", min_width=None if report.caps is None else 14, max_width=32)
     table.add_column("floor", justify="right", no_wrap=True)
     caps = {label: cap for label, cap in (report.caps or {}).items() if label in set(visible)}
     if caps:
