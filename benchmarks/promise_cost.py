@@ -34,8 +34,8 @@ from fairsync.catalog import Catalog
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.policies import Guaranteed
 from fairsync.promises import Promise, each
-from fairsync.report.table import percent
 from fairsync.retriever import FairRetriever
+from fairsync.text import percent
 
 GENERATED = "generated"
 COLD, WARM_UP, CALIBRATED = "cold", "warm-up", "calibrated"

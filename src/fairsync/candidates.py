@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairsync.errors import FairSyncError, MissingPackageError
+from fairsync.errors import FairSyncError, InvalidInputError, MissingPackageError
 from fairsync.explanation import Explanation, StoredExplanation
 
 if TYPE_CHECKING:
@@ -134,7 +135,9 @@ class Candidates:
         >>> print(explanation.why_not("b1"))
         'b1' is not there: a forced slot took its place; no slot was open to prices.
         """
-        found = self.explained[request] if self.explained else None
+        if not isinstance(request, Integral) or not -len(self.ids) <= request < len(self.ids):
+            raise InvalidInputError(f"there is no request {request!r}: the call had {len(self.ids)}, numbered from 0.")
+        found = self.explained[int(request)] if self.explained else None
         if found is None:
             raise FairSyncError("The request was answered without explanation: ask with explain=True.")
         return found.explanation()
@@ -175,7 +178,7 @@ class Candidates:
 
         Empty places have no row.
         """
-        import polars as pl
+        from fairsync.extras import polars as pl
 
         return pl.DataFrame(self._columns())
 

@@ -25,7 +25,7 @@ from fairsync.explained_batch import explain_requests
 from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
-from fairsync.inputs import check_users
+from fairsync.inputs import check_catalog, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
@@ -130,6 +130,7 @@ class FairRetriever(NoCopies, Closable):
         cold: Cold = MEAN,
         count_cold: bool = True,
     ) -> None:
+        check_catalog(catalog)
         self._cold, self.count_cold = ColdStart(catalog, cold), count_cold
         self.policy = make_policy(policy)
         self._commitment = Commitment.of(catalog, k, floors, promises, horizon, batch_size, max_exclude)
@@ -143,8 +144,8 @@ class FairRetriever(NoCopies, Closable):
         # A crash would lose a state that is saved in memory: `close` alone saves it there.
         seconds = math.inf if isinstance(self.ledger, MemoryLedger) and save_seconds >= 0 else save_seconds
         try:
-            check_labels(self.ledger, self._commitment.labels)
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
+            check_labels(self.ledger, self._commitment.labels)
             self._state = self._saver.load(self.terms, LoopState.open(self.terms, self.policy, self.ledger.totals()))
             save_labels(self.ledger, self._commitment.labels)
         except BaseException:
@@ -339,7 +340,7 @@ class FairRetriever(NoCopies, Closable):
             one. The mean of the latest user vectors starts again.
         """
         with self._lock:
-            under = catalog.under(self.catalog.labels)
+            under = check_catalog(catalog).under(self.catalog.labels)
             start = ColdStart(under, self._cold.fallback if cold is None else cold)
             after = self._commitment.changed(under, floors, promises)
             made = replace_index(self.index, index, after.searched)

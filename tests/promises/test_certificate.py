@@ -11,7 +11,7 @@ from fairsync.promises.exact_plan import exact_plan
 from fairsync.promises.plan_bounds import PlanBounds
 from promises.lists_checker import lists_exist, random_terms
 
-CASES = max(500, int(HOURS * 3600 / 0.01 / 4))
+CASES = max(300, int(HOURS * 3600 / 0.01 / 4))
 
 
 @pytest.mark.parametrize("caps", [False, True])

@@ -26,7 +26,7 @@ from fairsync.errors import (
     UnknownRequestError,
 )
 from fairsync.explained_batch import explain_requests
-from fairsync.inputs import check_k, check_request_ids, check_users
+from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
 from fairsync.trace import RequestTrace
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class FrontEnd(NoCopies, Closable):
         count_cold: bool = True,
     ) -> None:
         self.coordinator, self.count_cold = coordinator, count_cold
-        self._check_groups(catalog)
+        self._check_groups(check_catalog(catalog))
         # One object, so that a request never sees the catalog of one version and the index of another.
         self._items = SearchedItems.of(catalog, coordinator.promises, index, cold)
         self._changing = threading.Lock()

@@ -63,19 +63,20 @@ def solve(cost: Floats, rows: Any, limits: Floats, most: Floats, deadline: float
     """
     from scipy.optimize import linprog
 
-    found = linprog(  # type: ignore[call-overload]  # the stubs of scipy do not know sparse rows
-        cost,
-        A_ub=rows,
-        b_ub=limits,
-        bounds=np.column_stack([np.zeros(len(cost)), most]),
-        method="highs-ipm" if rows.nnz > _LARGE else "highs-ds",
-        options={"time_limit": seconds_until(deadline)},
-    )
-    if found.status == _INFEASIBLE:
-        return None
-    if found.status != 0:
-        raise undecided()
-    return Solution(found.x, -found.ineqlin.marginals, float(found.fun))
+    for method in ("highs-ipm", "highs-ds") if rows.nnz > _LARGE else ("highs-ds", "highs-ipm"):
+        found = linprog(  # type: ignore[call-overload]  # the stubs of scipy do not know sparse rows
+            cost,
+            A_ub=rows,
+            b_ub=limits,
+            bounds=np.column_stack([np.zeros(len(cost)), most]),
+            method=method,
+            options={"time_limit": seconds_until(deadline)},
+        )
+        if found.status == _INFEASIBLE:
+            return None
+        if found.status == 0:
+            return Solution(found.x, -found.ineqlin.marginals, float(found.fun))
+    raise undecided()
 
 
 class Weights(NamedTuple):
