@@ -71,7 +71,7 @@ audit: $(READY)
 	@$(BIN)/python .ci/audit.py $(BIN)/pip-audit
 
 bench: $(BENCH_READY)
-	@failed=0; for name in search eligibility loop explain cost certificates staleness leases prepare models; do \
+	@failed=0; for name in search eligibility loop explain cost promise_cost certificates staleness leases prepare models; do \
 		$(BIN)/python -m benchmarks.$$name $(ARGS) || failed=1; \
 	done; exit $$failed
 

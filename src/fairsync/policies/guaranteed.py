@@ -16,7 +16,6 @@ FULL_TURNOVER = 4  # the same for large batches, whose solves are expensive, onc
 SMALL_BATCH = 64  # up to here solves are frequent and each matters little; beyond, they are rare and must look ahead
 SPARING = 4  # once the sample is full, one small batch in this many renews it (one large batch in two)
 SPAN_OF_RESERVE = 4  # where promises overlap: batches at the end of a horizon that have a reserve
-DEPTH = 60  # entries beyond the candidates that a solve needs at most; more bring no better prices
 WARM_UP = 16  # requests of the first batch of a warm-up; each further one is twice as long
 FIRST_ITERATIONS = 25  # Newton steps of a solve from scratch; later solves start from the last solution
 
@@ -136,7 +135,7 @@ class Guaranteed:
         """
         if not state.samples_next:
             return k
-        return min(k + 40, DEPTH) if state.small_batch else 3 * k
+        return k + 40 if state.small_batch else 3 * k
 
     def watches(self, state: GuaranteedState) -> bool:
         """Return whether the next lists are added to the sample."""
