@@ -10,8 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.bound_rows import BoundRows
-    from fairsync.limited_lists import ListLimits
+    from fairsync.hindsight.bound_rows import BoundRows
+    from fairsync.hindsight.limited_lists import ListLimits
 
     Floats = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ class Pool:
     Two requests choose one item each; both prefer group 0, group 1 must get one exposure. The second
     gives up less (0.2), so it takes the other item, and the dual's value is the relevance of that plan.
 
-    >>> from fairsync.dual import polish
+    >>> from fairsync.hindsight.dual import polish
     >>> scores, groups = np.array([[0.9, 0.1], [0.8, 0.6]]), np.array([[0, 1], [0, 1]])
     >>> pool = Pool(scores, groups, k=1, floors=np.array([0.0, 1.0]))
     >>> settled = polish(pool, np.zeros(2), free=4)

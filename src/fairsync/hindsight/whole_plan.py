@@ -1,8 +1,8 @@
 """A plan of whole items that keeps every bound, from one that nearly does.
 
-Where promises overlap, the linear program of :func:`fairsync.dual.polish` may put halves of items into a few lists.
-Rounding them leaves some bounds short by a few exposures. Swaps within lists, the cheapest first, make up for that.
-Only where they do not suffice is an integer program solved.
+Where promises overlap, the linear program of :func:`fairsync.hindsight.dual.polish` may put halves of items into a few
+lists. Rounding them leaves some bounds short by a few exposures. Swaps within lists, the cheapest first, make up for
+that. Only where they do not suffice is an integer program solved.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.bound_rows import BoundRows
-    from fairsync.pool import Floats, Pool
+    from fairsync.hindsight.bound_rows import BoundRows
+    from fairsync.hindsight.pool import Floats, Pool
 
     Plan = NDArray[np.bool_]
     Rows = NDArray[np.int64]

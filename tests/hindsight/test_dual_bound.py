@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
-from fairsync.dual_bound import DualBound, dual_bound
+from fairsync.hindsight.dual_bound import DualBound, dual_bound
 from fairsync.search import ExactIndex
-from test_hindsight import Case, make
+from hindsight.test_hindsight import Case, make
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

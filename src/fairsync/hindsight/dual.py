@@ -11,8 +11,8 @@ solved in two steps. :func:`descend` smooths it and takes Newton steps while the
 :func:`polish` then settles what lies near the edge of the lists with a linear program: it is exact,
 and as the constraint matrix is totally unimodular its answer is a whole plan, not a fractional one.
 
-Promises that overlap, and caps, are rows over atoms (:mod:`fairsync.bound_rows`), with one subsidy per row. All of the
-above holds but the last: the answer may be fractional, at most in about as many requests as there are rows.
+Promises that overlap, and caps, are rows over atoms (:mod:`fairsync.hindsight.bound_rows`), with one subsidy per row.
+All of the above holds but the last: the answer may be fractional, at most in about as many requests as there are rows.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.pool import Best, Pool
+from fairsync.hindsight.pool import Best, Pool
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy import sparse
 
-    from fairsync.pool import Floats
+    from fairsync.hindsight.pool import Floats
 
 # Shares of an item below this are rounding errors of a linear program.
 _FRACTION = 1e-7

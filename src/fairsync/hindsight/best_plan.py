@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.dual import polish
-from fairsync.dual_bound import lower_dual
-from fairsync.priced_lists import ListSizes
-from fairsync.whole_plan import integer_program, swap
+from fairsync.hindsight.dual import polish
+from fairsync.hindsight.dual_bound import lower_dual
+from fairsync.hindsight.priced_lists import ListSizes
+from fairsync.hindsight.whole_plan import integer_program, swap
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.priced_lists import Floats, PricedLists
+    from fairsync.hindsight.priced_lists import Floats, PricedLists
 
 _CLOSED = 1e-12  # a gap that is rounding, relative to places times the largest relevance
 

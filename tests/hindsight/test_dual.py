@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from fairsync.dual import Pool, descend, polish
-from test_hindsight import make
+from fairsync.hindsight.dual import Pool, descend, polish
+from hindsight.test_hindsight import make
 
 
 def test_descent_comes_near_and_polish_settles() -> None:

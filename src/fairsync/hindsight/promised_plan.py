@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.best_plan import Effort, Found, find_plan
-from fairsync.bound_rows import BoundRows
-from fairsync.dealt_plan import deal
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
-from fairsync.limited_lists import ListLimits
-from fairsync.priced_lists import PricedLists
+from fairsync.hindsight.best_plan import Effort, Found, find_plan
+from fairsync.hindsight.bound_rows import BoundRows
+from fairsync.hindsight.dealt_plan import deal
+from fairsync.hindsight.limited_lists import ListLimits
+from fairsync.hindsight.priced_lists import PricedLists
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.priced_lists import Floats, Progress, Search
+    from fairsync.hindsight.priced_lists import Floats, Progress, Search
     from fairsync.promises.resolve import ResolvedPromises
     from fairsync.search.eligibility import Eligibility
 

@@ -15,9 +15,10 @@ from fairsync.catalog import Catalog
 from fairsync.eligible import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.floors import resolve_floors
-from fairsync.hindsight import Effort, Hindsight, hindsight, solve
+from fairsync.hindsight import Effort, Hindsight, hindsight
+from fairsync.hindsight.hindsight import solve
+from fairsync.hindsight.priced_lists import ListSizes
 from fairsync.inputs import check_users
-from fairsync.priced_lists import ListSizes
 from fairsync.search import ExactIndex
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.best_plan import Effort, Found, find_plan
 from fairsync.eligible import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.floors import check_feasible, resolve_floors
+from fairsync.hindsight.best_plan import Effort, Found, find_plan
+from fairsync.hindsight.priced_lists import PricedLists
+from fairsync.hindsight.promised_plan import plan_promises
 from fairsync.inputs import check_k, check_users
-from fairsync.priced_lists import PricedLists
-from fairsync.promised_plan import plan_promises
 from fairsync.promises.resolve import resolve_promises
 from fairsync.search import make_index
 from fairsync.search.filtering import search_eligible
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.eligible import Exclude
     from fairsync.floors import Floors
-    from fairsync.priced_lists import Progress, Search
+    from fairsync.hindsight.priced_lists import Progress, Search
     from fairsync.promises import Promise
     from fairsync.search.base import Index
     from fairsync.search.eligibility import Eligibility
 
-__all__ = ["Effort", "Hindsight", "hindsight"]
 
 _USUAL = Effort()
 

@@ -13,13 +13,13 @@ from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from effort import effort
-from fairsync.best_plan import Effort
 from fairsync.catalog import Catalog
 from fairsync.eligible import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
-from fairsync.hindsight import Hindsight, hindsight, solve_promises
+from fairsync.hindsight import Effort, Hindsight, dual, hindsight
+from fairsync.hindsight.hindsight import solve_promises
+from fairsync.hindsight.priced_lists import ListSizes
 from fairsync.inputs import check_users
-from fairsync.priced_lists import ListSizes
 from fairsync.promises import Promise
 from fairsync.retriever import FairRetriever
 
@@ -294,7 +294,7 @@ def test_scores_of_any_size_have_the_same_plan() -> None:
 def test_thousands_of_promises_are_solved_without_a_dense_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     case = make(9, requests=150, items=60, k=4, tight=0.9, caps=True, limits=False, exclude=0.0, ties=False)
     dense = solve(case, EFFORTS[2])
-    monkeypatch.setattr("fairsync.dual._DENSE", 0)
+    monkeypatch.setattr(dual, "_DENSE", 0)
     assert solve(case, EFFORTS[2]).relevance == pytest.approx(dense.relevance, rel=1e-9)
 
 

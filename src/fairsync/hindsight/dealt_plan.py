@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.hindsight.priced_lists import PricedLists
     from fairsync.policies.base import Terms
-    from fairsync.priced_lists import PricedLists
     from fairsync.promises.resolve import ResolvedPromises
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.dual import Pool
 from fairsync.errors import InvalidInputError
+from fairsync.hindsight.dual import Pool
 from fairsync.search.base import Hits
 
 if TYPE_CHECKING:
-    from fairsync.bound_rows import BoundRows
-    from fairsync.limited_lists import ListLimits
+    from fairsync.hindsight.bound_rows import BoundRows
+    from fairsync.hindsight.limited_lists import ListLimits
     from fairsync.search.eligibility import Eligibility
 
 Floats = npt.NDArray[np.float64]

@@ -9,9 +9,9 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.priced_lists import ListSizes, PricedLists
+from fairsync.hindsight.priced_lists import ListSizes, PricedLists
 from fairsync.search import ExactIndex, Hits
-from test_hindsight import Case, make
+from hindsight.test_hindsight import Case, make
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

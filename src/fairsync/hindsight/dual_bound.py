@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.dual import descend
-from fairsync.priced_lists import ListSizes, PricedLists
+from fairsync.hindsight.dual import descend
+from fairsync.hindsight.priced_lists import ListSizes, PricedLists
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.priced_lists import Floats, Search
+    from fairsync.hindsight.priced_lists import Floats, Search
     from fairsync.search.base import Hits
     from fairsync.search.eligibility import Eligibility
 
