@@ -51,7 +51,7 @@ from fairsync.errors import (
     UnusableLedgerError,
     UnwritablePathError,
 )
-from fairsync.explanation import ExplainedCandidate, Explanation, WhyNot
+from fairsync.explain import ExplainedCandidate, Explanation, WhyNot
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.ledger import MemoryLedger, Retention, SqlLedger
 from fairsync.promises import Promise, each

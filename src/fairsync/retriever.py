@@ -21,7 +21,7 @@ from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.commitment import Commitment
 from fairsync.eligible import Exclude, Rules
 from fairsync.errors import FairSyncError
-from fairsync.explained_batch import explain_requests
+from fairsync.explain.explained_batch import explain_requests
 from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
@@ -243,8 +243,8 @@ class FairRetriever(NoCopies, Closable):
             self._cold.observe(vectors, cold)
             self._saver.save_if_due(terms, state)
         unknown = None if rules is None else rules.unknown
-        found = Candidates.of(catalog, rows, relevance, searched, unknown, cold)
-        found = found if fixed is None else fixed.in_order(found)
+        list_first = None if fixed is None else fixed.places
+        found = Candidates.of(catalog, rows, relevance, searched, unknown, cold, list_first)
         return replace(found, explained=tuple(explained)) if explain else found
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":

@@ -25,9 +25,9 @@ from fairsync.errors import (
     RepeatedRequestError,
     UnknownRequestError,
 )
-from fairsync.explained_batch import explain_requests
+from fairsync.explain.explained_batch import explain_requests
+from fairsync.explain.trace import RequestTrace
 from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
-from fairsync.trace import RequestTrace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
     from fairsync.eligible import Exclude
-    from fairsync.explanation import Explanation
+    from fairsync.explain import Explanation
     from fairsync.fixed_list import FixedList
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
@@ -457,9 +457,8 @@ class _Part:
         """Return the candidates that were found, and the answers to be saved, by request id."""
         rows, relevance = served.hits.rows, served.hits.relevance
         searched = np.full(len(rows), served.searched)
-        found = Candidates.of(items.catalog, rows, relevance, searched, cold=self.cold)
-        if self.fixed is not None:
-            found = self.fixed.in_order(found)
+        list_first = None if self.fixed is None else self.fixed.places
+        found = Candidates.of(items.catalog, rows, relevance, searched, cold=self.cold, places=list_first)
         if served.trace is not None:
             names = [promise.name for promise in items.promises or ()]
             found = replace(found, explained=tuple(explain_requests(served.trace, names)))

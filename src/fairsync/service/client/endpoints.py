@@ -15,7 +15,7 @@ import numpy as np
 from fairsync.candidates import Candidates
 from fairsync.catalog.arrays import to_array, to_values
 from fairsync.errors import InvalidInputError
-from fairsync.explanation import Explanation, StoredExplanation, WhyNot
+from fairsync.explain import Explanation, StoredExplanation, WhyNot
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from fairsync.catalog.names import check_names, check_same_kind
 from fairsync.errors import InvalidInputError
-from fairsync.explanation import WhyNot
+from fairsync.explain.explanation import WhyNot
 from fairsync.search.exact import ExactIndex
 from fairsync.search.filtering import search_eligible
 from fairsync.search.ranks import rank_without_prices
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Selection
     from fairsync.catalog.groups import Label
-    from fairsync.explanation import Absence
+    from fairsync.explain.explanation import Absence
     from fairsync.fixed_list import FixedList
     from fairsync.policies import Terms
     from fairsync.search.base import Hits, Index
@@ -273,7 +273,7 @@ class BatchTrace:
         eligible, k = self.eligible, self.chosen.rows.shape[1]
         chosen, nothing = self._candidates(i)[0], np.empty(0, dtype=np.int64)
         before = self._before(i)[0]
-        plain, overlaps = self.plain[i], self.terms.membership is not None  # see `fairsync.explained_promises`
+        plain, overlaps = self.plain[i], self.terms.membership is not None  # see `fairsync.explain.explained_promises`
         return RequestTrace(
             user=self.users[i],
             prices=self.prices,

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from fairsync.errors import FairSyncError
-from fairsync.explanation import ExplainedCandidate, Explanation, StoredExplanation, WhyNot
+from fairsync.explain import ExplainedCandidate, Explanation, StoredExplanation, WhyNot
 
 BOOK = ExplainedCandidate("b1", "books", 0.75, {}, 1, "relevance")
 TOY = ExplainedCandidate("t1", "toys", 0.5, {"toys ≥ 500": -0.25}, None, "forced: toys ≥ 500", "b2")

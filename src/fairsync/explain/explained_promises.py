@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.explanation import FIXED_LIST, ExplainedCandidate, Explanation
+from fairsync.explain.explanation import FIXED_LIST, ExplainedCandidate, Explanation
 from fairsync.policies.base import NO_CAP
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.atoms import Membership
     from fairsync.catalog.groups import Label
-    from fairsync.explanation import WhyNot
+    from fairsync.explain.explanation import WhyNot
+    from fairsync.explain.trace import BatchTrace
     from fairsync.policies import Terms
-    from fairsync.trace import BatchTrace
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Floats: TypeAlias = npt.NDArray[np.float64]

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.explained_promises import ExplainedPromises
-from fairsync.explanation import FIXED_LIST, ExplainedCandidate, Explanation
-from fairsync.trace import BatchTrace, applied_prices, filled_places
+from fairsync.explain.explained_promises import ExplainedPromises
+from fairsync.explain.explanation import FIXED_LIST, ExplainedCandidate, Explanation
+from fairsync.explain.trace import BatchTrace, applied_prices, filled_places
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairsync.catalog.groups import Label
-    from fairsync.explanation import WhyNot
+    from fairsync.explain.explanation import WhyNot
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Floats: TypeAlias = npt.NDArray[np.float64]

@@ -13,14 +13,14 @@ from fairsync.batch import serve
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
 from fairsync.errors import FairSyncError, InvalidInputError
-from fairsync.explained_batch import PendingExplanation
-from fairsync.explanation import Explanation
+from fairsync.explain import Explanation
+from fairsync.explain.explained_batch import PendingExplanation
+from fairsync.explain.trace import RequestTrace
 from fairsync.inputs import check_users
 from fairsync.policies import NoPolicy
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index, IvfIndex, ShardedIndex
 from fairsync.search.eligibility import Eligibility
-from fairsync.trace import RequestTrace
 from plain_explanation import PlainExplanation
 
 if TYPE_CHECKING:
