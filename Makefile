@@ -8,13 +8,15 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-benchmarks
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help setup demo test check audit bench clean
+.PHONY: help setup demo test check docs dist audit bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    see what floors do to a season of real baskets (light set-up; results in out/demo)"
 	@echo "make test    all checks and tests"
-	@echo "make check   lint, format, types and import contracts only"
+	@echo "make check   lint, format, types, import contracts and the documentation site only"
+	@echo "make docs    the documentation site, in out/site: open out/site/index.html"
+	@echo "make dist    wheel and sdist, in dist; the same bytes for the same commit"
 	@echo "make audit   known vulnerabilities of the installed packages, if the database can be reached"
 	@echo "make bench   speed of search, loop, preparing and training, and what floors cost (an hour; ARGS=--quick: a few minutes)"
 	@echo "make setup   the virtual environment only, with all that tests need"
@@ -28,7 +30,7 @@ $(BIN)/python:
 
 # What the demo needs: no torch, no tools. What tests need comes on top of it, or includes it.
 $(LIGHT_READY): pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP_INSTALL) --editable '.[completejourney]'
+	$(PIP_INSTALL) --editable '.[demo]'
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
@@ -49,19 +51,29 @@ WORKERS ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
 
-check: $(READY)
+check: $(READY) docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Strict: a broken link, a page without a place in the navigation or a docstring that cannot be read is an error.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# All files in them have the time of the commit.
+dist: $(READY)
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 1700000000) $(BIN)/python -m build --no-isolation --quiet
+	$(BIN)/twine check --strict dist/*
+
 audit: $(READY)
 	@$(BIN)/python .ci/audit.py $(BIN)/pip-audit
 
 bench: $(BENCH_READY)
-	@failed=0; for name in search eligibility loop explain cost certificates staleness leases prepare models; do \
+	@failed=0; for name in search eligibility loop explain cost promise_cost certificates staleness leases prepare models; do \
 		$(BIN)/python -m benchmarks.$$name $(ARGS) || failed=1; \
 	done; exit $$failed
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis out dist

@@ -29,8 +29,8 @@ from fairsync.catalog import Catalog
 from fairsync.data.synthetic import group_sizes
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.policies import FairSync, Policy
-from fairsync.report.table import percent
 from fairsync.retriever import FairRetriever
+from fairsync.text import percent
 
 GENERATED = "generated"
 COLD, CALIBRATED, FAIRSYNC = "guaranteed, cold", "guaranteed, calibrated", "fairsync, tuned"

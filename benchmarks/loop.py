@@ -1,13 +1,15 @@
 """Overhead of the loop: time of retrieve() under floors beside plain retrieval, and the share that is not search.
 
     python -m benchmarks.loop                    # up to 300,000 items, some minutes
+    python -m benchmarks.loop --only promises    # the third table alone
     python -m benchmarks.loop --quick            # small: a smoke test
 
 The first table has the whole time: of the first requests of a horizon, while the policy learns from every list, and
 of requests after a calibration, when it samples few of them. Batches are calls of 64 requests with prices that change
 every 16; single requests are compared with faiss, which searches only. All run on one thread, whose CPU time counts.
 
-For the second table, requests are served in calls of one batch over a whole horizon, the warm-up included.
+For the second table, requests are served in calls of one batch over a whole horizon, the warm-up included. The third is
+for thousands of promises that overlap, over 1,700,000 items (`benchmarks.loop_promises`; 4 GB of memory).
 
 `guaranteed` and `none` (and faiss) take turns call by call on the same index, so that other load on the machine affects
 them equally. Each figure is the median over rounds; only shares and ratios are meaningful.
@@ -23,6 +25,8 @@ from typing import Any
 import faiss
 import numpy as np
 import numpy.typing as npt
+from benchmarks.loop_promises import CALLS, check_promises, measure_promises, table_of_promises
+from benchmarks.loop_promises import CLAIMED_ITEMS as CLAIMED_PROMISE_ITEMS
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 from rich.console import Console
 
@@ -237,12 +241,17 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser.add_argument("--requests", type=int, default=6_144, help="horizon; a third of it at B = 1")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--promise-items", type=int, default=CLAIMED_PROMISE_ITEMS)
+    parser.add_argument("--only", choices=["promises"], help="the table of promises that overlap, and no other")
     parser.add_argument("--quick", action="store_true", help="one small catalog, one round")
     parser.add_argument("--out", type=Path, default=OUT)
     given, screen = parser.parse_args(argv), screen or make_screen()
     worlds: Sequence[World] = WORLDS
     if given.quick:
         given.items, given.requests, given.rounds, worlds = [10_000], 1_536, 1, WORLDS[1:]
+        given.promise_items = 20_000
+    if given.only:
+        given.items, worlds = [], ()
     figures: list[Measurement] = []
     whole: list[WholeLoop] = []
     _faiss.omp_set_num_threads(1)
@@ -268,15 +277,19 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
                     found.append(measure(catalog, index, users, batch))
                     bar.advance(task)
             figures += [median(found) for found in rounds.values()]
+        task = bar.add_task(f"{given.promise_items:,} items: promises that overlap", total=CALLS)
+        overlapping = measure_promises(given.promise_items, given.seed, lambda: bar.advance(task))
     document = {
         "dim": DIM,
         "groups": GROUPS,
         "k": K,
         "whole": [{**asdict(one), "ratio": one.ratio} for one in whole],
         "figures": [asdict(figure) for figure in figures],
+        "promises": {**asdict(overlapping), "share": overlapping.share},
     }
-    claims = [*check_whole(whole), *check_claims(figures)]
-    return finish("loop", [table_of_whole(whole), table(figures)], claims, document, given.out, screen)
+    claims = [*check_whole(whole), *check_claims(figures), *check_promises(overlapping)]
+    tables = [table_of_whole(whole), table(figures)] if not given.only else []
+    return finish("loop", [*tables, table_of_promises(overlapping)], claims, document, given.out, screen)
 
 
 if __name__ == "__main__":

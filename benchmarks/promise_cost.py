@@ -34,8 +34,8 @@ from fairsync.catalog import Catalog
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.policies import Guaranteed
 from fairsync.promises import Promise, each
-from fairsync.report.table import percent
 from fairsync.retriever import FairRetriever
+from fairsync.text import percent
 
 GENERATED = "generated"
 COLD, WARM_UP, CALIBRATED = "cold", "warm-up", "calibrated"
@@ -260,7 +260,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     given = parser.parse_args(argv)
     if given.quick:
         given.sets, given.caps = given.sets or [GENERATED], [0]
-        given.items, given.groups, given.requests, given.batch_sizes = 1_500, 20, 600, [16, 64]
+        given.items, given.groups, given.requests, given.batch_sizes = 4_000, 30, 2_500, [16, 64]
     given.sets = given.sets or [*embeddings.SETS, GENERATED]
     return given
 

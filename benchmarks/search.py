@@ -1,6 +1,7 @@
 """Speed of search under prices, compared with faiss without prices.
 
     python -m benchmarks.search                  # 300,000 and 1,700,000 items, 1 and 2 threads
+    python -m benchmarks.search --sizes atoms    # overlapping promises only: 1,700,000 items in 690,000 atoms
     python -m benchmarks.search --quick          # small: a smoke test
 
 All contenders take turns call by call, so that other load on the machine affects them equally. The time of
@@ -12,12 +13,14 @@ import time
 import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import faiss
 import numpy as np
 import numpy.typing as npt
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
+from benchmarks.search_atoms import AtomContest, AtomFigure, atom_table, check_atom_claims
 from rich.console import Console
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -31,6 +34,8 @@ ONE_HOT_BYTES = 1 << 29
 ONE_HOT_ROUNDS = 2
 FULL = ((300_000, 165), (1_700_000, 1_246))
 QUICK = ((12_000, 65),)
+# Items, categories and providers of the catalog with overlapping promises.
+ATOMS, QUICK_ATOMS = (1_700_000, 1_246, 5_000), (12_000, 65, 300)
 CLAIMED_ITEMS = 300_000
 SPECTRUM = (1 + np.arange(DIM, dtype=np.float32)) ** np.float32(-0.5)
 FAISS, BARE, PRICED, ONE_HOT = "faiss flat, no prices", "exact, no prices", "exact, prices", "one-hot, prices"
@@ -205,7 +210,7 @@ def table(figures: Sequence[Measurement]) -> Table:
 def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one small catalog")
-    parser.add_argument("--sizes", nargs="+", choices=["300k", "1.7m"], help="only these catalogs")
+    parser.add_argument("--sizes", nargs="+", choices=["300k", "1.7m", "atoms"], help="only these catalogs")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 16, 64, 512])
     parser.add_argument("--skip-one-hot", action="store_true", help="leave out the slowest contender")
@@ -215,11 +220,14 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     given, screen = parser.parse_args(argv), screen or make_screen()
     sizes: tuple[tuple[int, int], ...] = QUICK if given.quick else FULL
     if given.sizes:
-        sizes = tuple(FULL[["300k", "1.7m"].index(size)] for size in given.sizes)
+        sizes = tuple(FULL[["300k", "1.7m"].index(size)] for size in given.sizes if size != "atoms")
+    with_atoms = not given.sizes or "atoms" in given.sizes
     figures: list[Measurement] = []
     memory: dict[int, float] = {}
+    atoms: list[AtomFigure] = []
+    tables: list[Table] = []
     with progress(screen) as bar:
-        task = bar.add_task("", total=len(sizes) * len(given.threads) * len(given.batches))
+        task = bar.add_task("", total=len(sizes) * len(given.threads) * len(given.batches) + with_atoms)
         for n, groups in sizes:
             bar.update(task, description=f"{n:,} items: generating")
             contest = Contest(n, groups, max(given.batches), given.seed, not given.skip_one_hot)
@@ -229,8 +237,25 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
                     bar.update(task, description=f"{n:,} items, {threads} thread(s), batch {batch}")
                     figures += contest.figures(threads, batch, given.rounds)
                     bar.advance(task)
-    document = {"dim": DIM, "k": K, "memory_ratio": memory, "figures": [asdict(figure) for figure in figures]}
-    return finish("search", [table(figures)], check_claims(figures, memory), document, given.out, screen)
+        if figures:
+            tables.append(table(figures))
+        if with_atoms:
+            bar.update(task, description="atoms: generating and building")
+            overlapping = AtomContest(*(QUICK_ATOMS if given.quick else ATOMS), given.seed)
+            bar.update(task, description="atoms: measuring")
+            # One thread: its CPU time is disturbed less by other load.
+            atoms = overlapping.figures(partial(measure, clock=time.thread_time), given.rounds)
+            tables.append(atom_table(atoms, overlapping.build_seconds))
+            bar.advance(task)
+    claims = check_claims(figures, memory) + check_atom_claims([one for one in atoms if one.items >= CLAIMED_ITEMS])
+    document = {
+        "dim": DIM,
+        "k": K,
+        "memory_ratio": memory,
+        "figures": [asdict(figure) for figure in figures],
+        "atoms": [asdict(figure) for figure in atoms],
+    }
+    return finish("search", tables, claims, document, given.out, screen)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def test_put_first_is_what_a_few_lines_of_python_do(seed: int, width: int, k: in
             assert relevance == pytest.approx(exact)
     shown = Candidates.of(catalog, found.rows[:, :k], found.relevance[:, :k], np.ones(4))
     if fixed.requests.any():
-        ordered = fixed.in_order(shown)
+        ordered = Candidates.of(catalog, found.rows[:, :k], found.relevance[:, :k], np.ones(4), places=fixed.places)
         for i in np.flatnonzero(fixed.requests).tolist():
             listed = [row for row in fixed.rows.tolist() if row in found.rows[i, :k]]
             rest = [row for row in shown.rows[i].tolist() if row not in listed]

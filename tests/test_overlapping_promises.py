@@ -10,7 +10,7 @@ from fairsync.search import HnswIndex, Index, IvfIndex, ShardedIndex
 from overlap_driver import play
 from overlap_worlds import make_overlap_world
 
-WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "100"))
+WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "40"))
 KINDS = ["floors", "caps", "limits", "caps and limits", "covered", "covered, limits"]
 
 INDEXES: dict[str, Callable[[Catalog], Index]] = {

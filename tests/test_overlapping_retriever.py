@@ -9,7 +9,7 @@ import pytest
 import fairsync as fs
 from overlap_worlds import OverlapWorld, make_overlap_world
 
-WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "100"))
+WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "40"))
 KINDS = ["floors", "caps", "limits", "caps and limits", "covered", "covered, limits"]
 
 

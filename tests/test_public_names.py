@@ -11,7 +11,17 @@ import pytest
 import fairsync
 from fairsync.errors import FairSyncError, MissingPackageError
 
-OPTIONAL = ("AccessError", "AsyncClient", "Client", "MilvusIndex", "RayCoordinator", "RayIndex", "RefusedError")
+OPTIONAL = (
+    "AccessError",
+    "AsyncClient",
+    "Client",
+    "MilvusIndex",
+    "RayCoordinator",
+    "RayIndex",
+    "RefusedError",
+    "open_catalog",
+    "save_catalog",
+)
 # What takes long to import, and is imported where it is used.
 HEAVY = (
     "faiss", "httpx", "importlib.metadata", "matplotlib", "pandas", "polars", "psycopg", "pymilvus", "ray", "rich",

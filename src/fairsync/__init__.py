@@ -40,6 +40,7 @@ from fairsync.errors import (
     InfeasibleFloorsError,
     InvalidInputError,
     MissingPackageError,
+    MissingTorchError,
     PreviewCancelledError,
     RepeatedRequestError,
     TooManyPreviewsError,
@@ -48,8 +49,9 @@ from fairsync.errors import (
     UnknownPromiseError,
     UnknownRequestError,
     UnusableLedgerError,
+    UnwritablePathError,
 )
-from fairsync.explanation import ExplainedCandidate, Explanation, WhyNot
+from fairsync.explain import ExplainedCandidate, Explanation, WhyNot
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.ledger import MemoryLedger, Retention, SqlLedger
 from fairsync.promises import Promise, each
@@ -59,9 +61,9 @@ from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, HnswIndex, IvfIndex, OneHotIndex, ShardedIndex
 
 if TYPE_CHECKING:
-    from fairsync.catalog.files import open_catalog, save_catalog
+    from fairsync.catalog.files import open_catalog as open_catalog
+    from fairsync.catalog.files import save_catalog as save_catalog
     from fairsync.coordination.ray import RayCoordinator as RayCoordinator
-    from fairsync.models.registry import MissingTorchError
     from fairsync.search.milvus import MilvusIndex as MilvusIndex
     from fairsync.search.ray import RayIndex as RayIndex
     from fairsync.service.client import AccessError as AccessError
@@ -106,28 +108,26 @@ __all__ = [
     "UnknownPromiseError",
     "UnknownRequestError",
     "UnusableLedgerError",
+    "UnwritablePathError",
     "WhyNot",
     "__version__",
     "cost_curve",
     "each",
     "hindsight",
-    "open_catalog",
-    "save_catalog",
 ]
 
-# Names that are imported on first use: the module of each, and the extra that installs what it needs, if any. Names
-# that need an extra are not in __all__, so that `from fairsync import *` works without it.
+# Names that are imported on first use: the module of each, and the extra that installs what it needs. They are not in
+# __all__, so that `from fairsync import *` works without it.
 _LAZY = {
     "AccessError": ("fairsync.service.client", "client"),
     "AsyncClient": ("fairsync.service.client", "client"),
     "Client": ("fairsync.service.client", "client"),
     "MilvusIndex": ("fairsync.search.milvus", "milvus"),
-    "MissingTorchError": ("fairsync.models.registry", ""),
     "RayCoordinator": ("fairsync.coordination.ray", "ray"),
     "RayIndex": ("fairsync.search.ray", "ray"),
     "RefusedError": ("fairsync.service.client", "client"),
-    "open_catalog": ("fairsync.catalog.files", ""),
-    "save_catalog": ("fairsync.catalog.files", ""),
+    "open_catalog": ("fairsync.catalog.files", "data"),
+    "save_catalog": ("fairsync.catalog.files", "data"),
 }
 
 
@@ -144,10 +144,9 @@ if not TYPE_CHECKING:  # type checkers know the names from the imports above, an
         try:
             value = getattr(import_module(module), name)
         except ImportError as error:
-            if not extra:
-                raise
+            package = error.name or "an optional package"
             raise MissingPackageError(
-                f"fairsync.{name} needs an optional package ({error}): pip install 'fairsync[{extra}]'."
+                f"fairsync.{name} needs {package}: pip install 'fairsync[{extra}]'.", name=error.name
             ) from error
         globals()[name] = value
         return value

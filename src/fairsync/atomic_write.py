@@ -7,6 +7,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fairsync.errors import FairSyncError, UnwritablePathError
+
+
+@contextmanager
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Raise `UnwritablePathError` for an error of the operating system in this block, which writes this path.
+
+    Examples
+    --------
+    >>> with explain_write_errors(Path("plot.png")):
+    ...     raise PermissionError(13, "Permission denied")
+    Traceback (most recent call last):
+    fairsync.errors.UnwritablePathError: plot.png cannot be written: Permission denied.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, FairSyncError):
+            raise
+        raise UnwritablePathError(f"{path} cannot be written: {error.strerror or error}.") from error
+
 
 @contextmanager
 def atomic_folder(folder: Path) -> Iterator[Path]:
@@ -26,19 +47,20 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
     ['weights.txt']
     """
     folder = folder.resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        yield work
-        work.chmod(0o777 & ~_umask())  # mkdtemp gives access to the owner only
-        # The old folder is moved aside and removed last: renaming is instantaneous, removing files is not.
-        old = work.with_name(f"{work.name}-old")
-        if folder.exists():
-            folder.rename(old)
-        work.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
+    with explain_write_errors(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+        try:
+            yield work
+            work.chmod(0o777 & ~_umask())  # mkdtemp gives access to the owner only
+            # The old folder is moved aside and removed last: renaming is instantaneous, removing files is not.
+            old = work.with_name(f"{work.name}-old")
+            if folder.exists():
+                folder.rename(old)
+            work.rename(folder)
+            shutil.rmtree(old, ignore_errors=True)
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 @contextmanager
@@ -61,15 +83,16 @@ def atomic_file(path: Path) -> Iterator[Path]:
     >>> target.read_text(), len(list(target.parent.iterdir()))
     ('5', 1)
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with explain_write_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield part
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def _umask() -> int:

@@ -10,6 +10,7 @@ import numpy as np
 from fairsync import guard
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import BackendUnavailableError, FairSyncError
+from fairsync.explain.trace import BatchTrace
 from fairsync.ledger import Entry
 from fairsync.policies import Sample, Terms
 from fairsync.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
@@ -17,17 +18,16 @@ from fairsync.promises.certificate import Certified, prune
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
 from fairsync.search.filtering import search_eligible
-from fairsync.trace import BatchTrace
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
     from fairsync.eligible_slots import SlotForecast
+    from fairsync.explain.trace import Replaced
     from fairsync.fixed_list import FixedList
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
-    from fairsync.trace import Replaced
 
 
 @dataclass(frozen=True)

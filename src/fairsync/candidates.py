@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from fairsync.errors import FairSyncError, MissingPackageError
-from fairsync.explanation import Explanation, StoredExplanation
+from fairsync.errors import FairSyncError, InvalidInputError, MissingPackageError
+from fairsync.explain import Explanation, StoredExplanation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
     import polars as pl
@@ -33,7 +34,7 @@ class Explainable(Protocol):
         ...
 
     def to_dict(self) -> Mapping[str, Any]:
-        """Return it as values for JSON; see :class:`fairsync.explanation.StoredExplanation`."""
+        """Return it as values for JSON; see :class:`fairsync.explain.StoredExplanation`."""
         ...
 
 
@@ -134,7 +135,9 @@ class Candidates:
         >>> print(explanation.why_not("b1"))
         'b1' is not there: a forced slot took its place; no slot was open to prices.
         """
-        found = self.explained[request] if self.explained else None
+        if not isinstance(request, Integral) or not -len(self.ids) <= request < len(self.ids):
+            raise InvalidInputError(f"there is no request {request!r}: the call had {len(self.ids)}, numbered from 0.")
+        found = self.explained[int(request)] if self.explained else None
         if found is None:
             raise FairSyncError("The request was answered without explanation: ask with explain=True.")
         return found.explanation()
@@ -175,7 +178,7 @@ class Candidates:
 
         Empty places have no row.
         """
-        import polars as pl
+        from fairsync.extras import polars as pl
 
         return pl.DataFrame(self._columns())
 
@@ -236,12 +239,20 @@ class Candidates:
         searched: NDArray[np.float64],
         unknown_excluded: NDArray[np.int64] | None = None,
         cold: NDArray[np.bool_] | None = None,
+        places: Callable[[NDArray[np.int64]], NDArray[np.intp]] | None = None,
     ) -> Candidates:
-        """Return the candidates in these rows of a catalog, sorted by relevance, ties by id; -1 is an empty place."""
+        """Return the candidates in these rows of a catalog, sorted by relevance, ties by id; -1 is an empty place.
+
+        ``places`` is a function of the sorted rows that returns the places to take them from, for another order: see
+        :meth:`fairsync.fixed_list.FixedList.places`.
+        """
         if not (relevance[:, 1:] < relevance[:, :-1]).all():  # without prices they are sorted as they come
             best_first = np.lexsort((rows if catalog.rank is None else catalog.rank[rows], -relevance))
             in_order = (np.arange(len(rows))[:, None], best_first)
             rows, relevance = rows[in_order], relevance[in_order]
+        if places is not None:
+            order = places(rows)
+            rows, relevance = np.take_along_axis(rows, order, axis=1), np.take_along_axis(relevance, order, axis=1)
         ids, groups = catalog.ids_of(rows), catalog.labels_of(catalog.group_of[rows])
         if len(rows) and rows[:, -1].min() < 0:
             for names in (ids, groups):

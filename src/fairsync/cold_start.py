@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from fairsync.catalog.arrays import to_values
 from fairsync.catalog.names import check_names, check_same_kind
 from fairsync.errors import InvalidInputError
 from fairsync.fixed_list import FixedList
@@ -82,6 +83,7 @@ class ColdStart:
     def _set(self, cold: Cold, catalog: Catalog, *, allow_unknown: bool = False) -> None:
         """Check a given vector or list of ids."""
         what = 'cold must be "mean", a vector of floats, or a list of ids'
+        cold = to_values(cold)
         if isinstance(cold, str | bytes) or not isinstance(cold, Sequence | np.ndarray):
             raise InvalidInputError(f"{what}, got {cold!r:.80}.")
         if not len(cold):

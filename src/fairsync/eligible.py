@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from fairsync.catalog.arrays import to_values
 from fairsync.catalog.conditions import parse_conditions
 from fairsync.catalog.names import are_words, check_names, check_same_kind
 from fairsync.errors import InvalidInputError
@@ -207,11 +208,12 @@ def _excluded(exclude: Exclude | None, catalog: Catalog, n: int) -> tuple[NDArra
         there = np.asarray(entries.data) != 0
         lengths = np.diff(np.concatenate([[0], np.cumsum(there)])[entries.indptr])
         return np.asarray(entries.indices)[there].astype(np.int64), lengths
+    exclude = to_values(exclude)
     if isinstance(exclude, str | bytes | Mapping) or not isinstance(exclude, Sequence | np.ndarray):
         raise InvalidInputError(f"exclude must be a list of ids for each request, got {exclude!r:.80}.")
     if len(exclude) != n:
         raise InvalidInputError(f"there are {n} requests, and exclude has {len(exclude)} lists of ids.")
-    lists = [() if one is None else one for one in exclude]
+    lists = [() if one is None else to_values(one) for one in exclude]
     for i, one in enumerate(lists):
         if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
             raise InvalidInputError(

@@ -81,6 +81,14 @@ class MissingPackageError(FairSyncError, ImportError):
     """An optional package is not installed; the message has the pip command that installs it."""
 
 
+class MissingTorchError(MissingPackageError):
+    """The model needs torch, which is not installed."""
+
+
+class UnwritablePathError(FairSyncError, OSError):
+    """A file or folder cannot be written; the message says why."""
+
+
 class AccessError(FairSyncError):
     """The service requires a token, or another one than was sent."""
 

@@ -12,7 +12,6 @@ from fairsync.search.scoring import relevance
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.candidates import Candidates
     from fairsync.catalog import Catalog
     from fairsync.search.base import Hits
     from fairsync.search.eligibility import Eligibility
@@ -89,20 +88,14 @@ class FixedList:
         place[self.rows[place] != rows] = len(self.rows)
         return np.argsort(place, axis=-1, kind="stable")
 
-    def in_order(self, found: Candidates) -> Candidates:
-        """Return the candidates with the items of the list first and in its order; the others stay as they are."""
-        at = np.flatnonzero(self.requests)
-        order = self.order(found.rows[at])
+    def places(self, rows: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Return the places of all items in their order: `order` where a request begins with the list, else as found.
 
-        def reordered(column: NDArray[Any]) -> NDArray[Any]:
-            column = column.copy()
-            column[at] = np.take_along_axis(column[at], order, axis=1)
-            return column
-
-        return replace(
-            found,
-            ids=reordered(found.ids),
-            groups=reordered(found.groups),
-            relevance=reordered(found.relevance),
-            rows=reordered(found.rows),
-        )
+        Examples
+        --------
+        >>> FixedList(np.array([7, 2]), np.array([True, False])).places(np.array([[2, 5, 7], [2, 5, 7]])).tolist()
+        [[2, 0, 1], [0, 1, 2]]
+        """
+        places = np.tile(np.arange(rows.shape[1]), (len(rows), 1))
+        places[self.requests] = self.order(rows[self.requests])
+        return places

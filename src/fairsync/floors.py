@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from fairsync.catalog.groups import Grouped, Label
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownGroupError
-from fairsync.inputs import check_k, check_max_exclude, check_positive
+from fairsync.inputs import check_floors, check_k, check_max_exclude, check_positive
 from fairsync.ledger import Totals
 from fairsync.policies import Terms
+from fairsync.text import count
 
 # A mapping is invariant in its keys, so that {int: int} has to be named for type checkers.
 Floors: TypeAlias = int | Mapping[str, int] | Mapping[int, int] | Mapping[Label, int]
@@ -74,6 +75,7 @@ def resolve_floors(floors: Floors, groups: Grouped) -> npt.NDArray[np.int64]:
     >>> resolve_floors(7, catalog).tolist(), resolve_floors({"toys": 5}, catalog).tolist()
     ([7, 7], [0, 5])
     """
+    floors = check_floors(floors)
     resolved = np.zeros(len(groups.labels), dtype=np.int64)
     if not isinstance(floors, Mapping):
         resolved[:] = _count(floors, "floors")
@@ -176,9 +178,9 @@ def check_reachable(terms: Terms, totals: Totals, *, keeps_floors: bool, is_over
     under_way = left > 0 or not is_over
     if left < 0 or (under_way and keeps_floors and not can_be_met(missing, left, terms)):
         raise InvalidInputError(
-            f"The horizon has had {totals.requests} requests and misses {int(missing.sum())} exposures: the"
-            f" floors cannot be met by request {terms.horizon}. Lower them, lengthen the horizon, or start with a"
-            " new ledger."
+            f"The horizon has had {count(totals.requests, 'request')} and misses"
+            f" {count(int(missing.sum()), 'exposure')}: the floors cannot be met by request {terms.horizon}. Lower"
+            " them, lengthen the horizon, or start with a new ledger."
         )
 
 

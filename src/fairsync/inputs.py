@@ -1,6 +1,6 @@
 """Validation of arguments: each check returns the value in its standard form, or says what is wrong with it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -8,12 +8,24 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import LARGEST_VALUE, Catalog
+from fairsync.catalog.arrays import to_array, to_unit_length
 from fairsync.catalog.groups import Grouped
 from fairsync.errors import InvalidInputError
 
 
-def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floating[Any]]:
+def check_catalog(catalog: object) -> Catalog:
+    """Return a catalog, or say what was given in its place."""
+    if not isinstance(catalog, Catalog):
+        raise InvalidInputError(
+            f"this needs a fairsync.Catalog, got {type(catalog).__name__}: Catalog(embeddings, groups) makes one."
+        )
+    return catalog
+
+
+def check_users(users: npt.ArrayLike, catalog: Catalog, what: str = "users") -> npt.NDArray[np.floating[Any]]:
     """Return user vectors as (n, interests, d) floats, or say what is wrong with them.
+
+    They are divided by their length if the catalog's relevance is the cosine. ``what`` is their name in messages.
 
     Examples
     --------
@@ -22,34 +34,33 @@ def check_users(users: npt.ArrayLike, catalog: Catalog) -> npt.NDArray[np.floati
     (5, 1, 8)
     >>> check_users(np.ones((5, 4, 8)), catalog).shape
     (5, 4, 8)
+    >>> check_users(np.ones(8), catalog).shape
+    (1, 1, 8)
     """
-    shapes = "(n, d) or (n, interests, d)"
-    try:
-        array = np.asarray(users)
-    except ValueError as error:
-        raise InvalidInputError(f"users must be {shapes}: the vectors differ in length.") from error
+    shapes = "(n, d) or (n, interests, d), or (d,) for one request"
+    array, catalog = to_array(users, what), check_catalog(catalog)
     if array.dtype.kind in "iu":
         array = array.astype(np.float64)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:
-        raise InvalidInputError(f"users must be float16, float32 or float64, got dtype {array.dtype}.")
+        raise InvalidInputError(f"{what} must be float16, float32 or float64, got dtype {array.dtype}.")
     if array.ndim == 1:
-        raise InvalidInputError(f"users must be {shapes}; for a single vector give users[None, :].")
+        array = array[None, :]
     if array.ndim not in (2, 3):
-        raise InvalidInputError(f"users must be {shapes}, got shape {array.shape}.")
+        raise InvalidInputError(f"{what} must be {shapes}, got shape {array.shape}.")
     if array.shape[-1] != catalog.dim:
-        raise InvalidInputError(f"users have {array.shape[-1]} dimensions, but the items have {catalog.dim}.")
+        raise InvalidInputError(f"{what} have {array.shape[-1]} dimensions, but the items have {catalog.dim}.")
     if array.ndim == 2:
         array = array[:, None, :]
     if array.shape[1] == 0:
-        raise InvalidInputError("users have no interest vectors: each request needs at least one.")
+        raise InvalidInputError(f"{what} have no interest vectors: each request needs at least one.")
     largest = float(np.abs(array).max(initial=0.0))
     if largest <= LARGEST_VALUE:  # false for NaN, too
-        return array
+        return to_unit_length(array) if catalog.normalized else array
     bad = np.flatnonzero(~np.isfinite(array).all(axis=(1, 2)))
     if len(bad):
         more = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
         raise InvalidInputError(f"the vector of request {bad[0]}{more} has a NaN or an infinite value.")
-    raise InvalidInputError(f"users hold a value of {largest:g}; scale them below {LARGEST_VALUE:g}.")
+    raise InvalidInputError(f"{what} hold a value of {largest:g}; scale them below {LARGEST_VALUE:g}.")
 
 
 def check_positive(value: object, what: str) -> int:
@@ -73,6 +84,25 @@ def check_k(k: object, catalog: Grouped) -> int:
     if number > len(catalog):
         raise InvalidInputError(f"k is {number}, but the catalog has only {len(catalog)} items: choose a smaller k.")
     return number
+
+
+def check_floors(floors: Any) -> Any:
+    """Return floors as a number or a dict; a pandas Series has them by the labels of its index.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> check_floors(pd.Series({"toys": 5, "books": 7})), check_floors(3)
+    ({'toys': 5, 'books': 7}, 3)
+    """
+    if isinstance(floors, Mapping) or not callable(pairs := getattr(floors, "items", None)):
+        return floors
+    by_label: dict[object, object] = {}
+    for label, floor in pairs():
+        if label in by_label:
+            raise InvalidInputError(f"floors name the group {label!r} twice: give each one floor.")
+        by_label[label] = floor
+    return by_label
 
 
 def check_max_exclude(value: object, k: int, catalog: Grouped) -> int:

@@ -21,11 +21,11 @@ from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.commitment import Commitment
 from fairsync.eligible import Exclude, Rules
 from fairsync.errors import FairSyncError
-from fairsync.explained_batch import explain_requests
+from fairsync.explain.explained_batch import explain_requests
 from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
-from fairsync.inputs import check_users
+from fairsync.inputs import check_catalog, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
@@ -131,6 +131,7 @@ class FairRetriever(NoCopies, Closable):
         cold: Cold = MEAN,
         count_cold: bool = True,
     ) -> None:
+        check_catalog(catalog)
         self._cold, self.count_cold = ColdStart(catalog, cold), count_cold
         self.policy = make_policy(policy)
         self._commitment = Commitment.of(catalog, k, floors, promises, horizon, batch_size, max_exclude)
@@ -144,8 +145,8 @@ class FairRetriever(NoCopies, Closable):
         # A crash would lose a state that is saved in memory: `close` alone saves it there.
         seconds = math.inf if isinstance(self.ledger, MemoryLedger) and save_seconds >= 0 else save_seconds
         try:
-            check_labels(self.ledger, self._commitment.labels)
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
+            check_labels(self.ledger, self._commitment.labels)
             is_saved = isinstance(promises, ResolvedPromises)
             loop = LoopState.open(self.terms, self.policy, self.ledger.totals(), allow_infeasible=is_saved)
             self._state = self._saver.load(self.terms, loop)
@@ -245,8 +246,8 @@ class FairRetriever(NoCopies, Closable):
             self._cold.observe(vectors, cold)
             self._saver.save_if_due(terms, state)
         unknown = None if rules is None else rules.unknown
-        found = Candidates.of(catalog, rows, relevance, searched, unknown, cold)
-        found = found if fixed is None else fixed.in_order(found)
+        list_first = None if fixed is None else fixed.places
+        found = Candidates.of(catalog, rows, relevance, searched, unknown, cold, list_first)
         return replace(found, explained=tuple(explained)) if explain else found
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":
@@ -342,7 +343,7 @@ class FairRetriever(NoCopies, Closable):
             one. The mean of the latest user vectors starts again.
         """
         with self._lock:
-            under = catalog.under(self.catalog.labels)
+            under = check_catalog(catalog).under(self.catalog.labels)
             start = ColdStart(under, self._cold.fallback if cold is None else cold)
             after = self._commitment.changed(under, floors, promises)
             made = replace_index(self.index, index, after.searched)

@@ -120,6 +120,10 @@ class PriceSaver:
     """
 
     def __init__(self, ledger: Ledger, policy: Policy, save_seconds: float, name: str | None = None) -> None:
+        if not callable(getattr(ledger, "record", None)):
+            raise InvalidInputError(
+                f"ledger must be a URL such as sqlite:///exposures.db, or a ledger, got {ledger!r}."
+            )
         if not save_seconds >= 0:
             raise InvalidInputError(f"save_seconds must be at least 0, got {save_seconds}.")
         self._ledger, self._policy, self._save_seconds = ledger, policy, save_seconds

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairsync import Catalog, FairRetriever, InvalidInputError
+from fairsync import Catalog, FairRetriever, MissingPackageError
 from fairsync.experiments import embedding_map
 from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.embedding_map import EXPERIMENT, dual_space, mean_ranks
@@ -87,5 +87,5 @@ def test_without_scikit_learn_it_says_what_to_install(
     make_lab: Callable[..., Lab], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.manifold", None)
-    with pytest.raises(InvalidInputError, match=r"fairsync\[experiments\]"):
+    with pytest.raises(MissingPackageError, match=r"fairsync\[experiments\]"):
         EXPERIMENT.show(make_lab(tmp_path))

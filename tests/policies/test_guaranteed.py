@@ -155,3 +155,28 @@ def test_late_lists_are_recognised_by_their_prices() -> None:
     assert now.solution is not None
     assert then.solution is not None
     assert then.solution.ceiling[4] < now.solution.ceiling[4]
+
+
+def test_a_warm_up_changes_the_first_prices_sooner() -> None:
+    world = make_world(21, groups=20, items=800, horizon=600, k=10, tightness=0.5, dim=16)
+    versions: dict[bool, list[int]] = {}
+    costs: dict[bool, float] = {}
+    for warm_up in (False, True):
+        retriever = FairRetriever(
+            world.catalog, k=world.k, floors=world.floors, horizon=world.horizon, batch_size=128,
+            policy=Guaranteed(warm_up=warm_up),
+        )  # fmt: skip
+        changes = versions[warm_up] = []
+        before = retriever.report().prices
+        for served, user in enumerate(world.users):
+            retriever.retrieve(user[None, :])
+            after = retriever.report().prices
+            if after != before:
+                changes.append(served)
+            before = after
+        costs[warm_up] = retriever.report().cost or 0.0
+        assert retriever.report().esp == 1
+    # The first request after each change sees the new prices.
+    assert [served for served in (16, 48, 112, 240) if served in versions[True]] == [16, 48, 112, 240]
+    assert min(versions[False]) == 128
+    assert costs[True] < costs[False]

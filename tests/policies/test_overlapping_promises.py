@@ -158,3 +158,12 @@ def test_the_papers_policies_refuse_other_promises(name: str, terms: Terms) -> N
 def test_plain_retrieval_takes_all_promises() -> None:
     policy = NoPolicy()
     assert policy.prices(policy.start(crossed_terms())).tolist() == [0.0] * 6
+
+
+def test_the_last_batches_get_a_reserve() -> None:
+    terms, policy = crossed_terms(caps=None, horizon=600), Guaranteed()
+    counts, zero = CROSSED.exposures(np.full(12, 10)), np.zeros(6, dtype=np.int64)
+    first = policy.step(policy.start(terms), terms, Feedback(20, counts, zero, 580, make_sample(5, 20)))
+    early, late = (policy.step(first, terms, Feedback(20, counts, zero, left, None)) for left in (257, 256))
+    assert early.target[5] == pytest.approx(240 / 257)
+    assert late.target[5] > 240 / 256

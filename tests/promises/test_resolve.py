@@ -1,5 +1,6 @@
 """Promises against a catalog: the same atoms as item by item, and clear errors for promises that cannot be used."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -153,6 +154,22 @@ def test_promises_that_cannot_be_used(promises: Any, message: str) -> None:
         resolve_promises(make_catalog(), promises, 4, 25, 8)
 
 
+def test_caps_that_leave_too_few_items_outside_are_kept_by_a_plan_for_every_slot() -> None:
+    catalog = make_catalog()
+    caps = [fs.Promise({"new": True}, 0, 60), fs.Promise({"new": False}, 0, 60)]
+    resolved = resolve_promises(catalog, caps, 4, 25, 8)
+    assert resolved.names == ["new=True", "new=False", "every slot"]
+    assert resolved.terms.floors.tolist() == [0, 0, 100]
+    assert resolved.terms.certificate is not None
+    assert resolved.terms.certificate.sum() == 100
+    again = resolve_promises(catalog, [TOYS], 4, 25, 8, before=resolved)
+    assert again.names == [*resolved.names, "category=toys"]
+    with pytest.raises(fs.InfeasibleFloorsError, match=r"every slot \(at least 100\)") as caught:
+        resolve_promises(catalog, [replace(cap, at_most=49) for cap in caps], 4, 25, 8)
+    assert set(caught.value.conflict) == {"new=True", "new=False", "every slot"}
+    assert "every slot" not in caught.value.largest
+
+
 def test_contradictions_are_named() -> None:
     catalog = make_catalog()
     contradiction = [fs.Promise({"new": True}, at_least=50, name="a"), fs.Promise({"new": True}, 0, 30, name="b")]
@@ -208,5 +225,7 @@ def test_exclusions_make_promises_on_small_atoms_expected() -> None:
     assert resolve_promises(catalog, promises, 4, 10, 8).terms.certain is None
     with pytest.raises(fs.InfeasibleFloorsError):
         resolve_promises(catalog, [*promises, fs.Promise({"new": True}, at_least=11)], 4, 10, 8, max_exclude=2)
-    with pytest.raises((fs.InvalidInputError, fs.InfeasibleFloorsError), match=r"every slot|max_exclude"):
+    with pytest.raises(fs.InfeasibleFloorsError, match="every slot"):
         resolve_promises(catalog, [fs.Promise({"group": "a"}, at_most=0.2)], 4, 10, 8, max_exclude=2)
+    with pytest.raises(fs.InvalidInputError, match="max_exclude"):
+        resolve_promises(catalog, [fs.Promise({"group": "a"}, at_most=0.5)], 4, 10, 8, max_exclude=2)

@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from fairsync.errors import InvalidInputError
-from fairsync.report.plot import COLOURS, plot_change
-from report.made import bars, report
+from fairsync.report.plot import COLOURS, label_log_ticks, plot_change
+from report.made import bars, best, report
 
 
 def test_the_plot_shows_these_numbers() -> None:
@@ -40,6 +42,35 @@ def test_after_the_horizon_the_plot_shows_mean_subsidies_and_costs() -> None:
     assert middle.get_ylabel() == "mean price"
     assert not [text for text in middle.texts if "no group has a price" in text.get_text()]
     assert [bar.get_height() for bar in bars(bottom)] == [0.0, 2.5, 0.0]
+
+
+@pytest.mark.parametrize("groups", [1, 8, 60])
+def test_nothing_is_cut_off(groups: int) -> None:
+    least = best(relevance=99.5, floors={f"g{i}": 100_000 for i in range(groups)}, requests=123_456)
+    long = report(
+        [123_456] * groups, [100_000] * groups, requests=123_456, horizon=123_456, relevance=99.0, cost=1.0,
+        forced=123_456, hindsight=least,
+    )  # fmt: skip
+    for figure in (long.plot(), plot_change(long, long)):
+        FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
+        for axes in figure.axes:
+            for text in (axes.title, axes._left_title, *axes.texts):  # type: ignore[attr-defined]
+                box = text.get_window_extent()
+                assert box.x1 <= figure.bbox.width
+                assert box.y1 <= figure.bbox.height
+
+
+def test_a_logarithmic_axis_has_plain_numbers() -> None:
+    for high, expected in ((0.9, {"0.2", "0.5"}), (80.0, {"1", "10", "50"}), (1e6, {"1", "100", "10,000"})):
+        figure = Figure()
+        axes = figure.subplots()
+        axes.plot([1, 2], [0.15, high])
+        axes.set_yscale("log")
+        label_log_ticks(axes.yaxis)
+        FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
+        texts = {text.get_text() for text in [*axes.get_yticklabels(), *axes.get_yticklabels(minor=True)]}
+        assert expected <= texts
+        assert not any("×" in text or "$" in text for text in texts)
 
 
 def test_a_narrow_range_is_drawn_to_scale() -> None:

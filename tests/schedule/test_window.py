@@ -213,7 +213,7 @@ def test_bad_zones(zone: Any) -> None:
         (lambda: Window.day("UTC").at(datetime(2026, 3, 1)), "without a time zone, .*add one"),
         (lambda: Window.day("UTC").at(datetime.max.replace(tzinfo=UTC)), "give one from 1900 to 9000"),
         (
-            lambda: Window.from_dict({"kind": "campaign", "zone": "UTC", "start": "soon", "end": "later"}),
+            lambda: Window.from_dict({"every": "campaign", "zone": "UTC", "start": "soon", "end": "later"}),
             "start is 'soon'",
         ),
     ],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure as Picture
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
-from fairsync.report.plot import COLOURS, GREY, SUBSIDY, tidy
+from fairsync.report.plot import COLOURS, GREY, SUBSIDY, label_log_ticks, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,8 +65,7 @@ def _draw(axes: Axes, thing: str, series: Sequence[Measurement], name: str, unit
             x, y = zip(*drawn, strict=True)
             axes.plot(x, y, color=colour, marker=marker, markersize=5, linewidth=1.6, label=index)
     tidy(axes)
-    axes.yaxis.set_major_locator(LogLocator(10, numticks=12))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    label_log_ticks(axes.yaxis)
 
 
 def _mark_values(axes: Axes, values: Sequence[int]) -> None:

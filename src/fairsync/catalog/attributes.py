@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from fairsync.catalog.arrays import to_values
 from fairsync.catalog.names import check_names
 from fairsync.errors import InvalidInputError
 
@@ -195,6 +196,7 @@ def make_column(name: str, given: Any, n: int) -> Column:
     what = f"attribute {name!r}"
     if isinstance(given, LabelColumn | ListColumn | NumberColumn) and len(given) == n:
         return given
+    given = to_values(given)
     if isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable):
         raise InvalidInputError(f"{what} must have {n} values in the order of the items, got {given!r:.80}.")
     array = given if isinstance(given, np.ndarray) else None

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.arrays import to_array, to_unit_length
 from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, make_column
 from fairsync.catalog.conditions import ConditionCache, Where
 from fairsync.catalog.groups import Groups, Label
@@ -40,11 +41,15 @@ class Catalog:
     ----------
     embeddings
         (n, d) array of float16, float32 or float64. A C-contiguous array is used in place: do not write to it later.
+        A torch tensor is taken as it is (bfloat16 becomes float32), and so is a column of lists of polars or pandas.
     groups
         n group labels, one per item, all str or all int: the attribute ``"group"``. Or a dict of named attributes, each
         of them n labels (all str, all int or all bool), n lists of labels, or n floats. Control characters are refused.
     ids
         n distinct item ids, all str or all int, without control characters. Defaults to the row numbers.
+    normalize
+        Whether relevance is the cosine: items are then stored with length 1, and user vectors are divided by their
+        length when requests arrive. By default relevance is the inner product of the vectors as they are.
 
     Attributes
     ----------
@@ -58,6 +63,8 @@ class Catalog:
         The group labels as plain Python values: sorted, followed by labels added later (`fairsync.catalog.changes`).
     group_sizes : numpy.ndarray
         (G,) int64, the number of items of each group.
+    normalized : bool
+        Whether relevance is the cosine.
     rank : numpy.ndarray or None
         Position of each item in the order of ids, which settles ties; None when that is the row number.
 
@@ -74,6 +81,8 @@ class Catalog:
     >>> catalog = Catalog(np.eye(3), {"category": ["toys", "books", "toys"], "price": [9.5, 3.0, 4.0]})
     >>> catalog.labels, catalog.select({"category": "toys", "price": {"at_most": 5}}).rows.tolist()
     (['books', 'toys'], [2])
+    >>> Catalog([[3.0, 4.0]], ["toys"], normalize=True).embeddings.tolist()
+    [[0.6, 0.8]]
     """
 
     _ungrouped: "Catalog | None" = None
@@ -83,8 +92,13 @@ class Catalog:
         embeddings: npt.ArrayLike,
         groups: Sequence[Label] | npt.NDArray[Any] | Mapping[str, Any],
         ids: Sequence[Label] | npt.NDArray[Any] | None = None,
+        *,
+        normalize: bool = False,
     ) -> None:
         self.embeddings = _checked_embeddings(embeddings)
+        self.normalized = bool(normalize)
+        if normalize:
+            self.embeddings = _frozen(to_unit_length(self.embeddings))
         n = len(self.embeddings)
         self.group_attribute: str = GROUP
         self._others: dict[str, Column] = {}
@@ -192,11 +206,14 @@ class Catalog:
         ids: npt.NDArray[Any],
         others: Mapping[str, Column] | None = None,
         group_attribute: str = GROUP,
+        *,
+        normalized: bool = False,
     ) -> "Catalog":
         """Return a catalog from group codes instead of labels. The input is trusted and not checked.
 
         Catalogs are derived from others in this way, where every label must keep its code. A label may have no item.
-        The columns of other attributes, and the name of the group's, are optional.
+        The columns of other attributes, and the name of the group's, are optional. ``normalized`` says that relevance
+        is the cosine, and that the embeddings have length 1.
 
         Examples
         --------
@@ -204,7 +221,7 @@ class Catalog:
         [0, 2]
         """
         catalog = cls.__new__(cls)
-        catalog.embeddings = _frozen(np.ascontiguousarray(embeddings).view())
+        catalog.embeddings, catalog.normalized = _frozen(np.ascontiguousarray(embeddings).view()), normalized
         catalog.labels = list(labels)
         catalog._names = _names(catalog.labels)
         catalog.group_of = _frozen(group_of.astype(np.int32))
@@ -231,7 +248,9 @@ class Catalog:
         place = {label: code for code, label in enumerate(names)}
         codes = np.array([place[label] for label in self.labels])
         others = (self._others, self.group_attribute)
-        return Catalog.from_codes(self.embeddings, codes[self.group_of], names, self.ids, *others)
+        return Catalog.from_codes(
+            self.embeddings, codes[self.group_of], names, self.ids, *others, normalized=self.normalized
+        )
 
     def regrouped(self, group_of: npt.NDArray[np.integer], n_groups: int) -> "Catalog":
         """Return the same items with other groups, numbered from 0, for a search with a price for each of these.
@@ -330,8 +349,8 @@ class Catalog:
         return len(self.embeddings)
 
     def __repr__(self) -> str:
-        kind = self.embeddings.dtype.name
-        return f"Catalog({len(self):,} items, {self.n_groups:,} groups, dim {self.dim}, {kind})"
+        kind, cosine = self.embeddings.dtype.name, ", cosine" if self.normalized else ""
+        return f"Catalog({len(self):,} items, {self.n_groups:,} groups, dim {self.dim}, {kind}{cosine})"
 
 
 def _split_attributes(
@@ -367,10 +386,7 @@ def _frozen(array: _Array) -> _Array:
 
 
 def _checked_embeddings(given: npt.ArrayLike) -> npt.NDArray[np.floating[Any]]:
-    try:
-        array = np.asarray(given)
-    except ValueError as error:
-        raise InvalidInputError(f"embeddings must be one (n, d) array of equal rows: {error}") from None
+    array = to_array(given, "embeddings")
     if array.ndim != 2:
         raise InvalidInputError(f"embeddings must be an (n, d) array, got {array.ndim} dimension(s): reshape them.")
     if array.dtype.newbyteorder("=") not in (np.float16, np.float32, np.float64):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog import Catalog, check_names, check_same_kind
+from fairsync.catalog.arrays import to_array
 from fairsync.catalog.attributes import NumberColumn, as_numbers, make_column, same_kind
 from fairsync.catalog.names import join_names
 from fairsync.errors import InvalidInputError
@@ -93,10 +94,10 @@ def upsert_items(
         vectors = catalog.embeddings[places]
     else:
         try:
-            vectors = np.asarray(embeddings, dtype=catalog.embeddings.dtype)
+            vectors = to_array(embeddings, "embeddings").astype(catalog.embeddings.dtype, copy=False)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(f"embeddings must be one (n, d) array of numbers in equal rows: {error}") from None
-    given = Catalog(vectors, labels, names)
+    given = Catalog(vectors, labels, names, normalize=catalog.normalized and embeddings is not None)
     if given.dim != catalog.dim:
         raise InvalidInputError(
             f"the new embeddings have {given.dim} dimensions, those of the catalog {catalog.dim}: to change the model,"
@@ -124,7 +125,9 @@ def upsert_items(
     codes = np.concatenate([catalog.group_of, after.group_of[added]])
     codes[target] = after.group_of
     kept = join_names([catalog.ids, given.ids[added]]) if len(added) else catalog.ids
-    made = Catalog.from_codes(whole, codes, after.labels, kept, others, catalog.group_attribute)
+    made = Catalog.from_codes(
+        whole, codes, after.labels, kept, others, catalog.group_attribute, normalized=catalog.normalized
+    )
     return CatalogChange(made, rows)
 
 
@@ -186,6 +189,6 @@ def remove_items(catalog: Catalog, ids: Sequence[Label] | NDArray[Any]) -> Catal
     others = {name: column.take(left) for name, column in catalog.attributes.items() if name != catalog.group_attribute}
     made = Catalog.from_codes(
         catalog.embeddings[left], catalog.group_of[left], catalog.labels, catalog.ids[left],
-        others, catalog.group_attribute,
+        others, catalog.group_attribute, normalized=catalog.normalized,
     )  # fmt: skip
     return CatalogChange(made, rows)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import polars as pl
 
 from fairsync.atomic_write import atomic_folder
 from fairsync.catalog import Catalog
@@ -20,6 +19,7 @@ from fairsync.catalog.readers import FILES, PREFIX, VERSION, make_reader
 from fairsync.catalog.series import series_of
 from fairsync.catalog.table_files import id_series, write_table
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     import os
@@ -98,8 +98,9 @@ class StoredCatalog(Catalog):
         """Return a catalog of these rows only, which is no longer tied to the path; see `Catalog.part`."""
         part = super().part(rows)
         return Catalog.from_codes(
-            part.embeddings, part.group_of, part.labels, part.ids, other_columns(part), part.group_attribute
-        )
+            part.embeddings, part.group_of, part.labels, part.ids, other_columns(part), part.group_attribute,
+            normalized=part.normalized,
+        )  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The receiving process opens the files itself; embeddings are not sent.
@@ -144,6 +145,7 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int 
         "dtype": catalog.embeddings.dtype.name,
         "labels": catalog.labels,
         "group_attribute": catalog.group_attribute,
+        "normalized": catalog.normalized,
         "names": fingerprint.names,
         "blocks": fingerprint.blocks,
         **({} if changes is None else {"changes": changes}),
@@ -181,8 +183,9 @@ def open_catalog(path: str | os.PathLike[str]) -> StoredCatalog:
     embeddings, names = reader.embeddings(), reader.names()
     catalog = StoredCatalog.__new__(StoredCatalog)
     made = Catalog.from_codes(
-        embeddings, names.group_of, names.labels, names.ids, other_columns(names), names.group_attribute
-    )
+        embeddings, names.group_of, names.labels, names.ids, other_columns(names), names.group_attribute,
+        normalized=names.normalized,
+    )  # fmt: skip
     vars(catalog).update(vars(made))
     catalog.path, catalog.written_at, catalog.changes = reader.path, reader.written_at, reader.changes
     saved = reader.saved

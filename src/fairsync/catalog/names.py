@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from fairsync.catalog.arrays import to_values
 from fairsync.errors import InvalidInputError
 
 Names: TypeAlias = npt.NDArray[Any]
@@ -38,6 +39,7 @@ def check_names(given: Any, n: int | None, what: str, one: str) -> Names:
     >>> check_names(["tea", "jam"], 2, "ids", "id")
     array(['tea', 'jam'], dtype='<U3')
     """
+    given = to_values(given)
     array = given if isinstance(given, np.ndarray) else None
     number, is_too_large = "" if n is None else f"{n} ", False
     if array is None and (isinstance(given, str | bytes | Set | Mapping) or not isinstance(given, Iterable)):

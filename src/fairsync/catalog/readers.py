@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-import polars as pl
 
 from fairsync.catalog import Catalog, check_names
 from fairsync.catalog.attributes import LabelColumn
@@ -15,6 +14,7 @@ from fairsync.catalog.catalog import GROUP
 from fairsync.catalog.series import column_of, columns_of
 from fairsync.catalog.table_files import EMBEDDING, ID, SUFFIXES, scan_table
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     import os
@@ -97,6 +97,7 @@ class FolderReader:
         self.shape, self.dtype = (int(words["items"]), int(words["dim"])), np.dtype(words["dtype"])
         self.labels = list(words["labels"])
         self.group_attribute = str(words.get("group_attribute", "group"))
+        self._normalized = bool(words.get("normalized", False))
         self.saved: tuple[str, tuple[int, ...]] | None = (str(words["names"]), tuple(words["blocks"]))
         self.changes = None if words.get("changes") is None else int(words["changes"])
         self.written_at = (path / "catalog.json").stat().st_mtime
@@ -122,7 +123,9 @@ class FolderReader:
                 for name in items.columns
                 if name.startswith(PREFIX)
             }
-            return Catalog.from_codes(_nothing(len(ids)), codes, self.labels, ids, others, self.group_attribute)
+            return Catalog.from_codes(
+                _nothing(len(ids)), codes, self.labels, ids, others, self.group_attribute, normalized=self._normalized
+            )
         except _DAMAGE as error:
             raise _damaged(self.path / "items.parquet", error) from error
 

@@ -6,11 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn, make_column
 from fairsync.catalog.names import check_names, is_name
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from pathlib import Path

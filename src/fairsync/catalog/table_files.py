@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from fairsync.atomic_write import atomic_file
 from fairsync.catalog.catalog import GROUP
 from fairsync.catalog.names import are_words
 from fairsync.catalog.series import series_of, typed
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,5 +1,6 @@
 """The command line interface: ``fairsync COMMAND``. Each command has a module of its own."""
 
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -7,25 +8,24 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 from fairsync import __version__
-from fairsync.cli.bench import bench
-from fairsync.cli.check import check
-from fairsync.cli.cluster import cluster
 from fairsync.cli.command import Command
-from fairsync.cli.demo import demo
-from fairsync.cli.evaluate import evaluate
-from fairsync.cli.export import export
-from fairsync.cli.ledger import ledger
-from fairsync.cli.prepare import prepare
-from fairsync.cli.reproduce import reproduce
-from fairsync.cli.serve import serve
-from fairsync.cli.train import train
-from fairsync.errors import FairSyncError
+from fairsync.errors import FairSyncError, MissingPackageError
+from fairsync.extras import explain_missing
 
 __all__ = ["app"]
+
+_EXTRA_OF = {"demo": "demo", "reproduce": "experiments"}
+"""The extra that installs all that a command needs, where one package is not enough."""
+_ANY = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 class _Commands(TyperGroup):
     """Prints an error of FairSync or the operating system as one line, without a traceback."""
+
+    def get_params(self, ctx: Any) -> Any:
+        for command in self.commands.values():
+            _hide_flag_types(command, ctx)
+        return _without_flag_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -34,6 +34,20 @@ class _Commands(TyperGroup):
             message = " ".join(str(error).split())
             Console(stderr=True, soft_wrap=True, highlight=False).print(message, style="red", markup=False)
             raise typer.Exit(1) from None
+
+
+def _hide_flag_types(command: Any, ctx: Any) -> None:
+    """Show flags without a type in help pages: they take no value."""
+    _without_flag_types(command.get_params(ctx))
+    for one in getattr(command, "commands", {}).values():
+        _hide_flag_types(one, ctx)
+
+
+def _without_flag_types(parameters: Any) -> Any:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
+    return parameters
 
 
 app = typer.Typer(
@@ -63,14 +77,33 @@ def _main(
     pass
 
 
-app.command(cls=Command)(demo)
-app.add_typer(prepare, name="prepare")
-app.command(cls=Command)(train)
-app.command(cls=Command)(evaluate)
-app.command(cls=Command)(reproduce)
-app.command(cls=Command)(bench)
-app.add_typer(cluster, name="cluster")
-app.command(cls=Command)(serve)
-app.command(cls=Command)(check)
-app.command(cls=Command)(export)
-app.add_typer(ledger, name="ledger")
+def _add(name: str) -> None:
+    """Add a command, or one that says what to install if a package that it needs is missing."""
+    try:
+        with explain_missing(f"fairsync {name}"):
+            found = getattr(import_module(f"fairsync.cli.{name}"), name)
+    except MissingPackageError as error:
+        extra = _EXTRA_OF.get(name)
+        found = _explain(
+            MissingPackageError(f"fairsync {name} needs {error.name}: pip install 'fairsync[{extra}]'.")
+            if extra
+            else error
+        )
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=name)
+    else:
+        app.command(name, cls=Command, context_settings=_ANY if hasattr(found, "missing") else None)(found)
+
+
+def _explain(error: MissingPackageError) -> Any:
+    def stub() -> None:
+        raise error
+
+    stub.__doc__, stub.missing = f"Not installed: {error}", True  # type: ignore[attr-defined]
+    return stub
+
+
+for _name in (
+    "demo", "prepare", "train", "evaluate", "reproduce", "bench", "cluster", "serve", "check", "export", "ledger",
+):  # fmt: skip
+    _add(_name)

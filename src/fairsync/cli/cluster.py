@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fairsync.cli.command import Command
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, MissingPackageError
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
@@ -162,7 +162,7 @@ def _connected(address: str) -> Console:
     try:
         import ray
     except ImportError:
-        raise InvalidInputError("Ray is not installed: pip install 'fairsync[ray]'.") from None
+        raise MissingPackageError("Ray is not installed: pip install 'fairsync[ray]'.") from None
     if not ray.is_initialized():
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)

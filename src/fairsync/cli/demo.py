@@ -25,8 +25,8 @@ from fairsync.hindsight import Hindsight, hindsight
 from fairsync.metrics import recall
 from fairsync.promises.resolve import resolve_promises
 from fairsync.report import make_report
-from fairsync.report.table import count, percent
 from fairsync.retriever import FairRetriever
+from fairsync.text import count, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

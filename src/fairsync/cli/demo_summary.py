@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairsync.report.table import count, percent
+from fairsync.text import count, percent
 
 if TYPE_CHECKING:
     from fairsync.hindsight import Hindsight

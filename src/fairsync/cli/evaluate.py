@@ -17,7 +17,7 @@ from fairsync.evaluation import evaluate as evaluate_source
 from fairsync.evaluation import from_files, from_model
 from fairsync.evaluation.table import render, render_promises
 from fairsync.policies import POLICIES
-from fairsync.report.table import count
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ from fairsync.data.dataset import check_target
 from fairsync.data.prepare import prepare as prepare_log
 from fairsync.data.table import Columns, read_table
 from fairsync.data.taobao import read_taobao
-from fairsync.report.table import count, percent
+from fairsync.text import count, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from fairsync.data.completejourney import completejourney_files
 from fairsync.experiments.reproduction import RunProgress
 from fairsync.experiments.reproduction_setting import PAPER_MODELS, Setting, fingerprint_of, paper_floor
 from fairsync.models import MODELS, make_settings
-from fairsync.report.table import count
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

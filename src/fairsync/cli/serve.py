@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import MissingPackageError
 
 ConfigFile = Annotated[
     Path,
@@ -65,4 +65,4 @@ def need_service() -> None:
     """Raise an error that says what to install if a package of the service is missing."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise InvalidInputError(f"the service needs {', '.join(missing)}: pip install 'fairsync[service]'.")
+        raise MissingPackageError(f"the service needs {', '.join(missing)}: pip install 'fairsync[service]'.")

@@ -25,9 +25,9 @@ from fairsync.errors import (
     RepeatedRequestError,
     UnknownRequestError,
 )
-from fairsync.explained_batch import explain_requests
-from fairsync.inputs import check_k, check_request_ids, check_users
-from fairsync.trace import RequestTrace
+from fairsync.explain.explained_batch import explain_requests
+from fairsync.explain.trace import RequestTrace
+from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
     from fairsync.eligible import Exclude
-    from fairsync.explanation import Explanation
+    from fairsync.explain import Explanation
     from fairsync.fixed_list import FixedList
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
@@ -89,7 +89,7 @@ class FrontEnd(NoCopies, Closable):
         count_cold: bool = True,
     ) -> None:
         self.coordinator, self.count_cold = coordinator, count_cold
-        self._check_groups(catalog)
+        self._check_groups(check_catalog(catalog))
         # One object, so that a request never sees the catalog of one version and the index of another.
         self._items = SearchedItems.of(catalog, coordinator.promises, index, cold)
         self._changing = threading.Lock()
@@ -459,9 +459,8 @@ class _Part:
         """Return the candidates that were found, and the answers to be saved, by request id."""
         rows, relevance = served.hits.rows, served.hits.relevance
         searched = np.full(len(rows), served.searched)
-        found = Candidates.of(items.catalog, rows, relevance, searched, cold=self.cold)
-        if self.fixed is not None:
-            found = self.fixed.in_order(found)
+        list_first = None if self.fixed is None else self.fixed.places
+        found = Candidates.of(items.catalog, rows, relevance, searched, cold=self.cold, places=list_first)
         if served.trace is not None:
             names = [promise.name for promise in items.promises or ()]
             found = replace(found, explained=tuple(explain_requests(served.trace, names)))

@@ -7,12 +7,11 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from fairsync.data.files import read_blocks
 from fairsync.data.lines import read_json, split_lines
 from fairsync.data.log import IdEncoder, LogBuilder
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from fairsync.catalog import Catalog
 from fairsync.catalog.files import open_catalog
 from fairsync.catalog.series import columns_of, typed
 from fairsync.data.vectors import check_distinct, read_ids, read_vectors
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from fairsync.data.encodings import UTF_8, TextEncoding
 from fairsync.data.files import Block, read_blocks
 from fairsync.data.lines import FAULT, LINE, read_csv, split_lines
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

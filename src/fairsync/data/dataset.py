@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from fairsync.atomic_write import atomic_folder
 from fairsync.catalog import Catalog
@@ -17,6 +16,7 @@ from fairsync.catalog.catalog import GROUP
 from fairsync.catalog.readers import PREFIX
 from fairsync.catalog.series import column_of, series_of
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 from fairsync.ragged import Ragged
 
 if TYPE_CHECKING:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from fairsync.catalog.series import typed
 from fairsync.data.columns import ATTRIBUTE
 from fairsync.data.lines import FAULT, LINE
 from fairsync.data.majority_vote import MajorityVote
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -11,9 +11,8 @@ import json
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import numpy as np
-import polars as pl
 
 from fairsync.catalog.catalog import GROUP
 from fairsync.data.lines import FAULT, LINE
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import polars as pl
+from fairsync.extras import polars as pl
 
 # Number of counts that are held before they are merged.
 _MANY = 1 << 23

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import polars as pl
 
 from fairsync.catalog.series import column_of
 from fairsync.data.dataset import Dataset, Facts
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 from fairsync.inputs import check_positive
 from fairsync.ragged import Ragged
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from fairsync.data.columns import ColumnReader
 from fairsync.data.item_table import ItemTable
 from fairsync.data.lines import FAULT
 from fairsync.data.log import IdEncoder, LogBuilder, first_fault
 from fairsync.data.times import OUT_OF_RANGE, TimeReader
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable

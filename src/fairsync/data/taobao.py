@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from fairsync.data.files import read_blocks
 from fairsync.data.lines import read_csv
 from fairsync.data.log import LogBuilder
 from fairsync.data.majority_vote import MajorityVote
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import polars as pl
+from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     from polars import Series

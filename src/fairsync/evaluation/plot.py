@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from fairsync.report.plot import COLOURS, GREY, PRICE, floor_handle, mark_floors, name_groups, scale_counts, tidy
-from fairsync.report.table import count
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,9 +79,9 @@ def _draw_lines(axes: Axes, results: list[PolicyResult], found: Evaluation, noun
     drawn: list[int] = []
     for place, one in enumerate(results):
         counts = sorted(_counts(one))
-        axes.plot(
-            np.arange(1, len(counts) + 1), counts, color=_STYLES[place % len(_STYLES)], linewidth=2, label=one.policy
-        )
+        # Thinner over thicker, so that lines which coincide can all be seen.
+        width, colour = 1.5 + min(1.2, 4 / len(results)) * (len(results) - 1 - place), _STYLES[place % len(_STYLES)]
+        axes.plot(np.arange(1, len(counts) + 1), counts, color=colour, linewidth=width, label=one.policy)
         drawn += counts
     floors = {one.at_least or 0 for one in results[0].promises} or set(found.floors.values())
     if len(floors) == 1 and floors != {0}:

@@ -17,6 +17,7 @@ from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.seed_means import mean_over_seeds
 from fairsync.experiments.trials import Trial
 from fairsync.report.plot import tidy
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -132,8 +133,8 @@ def _show(lab: Lab, experiment: Experiment, floors: Mapping[int, int], more_word
 def _promised(floors: Mapping[int, int]) -> str:
     """Return the floors as text."""
     if len(set(floors.values())) == 1:
-        return f"{next(iter(floors.values())):,} exposures"
-    return ", ".join(f"{floor:,} exposures at K = {k}" for k, floor in floors.items())
+        return count(next(iter(floors.values())), "exposure")
+    return ", ".join(f"{count(floor, 'exposure')} at K = {k}" for k, floor in floors.items())
 
 
 def _tests(lab: Lab, floors: Mapping[int, int]) -> dict[tuple[str, str, int, str, str], tuple[float, float]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import MissingPackageError
 from fairsync.experiments.compared_methods import make_method
 from fairsync.experiments.embedding_plot import draw_maps
 from fairsync.experiments.exhibit import Exhibit, ExhibitTable
@@ -165,7 +165,7 @@ def _map(
     try:
         from sklearn.manifold import TSNE
     except ImportError as error:
-        raise InvalidInputError("t-SNE needs scikit-learn: pip install 'fairsync[experiments]'.") from error
+        raise MissingPackageError("t-SNE needs scikit-learn: pip install 'fairsync[experiments]'.") from error
     # t-SNE needs a small initial map, so that points can pass each other.
     init = "pca" if start is None else 1e-4 * start / start[:, 0].std()
     perplexity = min(30.0, (len(vectors) - 1) / 3)

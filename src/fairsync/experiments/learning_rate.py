@@ -15,7 +15,7 @@ from fairsync.experiments.experiment import Experiment, WorkStep
 from fairsync.experiments.floor_levels import binding_floor
 from fairsync.experiments.ratio_axis import scale_as_ratio
 from fairsync.experiments.trials import Trial
-from fairsync.report.plot import tidy
+from fairsync.report.plot import label_log_ticks, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,6 +95,7 @@ def _plot(rows: Sequence[LearningRateRow], k: int) -> Figure:
             _draw(axes, own, name, _STYLES[size])
         tidy(axes)
         axes.set_xscale("log")
+        label_log_ticks(axes.xaxis)
         axes.set_xlabel("learning rate ÷ mean relevance")
     for axes, words in zip(panels, ("ESP (%)", f"Recall@{k} (%)", "cost ÷ hindsight"), strict=True):
         axes.set_ylabel(words)

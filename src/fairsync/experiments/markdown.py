@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fairsync import __version__
 from fairsync.experiments.exhibit import ExhibitTable
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from fairsync.experiments.reproduction import Reproduction
@@ -16,7 +17,7 @@ def render_markdown(run: Reproduction) -> str:
     setting, facts = run.setting, run.facts
     terms = (
         f"{facts.users:,} users, {facts.items:,} items, {facts.groups:,} groups, {facts.interactions:,} interactions."
-        f" Floor of every group: {setting.floor:,} exposures, unless said otherwise. Seeds:"
+        f" Floor of every group: {count(setting.floor, 'exposure')}, unless said otherwise. Seeds:"
         f" {', '.join(map(str, setting.seeds))}. Prices are renewed every {setting.batch_size} requests."
         f" fairsync {__version__}{', a quick run: not to be quoted' if setting.quick else ''}."
     )

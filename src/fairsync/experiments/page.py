@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from fairsync import __version__
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,7 +87,7 @@ def _terms(run: Reproduction) -> str:
         "items": f"{facts.items:,}",
         "groups": f"{facts.groups:,}",
         "interactions": f"{facts.interactions:,}",
-        "floor of every group": f"{setting.floor:,} exposures",
+        "floor of every group": count(setting.floor, "exposure"),
         "K": ", ".join(map(str, setting.ks)),
         "base models": ", ".join(setting.models),
         "model of the figures": setting.analysed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from fairsync.report.plot import label_log_ticks
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -20,6 +20,4 @@ def scale_as_ratio(axes: Axes, which: Literal["x", "y"]) -> None:
     }[which]
     line(1, color="black", linestyle=":", linewidth=1.2)  # drawn first, because a log scale needs a positive value
     scale("log")
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    label_log_ticks(axis)

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from fairsync.atomic_write import atomic_folder
 from fairsync.catalog.readers import PREFIX
 from fairsync.catalog.series import column_of, series_of
 from fairsync.errors import InvalidInputError
+from fairsync.extras import polars as pl
 from fairsync.models.settings import MODELS, TrainingSettings, make_settings
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import importlib.util
 import time
 from typing import TYPE_CHECKING
 
-from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.errors import InvalidInputError, MissingTorchError
 from fairsync.models.base import recall_of
 from fairsync.models.folder import read_model_folder
 from fairsync.models.progress import Epoch, Trained
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from fairsync.models.base import Model
     from fairsync.models.progress import TrainingProgress
     from fairsync.models.settings import TrainingSettings
-
-
-class MissingTorchError(FairSyncError, ImportError):
-    """The model needs torch, which is not installed."""
 
 
 def train_model(

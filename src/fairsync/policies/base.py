@@ -96,8 +96,24 @@ class Terms:
         return most
 
     def atom_prices(self, prices: Floats) -> Floats:
-        """Return (A,) the price of each atom: the sum of the prices of its promises."""
-        return prices if self.membership is None else self.membership.atom_prices(prices)
+        """Return (A,) the price of each atom: the sum of the prices of its promises.
+
+        The same array is returned until other prices are given, so that an index recognises it.
+        """
+        if self.membership is None:
+            return prices
+        for known, found in self._latest_prices:
+            if known is prices:
+                return found
+        found = self.membership.atom_prices(prices)
+        found.flags.writeable = False
+        self._latest_prices[:] = [(prices, found)]
+        return found
+
+    @cached_property
+    def _latest_prices(self) -> list[tuple[Floats, Floats]]:
+        """The latest prices of promises that were asked for, and those of atoms."""
+        return []
 
     def exposures(self, counts: Counts) -> Counts:
         """Return (P,) the exposures of each promise, from those of each atom."""

@@ -12,7 +12,7 @@ from fairsync.policies.base import Floats, Sample
 _BAND = 0.1
 # The weight of the prior that a group needs no subsidy, in requests: one or two requests are mostly noise.
 _DOUBT = 32.0
-# The same where promises overlap: an item is subsidised by several of them, and each is pulled towards zero.
+# The same where promises overlap and the sample is small: an item has several multipliers, each pulled towards zero.
 _SHARED_DOUBT = 8.0
 # From this many requests on, the weight of the prior falls.
 _FADES = 512
@@ -109,6 +109,7 @@ def solve_subsidies(
     reach = sample.relevance.max(axis=1) - sample.relevance.min(axis=1)
     # If all relevance is equal, any positive width will do.
     widest = band = _BAND * float(np.median(reach)) or float(reach.max()) or 1.0
+    prior = _DOUBT if membership is None else min(max(_SHARED_DOUBT, n / 16), _DOUBT)
     shorten, least = 1.0, np.inf
     subsidies = best = start
     slopes = start
@@ -126,12 +127,7 @@ def solve_subsidies(
         if membership is not None and sharing is not None:
             counts, near, crowd = membership.sums(counts), membership.sums(near), membership.sums(near * sharing)
         density, together = np.maximum(near, 1.0) / (2 * band), np.maximum(crowd, 1.0) / (2 * band)
-        doubt = (
-            (_DOUBT if membership is None else _SHARED_DOUBT)
-            / n
-            * min(1.0, _FADES / n)
-            * (float(density[needy].mean()) if needy.any() else 1.0)
-        )
+        doubt = prior / n * min(1.0, _FADES / n) * (float(density[needy].mean()) if needy.any() else 1.0)
         gradient = _surplus(counts, wanted, most, subsidies) + doubt * subsidies
         excess = float(np.abs(np.where(subsidies != 0, gradient, _of_zero(gradient, most))).sum())
         if excess < least:

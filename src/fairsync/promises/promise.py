@@ -12,6 +12,7 @@ import numpy as np
 
 from fairsync.catalog.attributes import LabelColumn, ListColumn
 from fairsync.errors import InvalidInputError
+from fairsync.inputs import check_catalog
 from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ def each(
     >>> each(Catalog(np.eye(3), {"provider": ["acme", "best", "acme"]}), "provider", at_least=20)
     [Promise(provider=acme: at least 20), Promise(provider=best: at least 20)]
     """
-    column = catalog.attributes.get(attribute)
+    column = check_catalog(catalog).attributes.get(attribute)
     if column is None:
         raise InvalidInputError(f"there is no attribute {attribute!r}. There are {', '.join(catalog.attributes)}.")
     if not isinstance(column, LabelColumn | ListColumn):

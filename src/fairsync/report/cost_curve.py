@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError
+from fairsync.extras import explain_missing
 from fairsync.floors import check_feasible, resolve_floors
 from fairsync.hindsight import Hindsight, hindsight
 from fairsync.inputs import check_k, check_users
@@ -95,7 +96,8 @@ class CostCurve:
         path
             File to write: PNG, SVG or PDF, by suffix. If None, the figure is only returned.
         """
-        from fairsync.report.cost_curve_plot import plot_cost_curve
+        with explain_missing("a plot"):
+            from fairsync.report.cost_curve_plot import plot_cost_curve
         from fairsync.report.plot import save
 
         figure = plot_cost_curve(self)

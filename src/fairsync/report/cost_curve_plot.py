@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fairsync.report.plot import COLOURS, tidy
-from fairsync.report.table import count, percent
+from fairsync.text import count, percent
 
 if TYPE_CHECKING:
     from fairsync.report.cost_curve import CostCurve

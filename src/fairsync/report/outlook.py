@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from fairsync.text import count
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -56,7 +58,7 @@ class PromiseOutlook:
         shown = f"only {_percent(self.share)} of requests could show it" if self.share else "no request could show it"
         if not self.shortfall:
             return shown
-        exposures = "1 exposure" if self.shortfall == 1 else f"{self.shortfall:,} exposures"
+        exposures = count(self.shortfall, "exposure")
         return f"{shown}; about {exposures} will be missing"
 
 

@@ -10,10 +10,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from fairsync.atomic_write import explain_write_errors
 from fairsync.errors import InvalidInputError
-from fairsync.report.table import count, percent, summary
+from fairsync.report.table import summary
+from fairsync.text import count, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from numpy.typing import NDArray
 
     from fairsync.catalog.groups import Label
@@ -34,6 +37,7 @@ SUBSIDY, PRICE, GREY = "#009E73", "#CC79A7", "#8A8A8A"
 _NAMED = 45  # more labels than this cannot be read next to each other
 _WIDE = 50  # from this ratio of largest to smallest on, small bars would vanish without a log scale
 _SUFFIXES = (".png", ".svg", ".pdf")
+_FACT_SIZE = 9  # points
 
 
 def plot_report(report: Report) -> Figure:
@@ -87,7 +91,7 @@ def plot_report(report: Report) -> Figure:
         handles.append(Line2D([], [], color=PRICE, linewidth=1.4, linestyle="dashed", label="cap"))
     top.legend(handles=[*handles, floor_handle()], frameon=False, ncols=7, loc="upper right", columnspacing=1.2)
     what = "Exposures and floors" if report.caps is None else "Exposures and promises"
-    _title(top, f"{what} under the policy '{report.policy}'", " · ".join(summary(report)))
+    _title(top, f"{what} under the policy '{report.policy}'", summary(report))
 
     price_colours = [SUBSIDY if price < 0 else PRICE for price in finite]
     bottom.bar(x, finite, width=_bar_width(len(labels)), color=price_colours)
@@ -141,7 +145,7 @@ def plot_change(before: Report, after: Report) -> Figure:
     axes.legend(handles=[*handles, floor_handle()], frameon=False, loc="upper left")
     promises = count(len(after.promised), "promise")
     kept = "floors reached" if after.caps is None else "promises kept"
-    sub = f"{kept}: {before.n_kept:,} of {promises} before, {after.n_kept:,} after"
+    sub = [f"{kept}: {before.n_kept:,} of {promises} before, {after.n_kept:,} after"]
     _title(axes, f"What every {after.noun} gets, before and after", sub)
     name_groups(axes, labels, after.noun)
     tidy(axes)
@@ -153,7 +157,8 @@ def save(figure: Figure, path: str | PathLike[str]) -> Path:
     path = Path(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise InvalidInputError(f"A plot is saved as {', '.join(_SUFFIXES)}; {path.name!r} has none of these suffixes.")
-    figure.savefig(path)
+    with explain_write_errors(path):
+        figure.savefig(path)
     return path
 
 
@@ -216,12 +221,33 @@ def _thousands() -> FuncFormatter:
     return FuncFormatter(lambda value, _: f"{value:,.0f}")
 
 
-def _title(axes: Axes, title: str, subtitle: str) -> None:
-    axes.set_title(subtitle, loc="left", fontsize=9, color="#555555")
+def label_log_ticks(axis: Axis) -> None:
+    """Label a logarithmic axis with plain numbers: 1, 2, 5, 10 ..., or powers of 10 only if there are many.
+
+    Call it after everything is drawn.
+    """
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _title(axes: Axes, title: str, facts: Sequence[str]) -> None:
+    """Set a title over facts, which are divided into lines that fit the width of the figure."""
+    inches = axes.figure.get_window_extent().width / axes.figure.dpi
+    letters = int((inches - 1.2) * 72 / (0.55 * _FACT_SIZE))  # a letter is half as wide as high
+    lines = [""]
+    for fact in facts:
+        joined = f"{lines[-1]} · {fact}" if lines[-1] else fact
+        if lines[-1] and len(joined) > letters:
+            lines.append(fact)
+        else:
+            lines[-1] = joined
+    axes.set_title("\n".join(lines), loc="left", fontsize=_FACT_SIZE, color="#555555")
     axes.annotate(
         title,
         (0, 1),
-        (0, 22),
+        (0, 10 + 12 * len(lines)),
         xycoords="axes fraction",
         textcoords="offset points",
         fontsize=13,

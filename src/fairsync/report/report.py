@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
+from fairsync.extras import explain_missing
 from fairsync.policies.base import NO_CAP
 from fairsync.report.compare import check_comparable, compare
 from fairsync.report.outlook import promise_outlooks
@@ -286,7 +287,8 @@ class Report:
         path
             File to write: PNG, SVG or PDF, by suffix. If None, the figure is only returned.
         """
-        from fairsync.report.plot import plot_report, save
+        with explain_missing("a plot"):
+            from fairsync.report.plot import plot_report, save
 
         figure = plot_report(self)
         if path is not None:

@@ -11,6 +11,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from fairsync.text import count, percent
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,7 +45,7 @@ def render(report: Report) -> RenderableType:
     title = f"policy {report.policy} · k {report.k} · prices renewed every {count(report.batch_size, 'request')}"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     # This column shrinks on a narrow terminal.
-    table.add_column(report.noun, overflow="ellipsis", min_width=14, max_width=32)
+    table.add_column(report.noun, overflow="ellipsis", min_width=None if report.caps is None else 14, max_width=32)
     table.add_column("floor", justify="right", no_wrap=True)
     caps = {label: cap for label, cap in (report.caps or {}).items() if label in set(visible)}
     if caps:
@@ -196,31 +198,6 @@ def price_text(price: float) -> str:
     if price in (0, math.inf):
         return "masked" if price else "0"
     return (f"{price:.4f}" if abs(price) >= 0.0001 else f"{price:.0e}").replace("-", "−")
-
-
-def count(number: int, noun: str) -> str:
-    """Return a number with its noun.
-
-    Examples
-    --------
-    >>> count(1, "group"), count(1200, "group")
-    ('1 group', '1,200 groups')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def percent(share: float) -> str:
-    """Return a fraction as a percentage with two significant digits.
-
-    Examples
-    --------
-    >>> percent(0.5), percent(0.00123), percent(0.0)
-    ('50%', '0.12%', '0%')
-    """
-    if share == 0:
-        return "0%"
-    decimals = max(0, 1 - math.floor(math.log10(abs(share * 100))))
-    return f"{share * 100:.{decimals}f}%"
 
 
 def _cost(report: Report) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
 from fairsync.schedule.window import Window
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
@@ -49,7 +50,7 @@ class ScheduledPromise:
         object.__setattr__(self, "floor", check_positive(self.floor, f"the floor of group {self.group!r}"))
 
     def __str__(self) -> str:
-        return f"{self.floor} exposures of {self.group!r} ({self.window})"
+        return f"{count(self.floor, 'exposure')} of {self.group!r} ({self.window})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary."""

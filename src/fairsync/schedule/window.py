@@ -192,14 +192,14 @@ class Window:
     def to_dict(self) -> dict[str, str]:
         """Return a JSON-serialisable dictionary."""
         edges = {"start": self.start, "end": self.end}
-        plain = {"kind": self.kind, "zone": self.zone}
+        plain = {"every": self.kind, "zone": self.zone}
         return plain | {name: moment.isoformat() for name, moment in edges.items() if moment is not None}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Window:
         """Return the object that :meth:`to_dict` describes."""
         edges = {name: parse_aware(values[name], name) for name in ("start", "end") if name in values}
-        return cls(values["kind"], values["zone"], **edges)
+        return cls(values.get("every") or values["kind"], values["zone"], **edges)  # "kind" in earlier versions
 
     def _within_bounds(self, span: Span) -> Span | None:
         begins = self.start is None or self.start <= span.start

@@ -124,11 +124,14 @@ def check_prices(prices: npt.NDArray[np.float64] | None, n_groups: int) -> npt.N
     prices = np.asarray(prices, dtype=np.float64)
     if prices.shape != (n_groups,):
         raise InvalidInputError(f"prices must have shape ({n_groups},), one per group, got {prices.shape}.")
-    fine = (np.abs(prices) <= LARGEST_PRICE) | (prices == np.inf)
-    if not fine.all():
+    low, high = prices.min(initial=0.0), prices.max(initial=0.0)
+    if not (low >= -LARGEST_PRICE and high <= LARGEST_PRICE):  # there can be many groups: look at each only if need be
+        fine = (np.abs(prices) <= LARGEST_PRICE) | (prices == np.inf)
+        if fine.all():
+            return prices
         group = int(np.flatnonzero(~fine)[0])
         raise InvalidInputError(
             f"the price of group code {group} is {prices[group]}: use +inf to leave a group out,"
             f" and values within ±{LARGEST_PRICE:g} otherwise."
         )
-    return prices if prices.any() else None
+    return prices if low or high else None

@@ -8,9 +8,11 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.search.base import Hits, check_prices
+from fairsync.search.base import Hits
 from fairsync.search.direct import is_small, search_one
 from fairsync.search.eligibility import Eligibility
+from fairsync.search.group_rows import GroupRows
+from fairsync.search.recent_prices import RecentPrices
 from fairsync.search.restriction import Restriction
 from fairsync.search.rounding import Float32Items, any_reference_serves
 from fairsync.search.scan import ItemBonus, Scan, Tile, columns_at_once
@@ -20,12 +22,14 @@ from fairsync.search.scoring import reference_price, settle_indifferent
 THREAD_PRODUCTS = 1 << 23
 # A single vector is read past the items as fast as memory allows, which more threads hardly change.
 _THREAD_BYTES = 1 << 27
-# Up to this share of the items, those that meet a condition are copied and scored alone. A copy for a few users of a
-# larger batch is worth it for a smaller share: scoring everything costs little for one user more.
+# Up to this share of the items, those that meet a condition, or that prices leave open, are copied and scored alone. A
+# copy for a few users of a larger batch is worth it for a smaller share: scoring everything costs little for one user
+# more.
 _FEW, _FEW_OF_ONE = 0.1, 0.05
 _ENOUGH_USERS = 8
 
 _Rows = npt.NDArray[np.int64]
+_Prices = npt.NDArray[np.float64] | None
 
 
 class ExactIndex:
@@ -45,6 +49,12 @@ class ExactIndex:
     ----------
     items : Float32Items
         The embeddings in float32, as they are scored.
+    item_bonus : ItemBonus
+        The bonus of each item under recent prices.
+    group_rows : GroupRows
+        The rows of each group.
+    recent_prices : RecentPrices
+        The prices of recent searches.
 
     Examples
     --------
@@ -68,11 +78,13 @@ class ExactIndex:
         self.items = Float32Items.of(catalog.embeddings)
         self._is_small = is_small(self.items)
         # Of the last prices, because many requests come between two price changes.
-        self._last_goal: tuple[tuple[tuple[int, ...], bytes, int], bool, int, float] | None = None
+        self._last_goal: tuple[npt.NDArray[np.float64], int, int, float, _Rows | None] | None = None
+        self.recent_prices = RecentPrices(catalog.n_groups)
+        self.group_rows = GroupRows(catalog)
         # numpy's own index type makes the lookup of bonuses almost twice as fast. Its 8 bytes matter only if vectors
         # are short.
         wide = catalog.dim * catalog.embeddings.itemsize >= 128
-        self._item_bonus = ItemBonus(catalog.group_of.astype(np.intp) if wide else catalog.group_of)
+        self.item_bonus = ItemBonus(catalog.group_of.astype(np.intp) if wide else catalog.group_of)
 
     def search(
         self,
@@ -83,9 +95,9 @@ class ExactIndex:
     ) -> Hits:
         """Find the k items of highest relevance minus price for each user; see `Index.search`."""
         vectors = np.asarray(users, dtype=np.float64)
-        prices, goal, reference = self._goal(prices, k)
+        prices, goal, reference, rows = self._goal(prices, k)
         if self._is_small and eligible is None and len(vectors) == 1 and goal and vectors.any():
-            return search_one(self.catalog, self.items, self._item_bonus, vectors[0], prices, reference, goal, k)
+            return search_one(self.catalog, self.items, self.item_bonus, vectors[0], prices, reference, goal, k)
         hits = Hits.empty(len(vectors), k)
         real = vectors.any(axis=(1, 2))
         kept = np.flatnonzero(real)
@@ -93,12 +105,17 @@ class ExactIndex:
             if len(kept) < len(vectors):
                 same = settle_indifferent(self.catalog, prices, k)
                 hits.rows[~real], hits.relevance[~real] = same.rows, same.relevance
-            tiles = self._tiles(vectors, prices, goal, reference, kept)
+            tiles = self._tiles(vectors, prices, goal, reference, kept, rows)
         else:
             for i in np.flatnonzero(~real).tolist():
                 same = settle_indifferent(self.catalog, prices, k, eligible.mask(i))
                 hits.rows[i], hits.relevance[i] = same.rows, same.relevance
-            tiles = self._eligible_tiles(vectors, prices, k, kept, eligible)
+            if goal == 0:  # every group is masked
+                tiles = []
+            elif rows is None:
+                tiles = self._eligible_tiles(vectors, prices, k, kept, eligible)
+            else:
+                tiles = self._restricted(vectors, prices, k, kept, eligible, (rows, eligible.within(rows)))
         if tiles:
             self._run(tiles, hits)
         return hits
@@ -131,12 +148,13 @@ class ExactIndex:
         goal: int,
         reference: float,
         kept: _Rows,
+        rows: _Rows | None,
     ) -> list[Tile]:
-        """Return tiles of the users in these positions, for whom all items are eligible."""
+        """Return tiles of the users in these positions, for whom all items, or these rows, are eligible."""
         if goal == 0:
             return []
         return [
-            Tile(self.catalog, self.items, self._item_bonus, vectors[who], prices, reference, goal, who)
+            Tile(self.catalog, self.items, self.item_bonus, vectors[who], prices, reference, goal, who, rows=rows)
             for who in self._split(kept, vectors.shape[1], goal)
         ]
 
@@ -155,7 +173,7 @@ class ExactIndex:
         """
         tiles: list[Tile] = []
         if not eligible.selections:
-            return self._restricted(vectors, prices, k, kept, eligible, None) if len(kept) else tiles
+            return self._restricted(vectors, prices, k, kept, eligible)
         used = eligible.selection_of[kept]
         users_of = np.bincount(used + 1, minlength=len(eligible.selections) + 1)[1:]
         rest = [kept[used < 0]]
@@ -165,14 +183,10 @@ class ExactIndex:
             if len(chosen) > most * len(self.catalog):
                 rest.append(mine)
             elif len(chosen):
-                rows = chosen.rows
-                place = np.searchsorted(rows, eligible.excluded)
-                place[rows[np.minimum(place, len(rows) - 1)] != eligible.excluded] = -1
-                tiles += self._restricted(vectors, prices, k, mine, eligible, (rows, place))
-        everyone = np.concatenate(rest)
-        if len(everyone):
-            tiles += self._restricted(vectors, prices, k, everyone, eligible, None)
-        return tiles
+                sizes = chosen.group_sizes(self.catalog.group_of, self.catalog.n_groups)
+                inside = _excluded_among(chosen.rows, eligible)
+                tiles += self._restricted(vectors, prices, k, mine, eligible, (chosen.rows, inside), sizes)
+        return tiles + self._restricted(vectors, prices, k, np.concatenate(rest), eligible)
 
     def _restricted(
         self,
@@ -181,7 +195,8 @@ class ExactIndex:
         k: int,
         kept: _Rows,
         eligible: Eligibility,
-        part: tuple[_Rows, _Rows] | None,
+        part: tuple[_Rows, Eligibility] | None = None,
+        sizes: npt.NDArray[np.int64] | None = None,
     ) -> list[Tile]:
         """Return tiles of the users in these positions.
 
@@ -190,18 +205,14 @@ class ExactIndex:
         vectors, prices, k, kept, eligible
             As for `search`, and the positions of the users.
         part
-            The rows to score, and the place among them of each entry of ``eligible.excluded``, -1 for none. By default
-            all rows are scored.
+            The rows to score, and what is eligible among them. By default all rows are scored.
+        sizes
+            (G,) the number of items of each group that may be eligible. Defaults to all of them.
         """
-        rows, sizes = None, self.catalog.group_sizes
-        if part is not None:
-            rows = part[0]
-            sizes = eligible.selections[eligible.selection_of[kept[0]]].group_sizes(
-                self.catalog.group_of, self.catalog.n_groups
-            )
         goal, reference = self._reference(prices, k, sizes)
-        if goal == 0:
+        if goal == 0 or len(kept) == 0:
             return []
+        rows, inside = (None, eligible) if part is None else part
         # What a price is counted from decides which prices are cut off, and depends on what is eligible. Where all
         # prices are within reach of each other, any of them will do (see `rounding`); else each user gets their own.
         references = np.full(len(kept), reference)
@@ -212,9 +223,9 @@ class ExactIndex:
         tiles = []
         for one in sorted(set(references.tolist())):
             for who in self._split(kept[references == one], vectors.shape[1], goal):
-                mine = eligible.take(who) if part is None else _in_part(eligible, who, *part)
+                mine = inside.take(who)
                 limits = Restriction(mine) if len(mine.excluded) or mine.selections else None
-                shared = (self.catalog, self.items, self._item_bonus)
+                shared = (self.catalog, self.items, self.item_bonus)
                 tiles.append(Tile(*shared, vectors[who], prices, one, goal, who, limits, rows))
         return tiles
 
@@ -228,34 +239,29 @@ class ExactIndex:
         width = max(1, columns_at_once(self.catalog.dim, goal) // interests)
         return [kept[at : at + width] for at in range(0, len(kept), width)]
 
-    def _goal(
-        self, prices: npt.NDArray[np.float64] | None, k: int
-    ) -> tuple[npt.NDArray[np.float64] | None, int, float]:
-        """Return the prices, or None if all are zero; and what `reference_price` says of them."""
+    def _goal(self, prices: npt.NDArray[np.float64] | None, k: int) -> tuple[_Prices, int, float, _Rows | None]:
+        """Return the prices, or None if all are zero; what `reference_price` says of them; and the open rows if few."""
+        prices = self.recent_prices.of(prices)
         if prices is None:
-            return None, min(k, len(self.catalog)), 0.0
-        prices = np.asarray(prices, dtype=np.float64)
-        key = (prices.shape, prices.tobytes(), k)
+            return None, min(k, len(self.catalog)), 0.0, None
         kept = self._last_goal  # read once: another thread may replace it
-        if kept is None or kept[0] != key:
-            checked = check_prices(prices, self.catalog.n_groups)
-            goal, reference = min(k, len(self.catalog)), 0.0
-            if checked is not None:
-                goal, reference = reference_price(self.catalog.group_sizes, checked, k)
-            kept = self._last_goal = (key, checked is not None, goal, reference)
-        return prices if kept[1] else None, kept[2], kept[3]
+        if kept is None or kept[0] is not prices or kept[1] != k:
+            goal, reference = reference_price(self.catalog.group_sizes, prices, k)
+            rows = None if self._is_small else self.group_rows.open(prices, _FEW_OF_ONE * len(self.catalog))
+            kept = self._last_goal = (prices, k, goal, reference, rows)
+        return prices, *kept[2:]
 
     def rebuild(self, catalog: Catalog) -> "ExactIndex":
         """Return an index of the same kind over another catalog; see `rebuild_index`."""
         return ExactIndex(catalog, self.threads)
 
 
-def _in_part(eligible: Eligibility, who: _Rows, rows: _Rows, place: _Rows) -> Eligibility:
-    """Return what some users exclude among these rows, given the place among them of each excluded entry."""
-    mine = Eligibility(len(rows), (), np.full(len(eligible), -1), place, eligible.offsets).take(who)
-    kept = mine.excluded >= 0
-    offsets = np.concatenate([[0], np.cumsum(kept)])[mine.offsets]
-    return Eligibility(len(rows), (), mine.selection_of, mine.excluded[kept], offsets)
+def _excluded_among(rows: _Rows, eligible: Eligibility) -> Eligibility:
+    """Return what all users exclude among ascending rows, whose condition they meet, in places among these."""
+    place = np.searchsorted(rows, eligible.excluded)
+    kept = rows[np.minimum(place, len(rows) - 1)] == eligible.excluded
+    offsets = np.concatenate([[0], np.cumsum(kept)])[eligible.offsets]
+    return Eligibility(len(rows), (), np.full(len(eligible), -1), place[kept], offsets)
 
 
 def _processors() -> int:

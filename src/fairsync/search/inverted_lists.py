@@ -1,13 +1,23 @@
-"""Inverted lists, none of which mixes groups: the price of a list is exact, and decides whether to read it."""
+"""Inverted lists. As a rule none mixes groups: the price of a list is exact, and decides whether to read it.
+
+Overlapping promises make very many groups (atoms) of a few items each. These share lists; see `list_prices`.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
+MIXED = -1
+"""Stands for the group of a list that holds several."""
+
 _ITEMS_PER_LIST = 256
+# Lists mix groups if the catalog has a group of fewer items than this for each so many of its items.
+_SMALL = 64
+_LISTS_PER_PART = 96
 # k-means converges in a few rounds on a sample; its error is measured when the index is tuned.
 _ROUNDS, _SAMPLE_PER_LIST = 8, 64
 _BLOCK = 1 << 15
@@ -29,11 +39,11 @@ class InvertedLists:
     centres : numpy.ndarray
         (L, d) the mean of each list's items.
     group_of : numpy.ndarray
-        (L,) the one group of each list.
+        (L,) the one group of each list; `MIXED` if it holds several.
     sizes : numpy.ndarray
         (L,) the number of items of each list.
-    list_of : numpy.ndarray
-        (n,) the list of each item.
+    list_of, groups : numpy.ndarray
+        (n,) the list and the group of each item.
     directions : numpy.ndarray
         (d, d) one direction per column, in order of the spread of items around their centres as requests see it. The
         squared products of a vector with them add up to the squared spread along it.
@@ -46,6 +56,7 @@ class InvertedLists:
     group_of: npt.NDArray[np.int32]
     sizes: npt.NDArray[np.int64]
     list_of: npt.NDArray[np.int32]
+    groups: npt.NDArray[np.integer]
     directions: Floats
     widths: Floats
 
@@ -58,6 +69,8 @@ class InvertedLists:
         seed: int = 0,
     ) -> "InvertedLists":
         """Split every group by k-means into lists of some hundred items; a small group is one list.
+
+        If there are very many small groups, lists mix groups.
 
         Parameters
         ----------
@@ -77,21 +90,20 @@ class InvertedLists:
         ([0, 0, 0, 0, 1], 1000)
         """
         weights = np.eye(items.shape[1], dtype=np.float32) if requests is None else stretch(requests)
-        groups: list[int] = []
+        made: list[int] = []
         list_of = np.empty(len(items), dtype=np.int32)
-        by_group = np.argsort(group_of, kind="stable")
-        for rows in np.split(by_group, np.flatnonzero(np.diff(group_of[by_group])) + 1):
+        for group, rows in _parts(items, group_of, weights, seed):
             wanted = max(1, round(len(rows) / _ITEMS_PER_LIST))
             # A centre without items makes no list.
-            made, nearest = np.unique(_split(items[rows] @ weights, wanted, seed), return_inverse=True)
-            list_of[rows] = nearest + len(groups)
-            groups += [int(group_of[rows[0]])] * len(made)
+            used, nearest = np.unique(_split(items[rows] @ weights, wanted, seed), return_inverse=True)
+            list_of[rows] = nearest + len(made)
+            made += [group] * len(used)
         sizes = np.bincount(list_of)
         by_list = np.argsort(list_of, kind="stable")
         sums = np.add.reduceat(items[by_list], np.cumsum(sizes) - sizes, axis=0)
         centres: Floats = (sums / sizes[:, None]).astype(np.float32)
         directions, widths = _spreads(items, centres, list_of, sizes, weights)
-        return cls(centres, np.array(groups, dtype=np.int32), sizes, list_of, directions, widths)
+        return cls(centres, np.array(made, dtype=np.int32), sizes, list_of, group_of, directions, widths)
 
     def along(self, vectors: Floats) -> tuple[Floats, Floats]:
         """Return the spread of items along each vector, on average and in each list, for scores within ±1.
@@ -135,16 +147,38 @@ def stretch(requests: npt.NDArray[np.floating]) -> Floats:
     return weights
 
 
+def _parts(
+    items: Floats, group_of: npt.NDArray[np.integer], weights: Floats, seed: int
+) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    """Return the parts of the catalog to split into lists: the group, and the rows."""
+    sizes = np.bincount(group_of)
+    if np.count_nonzero((sizes > 0) & (sizes < _SMALL)) * _SMALL <= len(items):
+        by_group = np.argsort(group_of, kind="stable")
+        rows = np.split(by_group, np.flatnonzero(np.diff(group_of[by_group])) + 1)
+        return [(int(group_of[some[0]]), some) for some in rows]
+    # k-means on a large catalog as a whole would take minutes: its parts are made first.
+    count = max(1, round(len(items) / _ITEMS_PER_LIST / _LISTS_PER_PART))
+    means = _means(items.shape[1], count, seed)
+    some = np.random.default_rng(seed).choice(len(items), min(len(items), count * _SAMPLE_PER_LIST), replace=False)
+    means.train(items[some] @ weights)
+    blocks = [slice(at, at + _BLOCK) for at in range(0, len(items), _BLOCK)]
+    part_of = np.concatenate([means.assign(items[block] @ weights)[1] for block in blocks])
+    return [(MIXED, np.flatnonzero(part_of == part)) for part in np.unique(part_of)]
+
+
+def _means(dim: int, count: int, seed: int) -> Any:
+    import faiss  # here, because it takes long to import
+
+    return faiss.Kmeans(
+        dim, count, niter=_ROUNDS, seed=seed + 1, min_points_per_centroid=1, max_points_per_centroid=_SAMPLE_PER_LIST
+    )
+
+
 def _split(items: Floats, wanted: int, seed: int) -> npt.NDArray[np.int64]:
     """Return the list of each item of one group, of ``wanted`` lists."""
     if wanted == 1:
         return np.zeros(len(items), dtype=np.int64)
-    import faiss  # here, because it takes long to import
-
-    means = faiss.Kmeans(
-        items.shape[1], wanted, niter=_ROUNDS, seed=seed + 1,
-        min_points_per_centroid=1, max_points_per_centroid=_SAMPLE_PER_LIST,
-    )  # fmt: skip
+    means = _means(items.shape[1], wanted, seed)
     means.train(items)
     nearest: npt.NDArray[np.int64] = means.assign(items)[1].astype(np.int64)
     return nearest

@@ -1,15 +1,19 @@
-"""Approximate search under prices (IVF): no inverted list mixes groups, so a list is probed by centre minus price."""
+"""Approximate search under prices (IVF): an inverted list is probed by its centre's score minus its price."""
+
+import math
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.search.approximate import EXACT_BELOW, ApproximateIndex
-from fairsync.search.base import Hits, check_prices
+from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.inverted_lists import InvertedLists
+from fairsync.search.list_prices import ListPrices
 from fairsync.search.quantization import QuantizedItems
 from fairsync.search.rounding import Float32Queries, any_reference_serves
+from fairsync.search.scan import Scan, Tile
 from fairsync.search.scoring import reference_price, settle
 from fairsync.search.tuning import DEPTHS, Tuning, synthetic_requests, tune_probing
 
@@ -20,20 +24,24 @@ _FEW = 1 << 11
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
-
+# Where lists mix groups, this many times k more items are fetched: the one that a subsidy brings into the best k may be
+# a few times further down by relevance. Where that is not enough, more are.
+_DEEPER, _DEEPEST = 5, 24
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
 _Rows = npt.NDArray[np.int64]
+_Prices = npt.NDArray[np.float64] | None
 
 
 class IvfIndex(ApproximateIndex):
     """Search the inverted lists that promise most under the prices of the call.
 
-    No list mixes groups, so the price of a list is the price of its items. It decides which lists are probed and how
-    their items score; nothing stored depends on it, and the lists of a subsidised small group are really probed.
-    Quantized items only nominate candidates: the answer and its order are settled on float64 scores, as for
-    `ExactIndex`.
+    The items of a list have one group, so that the price of a list is the price of its items. It decides which lists
+    are probed and how their items score; nothing stored depends on it, and the lists of a subsidised small group are
+    really probed. If there are very many groups of a few items, as overlapping promises make them, these share lists,
+    and the items with the largest subsidies are scored one by one (see `list_prices`). Quantized items only nominate
+    candidates: the answer and its order are settled on float64 scores, as for `ExactIndex`.
 
     An answer is always as long as it can be, min(k, eligible items), so the promise of floors holds on this index as on
     an exact one. Small catalogs, few eligible items and very long answers are searched exactly.
@@ -82,14 +90,14 @@ class IvfIndex(ApproximateIndex):
         super().__init__(catalog, recall, exact_below)
         self.storage, self.seed = storage, seed
         self.lists: InvertedLists | None = None
-        self._last_eligible: tuple[tuple[bytes, int], tuple[int, float, npt.NDArray[np.intp], bool]] | None = None
+        self._last_eligible: tuple[_Prices, int, tuple[int, float, npt.NDArray[np.intp], bool]] | None = None
         if not self.is_approximate:
             return
         self._items = self.exact.items
         requests = synthetic_requests(catalog, seed)
         lists = InvertedLists.of(self._items.values, catalog.group_of, requests, seed)
         self._codes = QuantizedItems(self._items.values, lists, storage, seed)
-        self._by_group = np.argsort(catalog.group_of, kind="stable").astype(np.int32)
+        self._list_prices = ListPrices(lists, self._items.values, self.exact.group_rows, seed)
         self.lists = lists
         self.tune(requests)
 
@@ -101,13 +109,17 @@ class IvfIndex(ApproximateIndex):
         eligible: Eligibility | None = None,
     ) -> Hits:
         """Find k items of highest relevance minus price for each user; see `Index.search`."""
-        prices = check_prices(prices, self.catalog.n_groups)
+        prices = self.exact.recent_prices.of(prices)
         if eligible is not None:
             return self._search_eligible(users, prices, k, eligible)
         goal, reference, open_, few = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
-        if self.lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP):
+        if (
+            self.lists is None
+            or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP)
+            or (self._mostly_masked(prices) and not few)
+        ):
             return self.exact.search(users, prices, k)
         vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
@@ -120,8 +132,7 @@ class IvfIndex(ApproximateIndex):
             if few:
                 owners, rows = self._all_of(open_, len(who))
             else:
-                queries = Float32Queries.of(self._items, vectors[who], prices, reference)
-                owners, rows = self._nominate(self.lists, queries, len(who), goal)
+                owners, rows = self._nominate(self.lists, vectors[who], prices, reference, goal)
             _put(hits, who, settle(self.catalog, vectors[who], prices, k, owners, rows))
         # For a user of zeros everything ties, and the lists that were read can hold too few items.
         rest = np.flatnonzero(~real | (hits.rows[:, goal - 1] < 0))
@@ -148,7 +159,7 @@ class IvfIndex(ApproximateIndex):
         goal, reference, open_, few = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
-        most = min(DEPTHS[-1], len(self.catalog) // _DEEP)
+        most = 0 if self._mostly_masked(prices) and not few else min(DEPTHS[-1], len(self.catalog) // _DEEP)
         vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
         depths = np.ceil(_RESERVE * goal / np.maximum(eligible.shares, 1e-9)) + np.minimum(eligible.lengths, goal)
@@ -167,8 +178,7 @@ class IvfIndex(ApproximateIndex):
                 if few:
                     owners, rows = self._all_of(open_, len(mine))
                 else:
-                    queries = Float32Queries.of(self._items, vectors[mine], prices, reference)
-                    owners, rows = self._nominate(self.lists, queries, len(mine), depth)
+                    owners, rows = self._nominate(self.lists, vectors[mine], prices, reference, depth)
                 allowed = eligible.take(mine).allows(owners, rows)
                 found = settle(self.catalog, vectors[mine], prices, k, owners[allowed], rows[allowed])
                 enough = (found.rows[:, k - 1] >= 0) | few
@@ -193,49 +203,92 @@ class IvfIndex(ApproximateIndex):
 
         Many requests come between two price changes: the last result is cached.
         """
-        key = (b"" if prices is None else prices.tobytes(), k)
         last = self._last_eligible
-        if last is None or last[0] != key:
+        if last is None or last[0] is not prices or last[1] != k:
             goal, reference = min(k, len(self.catalog)), 0.0
             open_ = np.arange(self.catalog.n_groups)
             if prices is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, prices, k)
                 open_ = np.flatnonzero(prices < np.inf)
             few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
-            self._last_eligible = last = (key, (goal, reference, open_, few))
-        return last[1]
+            self._last_eligible = last = (prices, k, (goal, reference, open_, few))
+        return last[2]
 
-    def _nominate(self, lists: InvertedLists, queries: Float32Queries, n: int, k: int) -> tuple[_Rows, _Rows]:
-        """Return the items that come near the best k of each of n users, as pairs of owner and row."""
+    def _nominate(
+        self,
+        lists: InvertedLists,
+        users: npt.NDArray[np.float64],
+        prices: npt.NDArray[np.float64] | None,
+        reference: float,
+        k: int,
+        *,
+        deep: bool = False,
+    ) -> tuple[_Rows, _Rows]:
+        """Return the items that come near the best k of each user, as pairs of owner and row.
+
+        Where lists mix groups, an item that was not fetched may have a larger bonus than its list. If that could bring
+        it into the best k of a user, as far as is known, this user is searched once more, and ``deep``.
+        """
+        queries, n, fetch = Float32Queries.of(self._items, users, prices, reference), len(users), self.tuning.fetch(k)
         vectors = queries.columns.T
         scores = vectors @ lists.centres.T
+        priced = None
         if queries.bonus is not None:
-            scores += queries.bonus[lists.group_of]
-        chosen = self.tuning.choose(lists, vectors, scores, k)
-        rows, groups = self._codes.search(vectors, chosen, scores, self.tuning.fetch(k))
-        owners, kept = np.arange(len(rows)) % n, self._near(queries, rows, groups, n, k)
-        owners, rows = np.broadcast_to(owners[:, None], rows.shape)[kept], rows[kept]
-        if len(vectors) > n:  # several interests may have found the same item
-            owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
-        return owners, rows
-
-    def _near(self, queries: Float32Queries, rows: _Rows, groups: _Rows, n: int, k: int) -> npt.NDArray[np.bool_]:
-        """Return which of the items may be among the best k by their float32 scores: about a quarter of them."""
-        scores = np.matmul(self._items.values[rows], queries.columns.T[:, :, None])[:, :, 0]
-        if queries.bonus is not None:
-            scores += queries.bonus[groups]
-        scores[rows < 0] = -np.inf
+            priced = self._list_prices.of(queries.bonus)
+            scores += priced.bonus
+            if self._list_prices.is_mixed:
+                fetch = math.ceil((fetch + (_DEEPEST if deep else _DEEPER) * k) / priced.open_share)
+        best, floor = None, None
+        if priced is not None and len(priced.rows):
+            shared = (self.catalog, self._items, self.exact.item_bonus)
+            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, priced.rows, priced.items)
+            best = Scan(tile).run(0, tile.size)
+            best.sift()
+            floor = np.tile(best.cut - np.float32(priced.spread), len(vectors) // n)[:, None]
+        chosen = self.tuning.choose(lists, vectors, scores, k, floor)
+        rows, groups = self._codes.search(vectors, chosen, scores, fetch)
+        last = rows[:, -1]
+        relevance = np.matmul(self._items.values[rows], vectors[:, :, None])[:, :, 0]
+        values = relevance.copy()
+        if queries.bonus is not None and priced is not None:
+            bonus = queries.bonus[groups]
+            values += bonus
+            values[bonus > priced.above] = -np.inf  # scored one by one below
+        values[rows < 0] = -np.inf
         place = rows.shape[1] - k
         # If one interest finds k items above a score, so does the user.
-        kth = np.partition(scores, place, axis=1)[:, place].reshape(-1, n).max(axis=0)
-        near: npt.NDArray[np.bool_] = scores >= np.tile(kth - queries.margin, len(rows) // n)[:, None]
-        return near & (rows >= 0)
+        kth = np.partition(values, place, axis=1)[:, place].reshape(-1, n).max(axis=0)
+        cut = kth - queries.margin
+        if best is not None:
+            cut = np.maximum(cut, best.cut)
+        # About a quarter of the items may be among the best k by their float32 scores.
+        near = (values >= np.tile(cut, len(rows) // n)[:, None]) & (values > -np.inf)
+        owners, rows = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)[near], rows[near]
+        if len(vectors) > n:  # several interests may have found the same item
+            owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
+        if best is not None and priced is not None:
+            more, places, _ = best.joined()
+            owners, rows = np.concatenate([owners, more]), np.concatenate([rows, priced.rows[places]])
+        if priced is not None and self._list_prices.is_mixed and not deep:
+            # -inf where all items of the lists were fetched.
+            others = np.where(last >= 0, relevance[:, -1] + priced.bonus[lists.list_of[last]], -np.inf)
+            again = np.flatnonzero(others.reshape(-1, n).max(axis=0) + priced.spread > cut)
+            if len(again):
+                more, found = self._nominate(lists, users[again], prices, reference, k, deep=True)
+                kept = ~np.isin(np.arange(n), again)[owners]
+                owners, rows = np.concatenate([owners[kept], again[more]]), np.concatenate([rows[kept], found])
+        return owners, rows
+
+    def _mostly_masked(self, prices: npt.NDArray[np.float64] | None) -> bool:
+        """Return whether lists that mix groups hold so few open items that the mean of these is not known well."""
+        if prices is None or self.lists is None or not self._list_prices.is_mixed or prices.max() < np.inf:
+            return False
+        return int(self.catalog.group_sizes[prices < np.inf].sum()) * _DEEP < len(self.catalog)
 
     def _all_of(self, groups: npt.NDArray[np.intp], n: int) -> tuple[_Rows, _Rows]:
         """Return every item of these groups for each of n users, as pairs of owner and row."""
-        ends = np.cumsum(self.catalog.group_sizes)
-        rows = np.concatenate([self._by_group[ends[g] - self.catalog.group_sizes[g] : ends[g]] for g in groups])
-        return np.repeat(np.arange(n), len(rows)), np.tile(rows.astype(np.int64), n)
+        rows = self.exact.group_rows.of(groups)
+        return np.repeat(np.arange(n), len(rows)), np.tile(rows, n)
 
 
 def _put(hits: Hits, who: npt.NDArray[np.intp], found: Hits) -> None:

@@ -15,8 +15,6 @@ STORAGES = ("2-bit", "4-bit", "8-bit", "16-bit")
 # generated embeddings, codes trained this way lose a tenth as many of the best 50.)
 _LONGEST_SHARE, _FEWEST, _MOST = 0.05, 1 << 12, 1 << 15
 _BLOCK = 1 << 15
-_ROW_BITS = 40
-_ROW_MASK = (1 << _ROW_BITS) - 1
 
 
 class QuantizedItems:
@@ -77,11 +75,13 @@ class QuantizedItems:
             at = lists.list_of[some].astype(np.int64)
             index.train_encoder(len(some), faiss.swig_ptr(sample), faiss.swig_ptr(at))
         index.is_trained = True
+        self._row_bits = n.bit_length()
         for start in range(0, n, _BLOCK):
             turned = items[start : start + _BLOCK] @ self._rotation
             at = lists.list_of[start : start + _BLOCK].astype(np.int64)
             # The name holds the group beside the row: a lookup for each item found would be a random memory access.
-            names = np.arange(start, start + len(turned)) | lists.group_of[at].astype(np.int64) << _ROW_BITS
+            groups = lists.groups[start : start + _BLOCK].astype(np.int64)
+            names = np.arange(start, start + len(turned)) | groups << self._row_bits
             index.add_core(len(turned), faiss.swig_ptr(turned), faiss.swig_ptr(names), faiss.swig_ptr(at))
         # The same codes in a layout that is read 32 items at a time (SIMD).
         self._index = faiss.IndexIVFPQFastScan(index) if storage in ("2-bit", "4-bit") else index
@@ -116,7 +116,7 @@ class QuantizedItems:
             n, faiss.swig_ptr(turned), fetch, faiss.swig_ptr(probed), faiss.swig_ptr(given),
             faiss.swig_ptr(found), faiss.swig_ptr(names), False, faiss.SearchParametersIVF(nprobe=most),
         )  # fmt: skip
-        return np.where(names < 0, -1, names & _ROW_MASK), names >> _ROW_BITS
+        return np.where(names < 0, -1, names & ((1 << self._row_bits) - 1)), names >> self._row_bits
 
 
 def _longest(items: Floats) -> npt.NDArray[np.int64]:

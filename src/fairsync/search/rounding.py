@@ -13,9 +13,9 @@ per term, times at most 2^60, the largest factor we let in: (d+8)·2^-60 covers 
 *Prices.* A bonus is minus the price, counted from `scoring.reference_price` (a constant for all items changes
 no order). Beyond ±4 it is cut off: the k-th best score is then within ±1, so a group below -3 is out and a
 group above 3 is in, and the exact value does not matter. An extreme price therefore costs no other group any
-precision. Inside, the subtraction and the float64 score are off by at most 2^-50 of the prices involved
-(``wobble``). The bonus is rounded *up* by that and by 8u, more than its own rounding and its share in the sum
-can take away: so
+precision. Inside, the subtraction and the float64 score are off by at most 2^-50 of the reference and of the price,
+which is within 4 of it (``wobble``). The bonus is rounded *up* by that and by 8u, more than its own rounding and its
+share in the sum can take away: so
 
     true ≤ float32 + error    and    true ≥ float32 - error - slack,
 
@@ -27,7 +27,6 @@ among the best k.
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +36,14 @@ from fairsync.catalog import check_values
 _U = 2.0**-24
 _CUT_OFF = 4.0
 _BLOCK_VALUES = 1 << 18
+# Prices of many groups are converted in blocks that stay in cache.
+_BLOCK_PRICES = 1 << 14
+
+# The bonuses of recent prices: many requests come between two price changes, and most share a unit. Prices are compared
+# by value, because a caller may overwrite an array that it has given. The tuple is replaced as a whole, so that
+# searches that run at the same time never see half of a change.
+_recent: tuple[tuple[npt.NDArray[np.float64], tuple[float, int], tuple[npt.NDArray[np.float32], float]], ...] = ()
+_MOST_RECENT, _MOST_PRICES = 16, 1 << 22
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ class Float32Queries:
         error = 2 * (d + 8) * _U * np.ldexp(length, -unit) * items.largest_norm + (d + 8) * 2.0**-60
         bonus, slack = None, 0.0
         if prices is not None:
-            bonus, slack = _bonus(prices.tobytes(), reference, unit + items.exponent)
+            bonus, slack = _bonus(prices, reference, unit + items.exponent)
         return cls(np.ascontiguousarray(columns), bonus, slack + 2 * error, unit + items.exponent)
 
 
@@ -156,7 +163,7 @@ def prepare_query(
     error = 2 * (d + 8) * _U * math.ldexp(length, -unit) * items.largest_norm + (d + 8) * 2.0**-60
     if prices is None:
         return columns, None, 2 * error
-    bonus, slack = _bonus(prices.tobytes(), reference, unit + items.exponent)
+    bonus, slack = _bonus(prices, reference, unit + items.exponent)
     return columns, bonus, slack + 2 * error
 
 
@@ -176,7 +183,9 @@ def any_reference_serves(
     >>> any_reference_serves(items, np.array([[[3.0, 4.0]], [[0.3, 0.4]]]), np.array([4.0, -4.0, np.inf]))
     array([ True, False])
     """
-    open_ = np.zeros(1) if prices is None else prices[prices < np.inf]
+    open_ = np.zeros(1) if prices is None else prices
+    if open_.max(initial=-np.inf) == np.inf:
+        open_ = open_[open_ < np.inf]
     reaches = np.ldexp(_lengths(users) * items.largest_norm, items.exponent)
     serves: npt.NDArray[np.bool_] = open_.max(initial=-np.inf) - open_.min(initial=np.inf) <= reaches
     return serves
@@ -190,23 +199,36 @@ def _lengths(users: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     return lengths
 
 
-@lru_cache(maxsize=16)  # many requests come between two price changes, and most share a unit
-def _bonus(given: bytes, reference: float, unit: int) -> tuple[npt.NDArray[np.float32], float]:
+def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tuple[npt.NDArray[np.float32], float]:
     """Return the bonus of each group in this unit, rounded up, and how much too high one can be."""
-    price = np.frombuffer(given, dtype=np.float64)
-    masked = None
-    if price.max(initial=0.0) == np.inf:
-        masked = price == np.inf
-        price = np.where(masked, 0.0, price)
-    wobble = np.ldexp(np.abs(price) + abs(reference), -unit) * 2.0**-50
-    value = np.ldexp(reference - price, -unit)
-    low = np.minimum(np.maximum(value - wobble, -_CUT_OFF), _CUT_OFF)
-    high = np.minimum(np.maximum(value + wobble, -_CUT_OFF), _CUT_OFF)
-    size = np.abs(high)
-    bonus = (high + 8 * _U * size).astype(np.float32)
-    spread = high - low + 20 * _U * size
-    if masked is not None:
-        bonus[masked], spread[masked] = -np.inf, 0.0
-    slack = float(spread.max(initial=0.0))
+    global _recent
+    recent = _recent  # read once: another thread may replace it
+    for given, key, result in recent:
+        if key == (reference, unit) and (given is prices or np.array_equal(given, prices)):
+            return result
+    scale = math.ldexp(1.0, -unit)
+    # A price that is not cut off is within 4 of the reference.
+    wobble = (2 * abs(reference) * scale + 2 * _CUT_OFF) * 2.0**-50
+    bonus, size = np.empty(len(prices), dtype=np.float32), 0.0
+    for start in range(0, len(prices), _BLOCK_PRICES):
+        price = prices[start : start + _BLOCK_PRICES]
+        masked = None
+        if price.max() == np.inf:
+            masked = price == np.inf
+            price = np.where(masked, reference, price)
+        high = (reference - price) * scale
+        high += wobble
+        np.minimum(np.maximum(high, -_CUT_OFF, out=high), _CUT_OFF, out=high)
+        sizes = np.abs(high)
+        size = max(size, float(sizes.max()))
+        sizes *= 8 * _U
+        high += sizes
+        if masked is not None:
+            high[masked] = -np.inf
+        bonus[start : start + _BLOCK_PRICES] = high
     bonus.flags.writeable = False
-    return bonus, slack
+    result = bonus, min(2 * wobble, 2 * _CUT_OFF) + 20 * _U * size
+    room = max(1, min(_MOST_RECENT, _MOST_PRICES // max(1, len(prices))))
+    own = prices.copy() if prices.flags.writeable else prices
+    _recent = ((own, (reference, unit), result), *recent[: room - 1])
+    return result

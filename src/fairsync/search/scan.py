@@ -29,6 +29,8 @@ _BUNDLE, _BUNDLE_OF_ONE = 8, 32
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
 BLOCK_PER_K = 128
 _PIECE_VALUES = 1 << 17
+# The bonuses of this many groups stay in cache during a pass over the items.
+_FEW_GROUPS = 1 << 12
 _LOWEST = np.finfo(np.float32).min
 
 # A pool of buffers for scores: fresh pages from the kernel cost as much as computing the scores. `pop` and `append` are
@@ -51,10 +53,11 @@ def columns_at_once(dim: int, k: int) -> int:
 
 
 class ItemBonus:
-    """A cache of the bonus of every item, for single requests under the same prices.
+    """A cache of the bonus of every item, for requests under the same prices.
 
     A batch looks up bonuses during its pass over the items. For a single request that lookup would be a twentieth of
-    the work.
+    the work. If there are many groups, it would be a fifth of the work of a batch: a table of their bonuses does not
+    stay in cache beside the items, and is read before the pass.
     """
 
     def __init__(self, group_of: npt.NDArray[np.signedinteger]) -> None:
@@ -66,7 +69,7 @@ class ItemBonus:
     def of(self, bonus: _Floats) -> _Floats:
         """Return the bonus of each item, given that of each group, padded with zeros to fill the last bundle."""
         for groups, spread in self._kept:
-            if np.array_equal(groups, bonus):
+            if groups is bonus or np.array_equal(groups, bonus):
                 return spread
         spread = np.zeros(len(self.group_of) + _BUNDLE_OF_ONE, dtype=np.float32)
         np.take(bonus, self.group_of, mode="clip", out=spread[: len(self.group_of)])
@@ -78,7 +81,7 @@ class Tile:
     """The users that are scored in one pass, with the data that all threads share.
 
     Where few items are eligible, only those are scored: ``rows`` are their rows, and a scan counts in places among
-    them.
+    them. ``copied`` are their embeddings if they lie next to each other already.
     """
 
     def __init__(
@@ -93,16 +96,18 @@ class Tile:
         who: _Rows,
         restriction: Restriction | None = None,
         rows: _Rows | None = None,
+        copied: _Floats | None = None,
     ) -> None:
-        self.catalog, self.items, self.group_of = catalog, items.values, item_bonus.group_of
-        self.restriction, self.rows = restriction, rows
+        self.catalog, self.group_of = catalog, item_bonus.group_of
+        self.items = items.values if copied is None else copied
+        self.restriction, self.rows, self.scattered = restriction, rows, rows is not None and copied is None
         self.size = len(catalog) if rows is None else len(rows)
         self.users, self.prices, self.k, self.who = users, prices, k, who
         queries = Float32Queries.of(items, users, prices, reference)
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
         self.item_bonus = None
-        if self.bonus is not None and width == 1 and rows is None:
+        if self.bonus is not None and rows is None and (width == 1 or len(self.bonus) > _FEW_GROUPS):
             self.item_bonus = item_bonus.of(self.bonus)
         products = PANEL_PRODUCTS if width > 1 else PANEL_PRODUCTS_OF_ONE
         self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
@@ -156,7 +161,7 @@ class Scan:
         tile = self.tile
         width = tile.columns.shape[1]
         size = tile.block * (width + 1) + tile.block // tile.bundle * width
-        if tile.rows is not None:
+        if tile.scattered:
             size += tile.gathered * tile.catalog.dim
         try:
             memory = _spare.pop()
@@ -290,7 +295,7 @@ class Scan:
 
     def _multiply(self, start: int, stop: int, scores: _Floats, memory: _Floats) -> None:
         tile = self.tile
-        if tile.rows is None:
+        if tile.rows is None or not tile.scattered:
             self._product(tile.items[start:stop], scores[: stop - start])
         else:
             for first in range(start, stop, tile.gathered):

@@ -12,6 +12,8 @@ from fairsync.search.base import Hits
 
 # Scores are computed in pieces of about 256 KB, which stay in cache.
 _PIECE_VALUES = 1 << 15
+# The price of the k-th item is sought among the lowest prices of bundles of groups, if there are groups enough.
+_BUNDLES_PER_K, _LEAST_BUNDLE = 8, 4
 
 
 def relevance(
@@ -223,9 +225,21 @@ def reference_price(group_sizes: npt.NDArray[np.int64], prices: npt.NDArray[np.f
     >>> reference_price(np.array([1, 2]), np.array([-1e6, 0.5]), 2)
     (2, 0.5)
     """
-    by_price = np.argsort(prices)  # not stable, which is slower: groups of one price change nothing
-    if prices[by_price[-1]] == np.inf:
-        by_price = by_price[prices[by_price] < np.inf]
+    bundle = len(prices) // (_BUNDLES_PER_K * k)
+    if bundle < _LEAST_BUNDLE:
+        by_price = np.argsort(prices)  # not stable, which is slower: groups of one price change nothing
+        if prices[by_price[-1]] == np.inf:
+            by_price = by_price[prices[by_price] < np.inf]
+    else:
+        # Sorting many groups would take as long as the search. At least k of those that have items have this price or a
+        # lower one, since the lowest prices of disjoint bundles are those of distinct groups.
+        some = np.where(group_sizes > 0, prices, np.inf) if group_sizes.min() == 0 else prices
+        lowest = some[: len(some) // bundle * bundle].reshape(bundle, -1).min(axis=0)
+        enough = np.partition(lowest, k - 1)[k - 1]
+        lower = np.flatnonzero(some < enough)
+        if enough < np.inf and group_sizes[lower].sum() < k:
+            return k, float(enough)
+        by_price = lower[np.argsort(prices[lower])]
     reached = np.cumsum(group_sizes[by_price])
     if not len(reached) or reached[-1] == 0:
         return 0, 0.0

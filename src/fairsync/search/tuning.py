@@ -19,6 +19,10 @@ _DECIDES = DEPTHS.index(50)
 # avoid). The rest is a reserve for prices, and for requests that are harder than the sample.
 _LISTS_SHARE, _CODES_SHARE = 0.4, 0.15
 _EAGERNESS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
+# The k-th best score is somewhat higher than the mark.
+_BELOW_FLOOR = 1.15
+# Estimates of lists are first examined in bundles, by their maximum.
+_BUNDLE = 8
 _MOST_FETCHED = 4 * DEPTHS[-1]
 _REQUESTS, _ITEMS_EACH = 512, 4
 
@@ -46,13 +50,20 @@ class Tuning:
     slacks: tuple[float, ...]
     fetches: tuple[int, ...]
 
-    def choose(self, lists: InvertedLists, vectors: Floats, scores: Floats, k: int) -> npt.NDArray[np.bool_]:
-        """Return which lists to read, (n, L), given the scores of their centres minus prices, -inf where masked."""
+    def choose(
+        self, lists: InvertedLists, vectors: Floats, scores: Floats, k: int, floor: Floats | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """Return which lists to read, (n, L), given the scores of their centres minus prices, -inf where masked.
+
+        If a score that k items reach is known, it is the ``floor``, (n, 1): lists far below it are not read.
+        """
         along, estimate = lists.along(vectors)
         estimate *= np.float32(self.eagerness)
         estimate += scores
         at = _depth(k)
         lowest = _mark(estimate, DEPTHS[at]) - np.float32(self.slacks[at]) * along
+        if floor is not None:
+            lowest = np.maximum(lowest, floor - np.float32(_BELOW_FLOOR * self.slacks[at]) * along)
         # The estimate of a masked list is -inf, and if most are masked the mark may be -inf too.
         chosen: npt.NDArray[np.bool_] = estimate >= np.maximum(lowest, np.finfo(np.float32).min)
         return chosen
@@ -73,7 +84,16 @@ def _depth(k: int) -> int:
 
 
 def _mark(estimate: Floats, k: int) -> Floats:
-    place = estimate.shape[1] - max(1, min(k // 2, estimate.shape[1] // 32))
+    wanted = max(1, min(k // 2, estimate.shape[1] // 32))
+    bundles = estimate.shape[1] // _BUNDLE
+    if bundles >= 4 * wanted:
+        # The best are in as many bundles of lists as they are themselves, those with the best maxima.
+        whole = bundles * _BUNDLE
+        table = estimate[:, :whole].reshape(len(estimate), _BUNDLE, bundles)
+        best = np.argpartition(table.max(axis=1), bundles - wanted, axis=1)[:, bundles - wanted :]
+        some = np.take_along_axis(table, best[:, None], axis=2).reshape(len(estimate), -1)
+        estimate = np.hstack([some, estimate[:, whole:]])
+    place = estimate.shape[1] - wanted
     return np.partition(estimate, place, axis=1)[:, place, None]
 
 

@@ -19,7 +19,7 @@ import uvicorn
 from fairsync.catalog.files import open_catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, MissingPackageError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.urls import is_postgres
 from fairsync.schedule import Forecast
@@ -252,7 +252,7 @@ def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:
     try:
         import ray
     except ImportError:
-        raise InvalidInputError("search.ray is set, but Ray is not installed: pip install 'fairsync[ray]'.") from None
+        raise MissingPackageError("search.ray is set, but Ray is not installed: pip install 'fairsync[ray]'.") from None
     from fairsync.search.ray import RayIndex
 
     if not ray.is_initialized():

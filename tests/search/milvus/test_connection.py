@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from contract.test_indexes import random_case
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, MissingPackageError
 from fairsync.search.milvus import BackendUnavailableError, MilvusIndex
 
 
@@ -36,5 +36,5 @@ def test_an_address_without_meaning_is_refused_at_once(uri: str) -> None:
 
 def test_without_the_client_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymilvus", None)
-    with pytest.raises(InvalidInputError, match=r"pip install 'fairsync\[milvus\]'"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'fairsync\[milvus\]'"):
         MilvusIndex(random_case(26)[0])

@@ -99,7 +99,11 @@ def test_a_refused_call_is_an_error_with_the_reason(service: Running) -> None:
         with pytest.raises(RefusedError, match="nothing"):
             client.pace("nothing")
         with pytest.raises(InvalidInputError, match="users must be"):
-            client.retrieve(np.ones(8))
+            client.retrieve(np.float64(8))
+        assert client.retrieve(np.ones(8)).ids.tolist() == client.retrieve(np.ones((1, 8))).ids.tolist()
+    for url in ("localhost:8080", None):
+        with pytest.raises(InvalidInputError, match="begins with http://"):
+            Client(url)  # type: ignore[arg-type]
 
 
 def test_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +197,7 @@ def test_a_call_is_retried_until_the_service_is_up() -> None:
     port, tried = free_port(), threading.Event()
 
     def call() -> list[PromiseView]:
-        with Client(f"http://127.0.0.1:{port}", timeout=60, attempts=99) as client:
+        with Client(f"http://127.0.0.1:{port}", timeout=60) as client:
             tried.set()
             return client.promises()
 
@@ -203,7 +207,7 @@ def test_a_call_is_retried_until_the_service_is_up() -> None:
         with busy_server(port):
             assert answer.result() == []
     with (
-        Client(f"http://127.0.0.1:{port}", attempts=2) as client,
+        Client(f"http://127.0.0.1:{port}", timeout=0.5) as client,
         pytest.raises(BackendUnavailableError, match="is it running"),
     ):
         client.overview()

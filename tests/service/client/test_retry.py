@@ -66,6 +66,18 @@ def test_the_last_attempt_is_final() -> None:
     assert retry.delay_after(READ, BUSY) is None
 
 
+def test_connecting_is_tried_until_the_deadline() -> None:
+    clock, refused = Clock(), httpx.ConnectError("refused")
+    retry, tried = Retry(5, 10.0, clock), 0
+    while (delay := retry.delay_after(WRITE, refused)) is not None:
+        assert delay <= 0.5
+        clock.now += delay
+        tried += 1
+    assert tried > 20
+    assert retry.remaining < 0.5
+    assert Retry(1, 10.0, clock).delay_after(WRITE, refused) is None
+
+
 def test_no_attempt_begins_after_the_deadline() -> None:
     clock = Clock()
     retry = Retry(99, 10.0, clock)

@@ -31,7 +31,7 @@ def test_a_promise_that_becomes_impossible_is_logged_once(caplog: pytest.LogCapt
         plan = planner.plan([daily], {daily: 0}, forecast, NOON, None)
         planner.plan([daily], {daily: 1}, forecast, NOON.replace(minute=1), plan)
     (record,) = caplog.records
-    assert "1000 exposures of 'rare'" in record.message
+    assert "1,000 exposures of 'rare'" in record.message
     assert "cannot be kept: 568 will be missing" in record.message
 
 

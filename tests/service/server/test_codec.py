@@ -138,6 +138,12 @@ def test_bombs_are_refused(body: bytes) -> None:
     read(body, JSON)
 
 
+def test_one_vector_without_a_list_around_it_is_refused_in_the_words_of_the_api() -> None:
+    body = pack(RetrieveRequest(vectors=NumberArray.of(np.ones(8))))
+    with pytest.raises(Problem, match="one list of numbers per user"):
+        users_of(decode(body, MSGPACK, RetrieveRequest), LIMITS)
+
+
 @given(hnp.arrays(np.dtype("<f4"), hnp.array_shapes(min_dims=2, max_dims=3, max_side=6), elements=st.floats(width=32)))
 def test_vectors_arrive_bit_for_bit(array: Any) -> None:
     body = pack(RetrieveRequest(vectors=NumberArray.of(array)))

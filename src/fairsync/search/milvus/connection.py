@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.errors import BackendUnavailableError, InvalidInputError, MissingPackageError
 
 _Answer = TypeVar("_Answer")
 
@@ -42,7 +42,7 @@ class Connection:
             import grpc
             import pymilvus
         except ImportError as error:
-            raise InvalidInputError("MilvusIndex needs pymilvus: pip install 'fairsync[milvus]'.") from error
+            raise MissingPackageError("MilvusIndex needs pymilvus: pip install 'fairsync[milvus]'.") from error
         self.uri, self.token, self.timeout, self.milvus = uri, token, timeout, pymilvus
         self.is_lite = uri.endswith(".db")
         self._errors = (pymilvus.MilvusException, grpc.RpcError)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-try:
+from fairsync.extras import explain_missing
+
+with explain_missing("RayIndex"):
     import ray
-except ImportError as error:
-    raise ImportError("RayIndex needs Ray: pip install 'fairsync[ray]'.") from error
 
 from fairsync.catalog.files import Fingerprint, StoredCatalog
 from fairsync.errors import BackendUnavailableError, InvalidInputError

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import httpx
 
+from fairsync.errors import InvalidInputError
 from fairsync.service.client.endpoints import Endpoints
 from fairsync.service.client.retry import Retry
 
@@ -23,6 +24,12 @@ def _headers(token: str | None) -> dict[str, str]:
     return {} if token is None else {"authorization": f"Bearer {token}"}
 
 
+def _checked(url: object) -> str:
+    if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+        raise InvalidInputError(f"the URL of a service begins with http:// or https://, got {url!r:.80}.")
+    return url
+
+
 class Client(Endpoints):
     """A client of the service. It is thread-safe and reuses its connections.
 
@@ -35,8 +42,9 @@ class Client(Endpoints):
     timeout
         Seconds until a call fails, all attempts together.
     attempts
-        Number of attempts of a call if the service is busy, limits the rate or is unreachable. The client waits with
-        exponential backoff, or as long as Retry-After says. Requests keep their ids: a retry is never counted twice.
+        Number of attempts of a call if the service is busy or limits the rate. The client waits with exponential
+        backoff, or as long as Retry-After says. While there is no connection, it tries to connect until the timeout;
+        1 means no second attempt of any kind. Requests keep their ids: a retry is never counted twice.
 
     Examples
     --------
@@ -47,7 +55,7 @@ class Client(Endpoints):
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = 10.0, attempts: int = 5) -> None:
-        self._http = httpx.Client(base_url=url, headers=_headers(token), timeout=timeout)
+        self._http = httpx.Client(base_url=_checked(url), headers=_headers(token), timeout=timeout)
         self._attempts, self._timeout = attempts, timeout
 
     def send(self, request: Request[T]) -> T:
@@ -87,7 +95,7 @@ class AsyncClient(Endpoints):
     """
 
     def __init__(self, url: str, token: str | None = None, *, timeout: float = 10.0, attempts: int = 5) -> None:
-        self._http = httpx.AsyncClient(base_url=url, headers=_headers(token), timeout=timeout)
+        self._http = httpx.AsyncClient(base_url=_checked(url), headers=_headers(token), timeout=timeout)
         self._attempts, self._timeout = attempts, timeout
 
     async def send(self, request: Request[T]) -> T:

@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from fairsync.candidates import Candidates
+from fairsync.catalog.arrays import to_array, to_values
 from fairsync.errors import InvalidInputError
-from fairsync.explanation import Explanation, StoredExplanation, WhyNot
+from fairsync.explain import Explanation, StoredExplanation, WhyNot
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,
@@ -122,8 +123,12 @@ class Endpoints:
             Whether ``found.explain(i)`` says why the candidates are there. Counts twice for the rate limit.
         """
         vectors = _as_floats("users", users)
+        if vectors.ndim == 1:
+            vectors = vectors[None]
         if vectors.ndim not in (2, 3):
-            raise InvalidInputError(f"users must be (n, d) or (n, interests, d) numbers, got shape {vectors.shape}.")
+            raise InvalidInputError(
+                f"users must be (n, d) or (n, interests, d) numbers, or (d,) for one, got shape {vectors.shape}."
+            )
         named = _request_ids(len(vectors), request_ids)
         rules = _rules(exclude, where)
         array = NumberArray.of(vectors)
@@ -260,7 +265,7 @@ class Endpoints:
         attributes = groups if isinstance(groups, Mapping) else None
         items = UpsertItems(
             embeddings=None if embeddings is None else NumberArray.of(_as_floats("embeddings", embeddings)),
-            groups=np.asarray(groups).tolist() if attributes is None else None,
+            groups=np.asarray(to_values(groups)).tolist() if attributes is None else None,
             attributes=None if attributes is None else {name: _plain_values(one) for name, one in attributes.items()},
             ids=np.asarray(ids).tolist(),
         )
@@ -284,16 +289,16 @@ def _retrieve(request: RetrieveRequest) -> Request[Retrieved]:
 
 def _rules(exclude: Sequence[Sequence[Label]] | None, where: Where | Sequence[Where | None] | None) -> dict[str, Any]:
     """Return the rules of a request as plain values."""
-    lists = None if exclude is None else [np.asarray(ids).tolist() for ids in exclude]
+    lists = None if exclude is None else [np.asarray(to_values(ids)).tolist() for ids in to_values(exclude)]
     return {"exclude": lists, "where": where if where is None or isinstance(where, Mapping) else list(where)}
 
 
 def _plain_values(values: Sequence[Any]) -> list[Any]:
-    return [one.tolist() if isinstance(one, np.ndarray | np.generic) else one for one in values]
+    return [one.tolist() if isinstance(one, np.ndarray | np.generic) else one for one in to_values(values)]
 
 
 def _as_floats(name: str, values: ArrayLike) -> np.ndarray[Any, Any]:
-    array = np.asarray(values)
+    array = to_array(values, name)
     if array.dtype.kind not in "iuf":
         raise InvalidInputError(f"{name} must be numbers, got {array.dtype}.")
     return array if array.dtype.kind == "f" else array.astype(np.float64)

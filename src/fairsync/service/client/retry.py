@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _FIRST_BACKOFF = 0.1
 _MAX_BACKOFF = 10.0
 _MAX_JITTER = 0.5
+# A service that restarts is found again this soon.
+_MAX_RECONNECT_DELAY = 0.5
 
 
 class Retry:
@@ -24,7 +26,7 @@ class Retry:
     Parameters
     ----------
     attempts
-        Number of attempts, the first included.
+        Number of attempts, the first included. Attempts to connect are not limited, unless it is 1.
     timeout
         Seconds until the deadline of all attempts together.
     clock
@@ -46,12 +48,18 @@ class Retry:
         if isinstance(outcome, httpx.Response):
             return self._delay(outcome.headers.get("retry-after")) if request.is_busy(outcome) else None
         # Without a connection the service has not received the request.
-        not_received = isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout)
-        return self._delay(None) if request.idempotent or not_received else None
+        if isinstance(outcome, httpx.ConnectError | httpx.ConnectTimeout):
+            return self._reconnect_delay()
+        return self._delay(None) if request.idempotent else None
 
     def _delay(self, retry_after: str | None) -> float | None:
         delay = backoff(self._made, retry_after)
         return delay if self._made < self._attempts and delay < self._deadline - self._clock() else None
+
+    def _reconnect_delay(self) -> float | None:
+        """Return the seconds until the next attempt to connect. They go on until the deadline: it costs nothing."""
+        delay = min(backoff(self._made, None), _MAX_RECONNECT_DELAY)
+        return delay if self._attempts > 1 and delay < self._deadline - self._clock() else None
 
 
 def backoff(attempt: int, retry_after: str | None) -> float:

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from fairsync.service.promises.clock import describe_skew
 from fairsync.service.promises.shards import describe_lost
 from fairsync.service.schema import Alert
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +68,7 @@ class Alerts:
         impossible = view.state == "impossible"
         end = f"{view.end.astimezone(ZoneInfo(view.window.zone)):%Y-%m-%d %H:%M} ({view.window.zone})"
         what = (
-            f"will miss {view.shortfall:,.0f} of {view.floor:,} exposures"
+            f"will miss {view.shortfall:,.0f} of {count(view.floor, 'exposure')}"
             if impossible
             else f"is at risk: {view.reason}"
             if view.reason

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.dual_bound import ROUNDS
 from fairsync.errors import FairSyncError
+from fairsync.hindsight.dual_bound import ROUNDS
 from fairsync.search import Hits
 from fairsync.search.filtering import search_eligible
 from fairsync.service.promises.costs import estimate_costs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fairsync.candidates import Candidates
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
-    from fairsync.priced_lists import Search
+    from fairsync.hindsight.priced_lists import Search
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
     from fairsync.service.promises.costs import Costs

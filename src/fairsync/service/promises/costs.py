@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.dual_bound import dual_bound
 from fairsync.errors import FairSyncError
+from fairsync.hindsight.dual_bound import dual_bound
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
-    from fairsync.priced_lists import Floats, Search
+    from fairsync.hindsight.priced_lists import Floats, Search
     from fairsync.search import Hits
     from fairsync.search.eligibility import Eligibility
 

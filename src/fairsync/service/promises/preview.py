@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.dual_bound import ROUNDS, dual_bound
 from fairsync.errors import TooManyPreviewsError
 from fairsync.floors import group_capacities
+from fairsync.hindsight.dual_bound import ROUNDS, dual_bound
 from fairsync.service.promises.costs import MOST_GROUPS
 
 if TYPE_CHECKING:
@@ -101,8 +101,9 @@ class RecentRequests:
     ) -> Estimate | None:
         """Return the least cost of giving each group this many exposures per request.
 
-        It is a lower bound: the best plan in hindsight on these requests (:func:`fairsync.dual_bound.dual_bound`). The
-        service gives up somewhat more, because it decides requests as they come.
+        It is a lower bound: the best plan in hindsight on these requests
+        (:func:`fairsync.hindsight.dual_bound.dual_bound`). The service gives up somewhat more, because it decides
+        requests as they come.
 
         Parameters
         ----------

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Groups, Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
-    from fairsync.explanation import Explanation
+    from fairsync.explain import Explanation
     from fairsync.schedule import Feasibility, Forecast, ScheduledPromise
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.planning import FeasibilityCheck

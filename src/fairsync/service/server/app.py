@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from fairsync.errors import FairSyncError
+from fairsync.service.api_docs import routes as api_docs_routes
 from fairsync.service.dashboard import routes as dashboard_routes
 from fairsync.service.schema import JSON
 from fairsync.service.server.access_log import AccessLogMiddleware
@@ -94,7 +95,7 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
             log.error("the state of the service could not be saved: %s", error)
 
     resources = routes_of(operations, bodies)
-    routes = [*resources, Route("/openapi.json", openapi), *dashboard_routes()]
+    routes = [*resources, Route("/openapi.json", openapi), *api_docs_routes(), *dashboard_routes()]
     paths = {operation.path for operation in operations if "{" not in operation.path}
     app: ASGIApp = PathRouter(Router(routes, redirect_slashes=False, default=_not_found, lifespan=lifespan), resources)
     app = BodyLimitMiddleware(app, http.max_body_bytes)

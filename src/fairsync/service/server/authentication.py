@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 _SHORTEST = 16
 _HINT = "Send the header 'Authorization: Bearer TOKEN'."
 # Public: health, readiness, the API's description, and the page that asks for a token.
-_PUBLIC_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json"})
-_PUBLIC_FOLDER = "/dashboard/"
+_PUBLIC_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json", "/docs"})
+_PUBLIC_FOLDERS = ("/dashboard/", "/docs/")
 
 
 class Tokens:
@@ -96,7 +96,7 @@ class AuthenticationMiddleware:
         """Handle a request."""
         if scope["type"] == "http":
             path, context = scope["path"], context_of(scope)
-            if path not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_FOLDER):
+            if path not in _PUBLIC_PATHS and not path.startswith(_PUBLIC_FOLDERS):
                 context.caller = self._tokens.caller(context.headers.get(b"authorization"))
         await self.app(scope, receive, send)
 

@@ -130,6 +130,11 @@ def users_of(request: RetrieveRequest, limits: HttpSettings) -> NDArray[Any] | N
         raise invalid(f"A user has {limits.max_interests} vectors at most, got {vectors.shape[1]}.", "Send fewer.")
     n = len(request.histories or ()) if vectors is None else len(vectors)
     _check_users(n, limits.max_users)
+    if vectors is not None and vectors.ndim == 1:
+        raise invalid(
+            "'vectors' must have one list of numbers per user, or several, also for a single user.",
+            "Send [[0.1, 0.2]], not [0.1, 0.2].",
+        )
     if request.request_ids is not None and len(request.request_ids) != n:
         raise invalid(f"'request_ids' must be {n} strings, one per user.")
     if request.k is not None and request.k > limits.max_k:

@@ -61,7 +61,7 @@ def retrieve_operations(
                 exclude = join_lists(asked.exclude, seen)
             users = check_users(computed, service.catalog)
         else:
-            users = check_users(vectors, service.catalog)
+            users = check_users(vectors, service.catalog, "'vectors'")
         request_ids = asked.request_ids or [None] * n
         where = conditions_of(asked, n)
         answer = batcher.submit(users, request_ids, asked.k, caller.name, exclude, where, explain=asked.explain)

@@ -7,6 +7,7 @@ const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumSign
 const exactPercent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 3 });
 
 export const count = (value) => whole.format(value);
+export const plural = (n, one, many) => (n === 1 ? one : many);
 export const compact = (value) => (Math.abs(value) < 100_000 ? whole.format(value) : short.format(value));
 export const figure = (value) => twoDigits.format(value);
 /** A small percentage, such as a cost. Values below 0.01 % are shown as such, not with many zeros. */

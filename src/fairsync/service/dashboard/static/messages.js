@@ -1,11 +1,9 @@
 // The sentences of the dashboard: numbers of the API explained in words.
 
-import { compact, count, duration, figure, percentRoundedDown, precisePercent, smallPercent, when } from "./format.js";
+import { compact, count, duration, figure, percentRoundedDown, plural, precisePercent, smallPercent, when } from "./format.js";
 
 /** A map key for a group label: the number 7 and the text "7" are two groups. */
 export const labelKey = (label) => `${typeof label}:${label}`;
-
-const plural = (n, one, many) => (n === 1 ? one : many);
 
 /** The sentence at the top of the page. */
 export function headline(promises) {
@@ -99,9 +97,10 @@ function endText(promise, now) {
 /** The status of a promise, for its detail view. */
 export function statusSentence(promise, now) {
   const end = endText(promise, now);
-  const missing = count(Math.ceil(promise.shortfall));
+  const lacking = Math.ceil(promise.shortfall);
+  const missing = `${count(lacking)} ${plural(lacking, "exposure", "exposures")}`;
   if (new Date(promise.end) <= now) {
-    return promise.state === "kept" ? "The window has ended, and the floor was reached." : `The window has ended. ${missing} exposures were missing.`;
+    return promise.state === "kept" ? "The window has ended, and the floor was reached." : `The window has ended. ${missing} ${plural(lacking, "was", "were")} missing.`;
   }
   if (new Date(promise.start) > now) {
     return `It begins ${when(new Date(promise.start), promise.window.zone, now)}, and the expected traffic can carry it.`;
@@ -110,7 +109,7 @@ export function statusSentence(promise, now) {
   if (promise.state === "kept") return `The floor is reached. The window ends at ${end}.${last}`;
   if (promise.state === "impossible") {
     const since = promise.impossible_since ? sinceText(promise.impossible_since, promise.window.zone, now) : "";
-    return `About ${missing} exposures will be missing at ${end}: the traffic expected until then cannot carry more.${since && ` Known ${since}.`}`;
+    return `About ${missing} will be missing at ${end}: the traffic expected until then cannot carry more.${since && ` Known ${since}.`}`;
   }
   if (promise.state === "at risk" && promise.reason) return `The floor will probably be missed at ${end}: ${promise.reason}.`;
   if (promise.state === "at risk") return `If traffic stays low, the floor may be missed at ${end}.`;

@@ -1,7 +1,7 @@
 // The pace chart of a promise: exposures so far, the pace that the forecast requires, and the projection to the end.
 
 import { draw, make } from "./dom.js";
-import { clock, compact, count, day, full } from "./format.js";
+import { clock, compact, count, day, full, plural } from "./format.js";
 
 const TOP = 26, BOTTOM = 22, LEFT = 46, RIGHT = 74;
 const BOOST_HEIGHT = 40;
@@ -47,7 +47,7 @@ function parse(pace) {
 function summary(pace, promise, now) {
   const { expected } = parse(pace);
   const due = Math.round(interpolate(expected, now));
-  return `Pace of ${promise.group}: ${count(promise.exposures)} exposures so far, ${count(due)} due by now, about ` +
+  return `Pace of ${promise.group}: ${count(promise.exposures)} ${plural(promise.exposures, "exposure", "exposures")} so far, ${count(due)} due by now, about ` +
     `${count(Math.round(pace.projected))} expected at the end, floor ${count(pace.floor)}.`;
 }
 

@@ -1,0 +1,164 @@
+"""Search under overlapping promises: groups are atoms, most of which hold one to three items.
+
+It is a part of `benchmarks.search`. Categories decide where items lie; providers are independent of that, which is the
+worst case for lists of similar items. A third of the promises has a subsidy, exponential with a mean of 0.3 standard
+deviations of the relevance (3 % of its range for one user), and one in a hundred a charge. One thread; all contenders
+take turns.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+from benchmarks.output import Claim, Table
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fairsync.catalog import Catalog
+from fairsync.catalog.atoms import Atoms
+from fairsync.data.synthetic import synthetic
+from fairsync.search import ExactIndex, IvfIndex
+
+DIM, K = 64, 50
+BATCHES = (1, 16, 64)
+REQUESTS = 256
+EXACT, EXACT_PRICED, EXACT_FEW = "exact, no prices", "exact, prices", "exact, few atoms open"
+IVF, IVF_PRICED, IVF_NEW = "ivf, no prices", "ivf, prices", "ivf, new prices every batch"
+
+Prices = npt.NDArray[np.float64]
+Measure = Callable[[dict[str, Callable[[int], object]], int, int], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class AtomFigure:
+    """One line of the table; recall only where the search is approximate."""
+
+    items: int
+    atoms: int
+    batch: int
+    contender: str
+    ms_per_request: float
+    times_exact: float
+    recall: float | None
+
+
+class AtomContest:
+    """A catalog whose groups are the atoms of overlapping promises, with its indexes."""
+
+    def __init__(self, n: int, categories: int, providers: int, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        data = synthetic(n, categories, REQUESTS, DIM, seed, n_past=1024, largest_share=0.3, tail_exponent=1.0)
+        share = (1.0 + np.arange(providers)) ** -0.5
+        provider = rng.choice(providers, size=n, p=share / share.sum())
+        promises = [*_rows(data.groups, categories), *_rows(provider, providers), np.flatnonzero(rng.random(n) < 0.1)]
+        self.atoms = Atoms.of(promises, n)
+        self.catalog = self.atoms.catalog(Catalog(data.embeddings, data.groups))
+        self.users = data.users[:, None]
+        started = time.perf_counter()
+        self.exact = ExactIndex(self.catalog, threads=1)
+        self.ivf = IvfIndex(self.catalog, exact_below=0).tune(data.past_users)
+        self.build_seconds = time.perf_counter() - started
+        scale = float((data.users[:32] @ data.embeddings[:4096].T).std())
+        self.prices = [self._draw(scale, rng) for _ in range(8)]
+
+    def _draw(self, scale: float, rng: np.random.Generator) -> Prices:
+        """Return prices of atoms, from those of promises."""
+        count = self.atoms.membership.n_promises
+        price = -rng.exponential(0.3 * scale, count) * (rng.random(count) < 1 / 3)
+        charged = rng.random(count) < 0.01
+        price[charged] = rng.exponential(0.3 * scale, int(charged.sum()))
+        return self.atoms.membership.atom_prices(price)
+
+    def few_open(self, number: int) -> Prices:
+        """Return prices that mask all but one atom in 500, as the guard does."""
+        return np.where(np.arange(self.catalog.n_groups) % 500 == number, self.prices[0], np.inf)
+
+    def recall(self, prices: Prices | None) -> float:
+        """Return the fraction of the true best items that `ivf` finds."""
+        truth, found = (index.search(self.users, prices, K).rows for index in (self.exact, self.ivf))
+        return float(np.mean([np.isin(wanted, got).mean() for wanted, got in zip(truth, found, strict=True)]))
+
+    def contenders(self, batch: int) -> dict[str, Callable[[int], object]]:
+        """Return the functions to time."""
+        few = [self.few_open(number) for number in range(4)]
+
+        def users(call: int) -> npt.NDArray[np.float32]:
+            start = call % (REQUESTS // batch) * batch
+            return self.users[start : start + batch]
+
+        def prices(call: int) -> Prices:
+            # New prices every 16 requests; a larger batch has one price vector, and the next batch another.
+            return self.prices[call // max(1, 16 // batch) % len(self.prices)]
+
+        def same(call: int) -> Prices:
+            return prices(call) if batch == 1 else self.prices[0]
+
+        exact, ivf = self.exact, self.ivf
+        named: dict[str, Callable[[int], object]] = {
+            EXACT: lambda call: exact.search(users(call), None, K),
+            EXACT_PRICED: lambda call: exact.search(users(call), prices(call), K),
+            IVF: lambda call: ivf.search(users(call), None, K),
+            IVF_PRICED: lambda call: ivf.search(users(call), same(call), K),
+        }
+        if batch == 1:
+            named[EXACT_FEW] = lambda call: exact.search(users(call), few[call % len(few)], K)
+        else:
+            named[IVF_NEW] = lambda call: ivf.search(users(call), prices(call), K)
+        return named
+
+    def figures(self, measure: Measure, rounds: int) -> list[AtomFigure]:
+        """Measure all contenders on one thread."""
+        recalls = {IVF: self.recall(None)}
+        recalls[IVF_PRICED] = recalls[IVF_NEW] = float(np.mean([self.recall(prices) for prices in self.prices[:3]]))
+        faiss.omp_set_num_threads(1)
+        made = []
+        with threadpool_limits(1):
+            for batch in BATCHES:
+                seconds = measure(self.contenders(batch), rounds, 16 if batch == 1 else 1)
+                for name, each in seconds.items():
+                    exact = seconds[EXACT if name in (EXACT, IVF) else EXACT_PRICED]
+                    cells = (batch, name, each / batch * 1e3, exact / each, recalls.get(name))
+                    made.append(AtomFigure(len(self.catalog), self.catalog.n_groups, *cells))
+        return made
+
+
+def _rows(codes: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.int64]]:
+    return np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes, minlength=count))[:-1])
+
+
+def check_atom_claims(figures: Sequence[AtomFigure]) -> list[Claim]:
+    """Compare the worst measurement of each kind with its limit."""
+    without = {one.batch: one.ms_per_request for one in figures if one.contender == EXACT}
+    added = [one.ms_per_request / without[one.batch] for one in figures if one.contender == EXACT_PRICED]
+    ivf = [one for one in figures if one.contender == IVF_PRICED]
+    # A batch of 16 is too small for lists to pay off as much: `exact` reads every item once for all of its requests.
+    faster = [one.times_exact for one in ivf if one.batch != 16]
+    few = [one.times_exact for one in figures if one.contender == EXACT_FEW]
+    if not figures:
+        return []
+    return [
+        Claim("atoms: time with prices ÷ without", max(added), 1.15),
+        Claim("atoms: recall of ivf under prices", min(one.recall or 0.0 for one in ivf), 0.99, at_most=False),
+        Claim("atoms: ivf under prices, times as fast as exact", min(faster), 8.0, at_most=False),
+        Claim("atoms: few atoms open, times as fast as all of them", min(few), 4.0, at_most=False),
+    ]
+
+
+def atom_table(figures: Sequence[AtomFigure], build_seconds: float) -> Table:
+    """Return the table of all figures."""
+    title = f"Search under overlapping promises, one thread, d = {DIM}, K = {K}; ivf built in {build_seconds:.0f} s"
+    cells = [
+        [
+            f"{one.items:,}",
+            f"{one.atoms:,}",
+            str(one.batch),
+            one.contender,
+            f"{one.ms_per_request:.3f}",
+            f"{one.times_exact:.2f}",
+            "" if one.recall is None else f"{one.recall:.4f}",
+        ]
+        for one in figures
+    ]
+    return Table(title, ["items", "atoms", "batch", "search", "ms/request", "× exact", "recall"], cells)

@@ -1,0 +1,153 @@
+"""The explanation of a request where promises overlap: a candidate may have the prices of several promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.explain.explanation import FIXED_LIST, ExplainedCandidate, Explanation
+from fairsync.policies.base import NO_CAP
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairsync.catalog.atoms import Membership
+    from fairsync.catalog.groups import Label
+    from fairsync.explain.explanation import WhyNot
+    from fairsync.explain.trace import BatchTrace
+    from fairsync.policies import Terms
+
+_Rows: TypeAlias = npt.NDArray[np.int64]
+_Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedPromises:
+    """The explanation of one request of a batch, which is made when it is asked for.
+
+    Attributes
+    ----------
+    trace, position
+        What was seen when the batch was served, and the request in it.
+    names : sequence of str
+        The names of the promises.
+    prices : numpy.ndarray
+        (P,) the prices of the promises.
+    """
+
+    trace: BatchTrace
+    position: int
+    names: Sequence[str]
+    prices: _Floats
+
+    def explanation(self) -> Explanation:
+        """Return the explanation."""
+        return self._made
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """Return the explanation as values for JSON; see `StoredExplanation`."""
+        return {"explanation": self._made.to_dict()}
+
+    @cached_property
+    def _made(self) -> Explanation:
+        trace, seen = self.trace, self.trace.request(self.position)
+        rows, relevance = seen.chosen, self._relevance()
+        catalog = trace.catalog.ungrouped
+        named, missing = self._applied(rows, relevance)
+        rank = rows if catalog.rank is None else catalog.rank[rows]
+        order = np.lexsort((rank, -relevance))
+        fixed = trace.fixed if trace.fixed is not None and trace.fixed.requests[self.position] else None
+        if fixed is not None:
+            order = order[fixed.order(rows[order])]
+        plain, before, chosen = set(seen.plain.tolist()), set(seen.before.tolist()), set(rows.tolist())
+        absent = iter(catalog.ids_of([row for row in seen.plain.tolist() if row not in chosen]).tolist())
+        ids, labels = catalog.ids_of(rows).tolist(), catalog.labels_of(catalog.group_of[rows]).tolist()
+        candidates = []
+        for at in order.tolist():
+            row = int(rows[at])
+            is_plain = row in plain
+            reason = "relevance" if is_plain else self._reason(named[at])
+            if row not in before:
+                reason = self._forced(row, missing)
+            elif fixed is not None and row in fixed.rows:
+                reason = FIXED_LIST
+            candidates.append(
+                ExplainedCandidate(
+                    ids[at], labels[at], float(relevance[at]), {} if reason == FIXED_LIST else named[at],
+                    int(trace.ranks[self.position, at]) or None, reason, None if is_plain else next(absent, None),
+                )
+            )  # fmt: skip
+        scores = relevance - np.array([sum(one.values()) for one in named])
+        open_slots = np.isin(rows, seen.before)
+        cut = float(scores[open_slots].min()) if len(rows) == seen.k and open_slots.any() else None
+        why_not = partial(self._why_not, cut, missing)
+        return Explanation(tuple(candidates), cut, trace.depth, why_not)
+
+    def _relevance(self) -> _Floats:
+        hits = self.trace.chosen
+        relevance: _Floats = hits.relevance[self.position][hits.rows[self.position] >= 0]
+        return relevance
+
+    def _applied(self, rows: _Rows, relevance: _Floats) -> tuple[list[dict[str, float]], _Rows]:
+        """Return the prices of each candidate by promise, and what floors missed before the request.
+
+        A subsidy is applied to the first items by score that its floor needs.
+        """
+        trace, membership = self.trace, self._membership
+        earlier = trace.chosen.rows[: self.position]
+        shown = np.bincount(trace.catalog.group_of[earlier[earlier >= 0]], minlength=membership.n_atoms)
+        missing: _Rows = np.maximum(trace.missing - membership.exposures(shown), 0)
+        left, named = missing.copy(), [dict[str, float]() for _ in rows]
+        atoms = trace.catalog.group_of[rows]
+        for at in np.argsort(trace.prices[atoms] - relevance, kind="stable").tolist():
+            for promise in membership.of_atom(int(atoms[at])).tolist():
+                price = float(self.prices[promise])
+                if price < 0 and trace.keeps_floors:
+                    price = price if left[promise] > 0 else 0.0
+                    left[promise] -= 1
+                if self.prices[promise] != 0:
+                    named[at][self._text(promise)] = price
+        return named, missing
+
+    def _why_not(self, cut: float | None, missing: _Rows, item_id: Label) -> WhyNot:
+        """Return why an item is not there, with the subsidies of floors that still missed exposures."""
+        trace = self.trace
+        seen = trace.request(self.position)
+        prices = np.where((self.prices < 0) & (missing <= 0) & trace.keeps_floors, 0.0, self.prices)
+        by_atom = self._membership.atom_prices(prices)
+        found = replace(seen, prices=by_atom, keeps_floors=False, cut=cut).why_not(trace.catalog, item_id)
+        catalog = trace.catalog.ungrouped
+        row = int(catalog.rows_of(np.array([item_id]))[0])
+        return replace(found, group=catalog.labels_of(catalog.group_of[row]).item())
+
+    def _reason(self, prices: dict[str, float]) -> str:
+        """Return the promise with the largest subsidy, if there is one."""
+        name = min(prices, key=prices.__getitem__, default=None)
+        return f"promise: {name}" if name is not None and prices[name] < 0 else "price"
+
+    def _forced(self, row: int, missing: _Rows) -> str:
+        """Return the promise that the guard filled a slot for: of those that missed most, or the caps."""
+        promises = self._membership.of_atom(int(self.trace.catalog.group_of[row]))
+        due = promises[missing[promises] > 0]
+        return f"forced: {self._text(int(due[np.argmax(missing[due])]))}" if len(due) else "forced: caps"
+
+    def _text(self, promise: int) -> str:
+        terms, name = self._terms, self.names[promise]
+        bounds = [f"≥ {terms.floors[promise]:,}"] if terms.floors[promise] else []
+        if terms.caps is not None and terms.caps[promise] < NO_CAP:
+            bounds.append(f"≤ {terms.caps[promise]:,}")
+        return f"{name} {', '.join(bounds)}"
+
+    @property
+    def _terms(self) -> Terms:
+        return self.trace.terms
+
+    @property
+    def _membership(self) -> Membership:
+        membership = self.trace.terms.membership
+        assert membership is not None
+        return membership

@@ -1,0 +1,137 @@
+"""The best plan for promises that overlap, all requests known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairsync.errors import InfeasibleFloorsError, InvalidInputError
+from fairsync.hindsight.best_plan import Effort, Found, find_plan
+from fairsync.hindsight.bound_rows import BoundRows
+from fairsync.hindsight.dealt_plan import deal
+from fairsync.hindsight.limited_lists import ListLimits
+from fairsync.hindsight.priced_lists import PricedLists
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.catalog import Catalog
+    from fairsync.hindsight.priced_lists import Floats, Progress, Search
+    from fairsync.promises.resolve import ResolvedPromises
+    from fairsync.search.eligibility import Eligibility
+
+# Subsidies below this share of the largest are no part of a proof, and names of promises that an error shows.
+_PROOF, _SHOWN = 1e-3, 5
+# Rows of embeddings whose norms are computed at a time.
+_ROWS = 65_536
+
+
+@dataclass(frozen=True, eq=False)
+class PromisedPlan:
+    """A plan that keeps the promises, and what proves how good it is."""
+
+    relevance: float  #: no plan that keeps the promises has more
+    feasible_relevance: float  #: that of the plan
+    unconstrained_relevance: float  #: without promises
+    prices: Floats  #: (P,) that prove the first
+    exposures: NDArray[np.int64]  #: (P,) what promises get from the plan
+    rows: NDArray[np.int64]  #: (T, k) the plan, -1 for an empty place
+
+
+def plan_promises(
+    by_atom: Catalog,
+    search: Search,
+    users: NDArray[np.floating[Any]],
+    resolved: ResolvedPromises,
+    progress: Progress = lambda what, done, total: None,
+    effort: Effort | None = None,
+    eligible: Eligibility | None = None,
+) -> PromisedPlan:
+    """Find the plan of greatest relevance that keeps all promises.
+
+    Parameters
+    ----------
+    by_atom, search
+        The items with atoms as their groups, and a search under prices of atoms.
+    users
+        (T, interests, d): all requests.
+    resolved
+        The promises, over a horizon of T requests.
+    progress
+        Called as (what, done, total) while work goes on.
+    effort
+        How much work is put into it.
+    eligible
+        The items that each request may get, given to ``search`` as its fourth argument; None for all items.
+    """
+    terms, membership, effort = resolved.terms, resolved.atoms.membership, effort or Effort()
+    if eligible is not None:
+        _check_eligible(resolved, by_atom, eligible)
+    bounds, least = BoundRows.of(membership, terms.floors, terms.caps, len(users) * terms.k)
+    limits = ListLimits.of(membership, terms.list_limits, terms.k)
+    lists = PricedLists(
+        by_atom.group_of, search, users, terms.k, least, effort.sizes, progress,
+        eligible=eligible, rows=bounds, limits=limits,
+    )  # fmt: skip
+    found = find_plan(lists, effort, _worst(by_atom, users, terms.k) if eligible is not None else -np.inf)
+    if found.rows is None and eligible is None:
+        dealt, lower = deal(resolved, by_atom, found.lists)
+        found = replace(found, rows=dealt, lower=lower, upper=max(found.upper, lower))
+    rows = found.rows
+    if found.short:
+        raise _conflict(resolved, bounds, found)
+    if rows is None:
+        raise InvalidInputError(
+            "no plan of eligible items was found that keeps all promises: each of them can be kept, but perhaps not all"
+            " together. Lower them, or exclude less."
+        )
+    subsidies = bounds.netted(found.subsidies)
+    found = replace(found, upper=max(found.lower, found.upper - float((found.subsidies - subsidies) @ -least)))
+    upper, lower, plain = found.in_unit_of_catalog
+    shown = by_atom.group_of[rows[rows >= 0]]
+    return PromisedPlan(
+        upper,
+        lower,
+        plain,
+        np.ldexp(bounds.prices(subsidies, membership.n_promises), found.lists.exponent),
+        membership.exposures(np.bincount(shown, minlength=membership.n_atoms).astype(np.int64)),
+        rows,
+    )
+
+
+def _conflict(resolved: ResolvedPromises, bounds: BoundRows, found: Found) -> InfeasibleFloorsError:
+    """Return the error for promises of which the dual proved that they cannot hold together."""
+    # Subsidies that grow without end are the proof; others have stayed behind.
+    used = found.subsidies > _PROOF * found.subsidies.max()
+    promises = sorted(set(bounds.promise_of[used].tolist()))
+    names = [resolved.names[code] for code in promises]
+    floor = int(resolved.terms.floors[promises].sum())
+    shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    reason = f"no plan of eligible items keeps these promises: {shown}"
+    return InfeasibleFloorsError(
+        None, floor, reason, max(floor - found.short, 0), "Lower some of them, or exclude less.", names
+    )
+
+
+def _check_eligible(resolved: ResolvedPromises, by_atom: Catalog, eligible: Eligibility) -> None:
+    """Raise :class:`InfeasibleFloorsError` for a floor above what the eligible items of all requests can deliver."""
+    terms, membership = resolved.terms, resolved.atoms.membership
+    limits = terms.k if terms.list_limits is None else terms.list_limits
+    most = np.zeros(membership.n_promises, dtype=np.int64)
+    for request in range(len(eligible)):
+        sizes = eligible.group_sizes(request, by_atom.group_of, by_atom.group_sizes)
+        most += np.minimum(membership.exposures(sizes), limits)
+    for code in np.flatnonzero(terms.floors > most)[:1].tolist():
+        reason = f"requests can show eligible items of it {int(most[code])} times at most"
+        raise InfeasibleFloorsError(resolved.names[code], int(terms.floors[code]), reason, int(most[code]))
+
+
+def _worst(catalog: Catalog, users: NDArray[np.floating[Any]], k: int) -> float:
+    """Return a relevance that every plan exceeds: no score is below minus the product of the two norms."""
+    longest = max(
+        float(np.linalg.norm(catalog.embeddings[start : start + _ROWS].astype(np.float64), axis=1).max())
+        for start in range(0, len(catalog), _ROWS)
+    )
+    return -2 * k * longest * float(np.linalg.norm(users.astype(np.float64), axis=-1).max(axis=-1).sum())

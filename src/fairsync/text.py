@@ -1,0 +1,28 @@
+"""Numbers as text, for messages, tables and plots."""
+
+import math
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> count(1, "group"), count(1200, "group")
+    ('1 group', '1,200 groups')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    """Return a fraction as a percentage with two significant digits.
+
+    Examples
+    --------
+    >>> percent(0.5), percent(0.00123), percent(0.0)
+    ('50%', '0.12%', '0%')
+    """
+    if share == 0:
+        return "0%"
+    decimals = max(0, 1 - math.floor(math.log10(abs(share * 100))))
+    return f"{share * 100:.{decimals}f}%"
