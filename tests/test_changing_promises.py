@@ -136,3 +136,13 @@ def test_a_report_after_conditions_shows_promises_without_a_floor() -> None:
     retriever = fs.FairRetriever(two_kinds(), k=2, horizon=10, promises=promises, batch_size=2)
     retriever.retrieve(ALIKE[:6], where={"new": False})
     assert "1 of 2 promises" in str(retriever.report())
+
+
+def test_bounds_of_numpy_are_plain_numbers(tmp_path: Path) -> None:
+    promise = fs.Promise({"kind": "a"}, at_least=np.float32(0.1), at_most_per_list=np.int64(1))  # type: ignore[arg-type]
+    assert promise.floor(20) == 2
+    retriever = fs.FairRetriever(two_kinds(), k=2, horizon=10, promises=[promise])
+    retriever.save(tmp_path / "saved")
+    assert fs.FairRetriever.load(tmp_path / "saved").promises == retriever.promises
+    with pytest.raises(fs.InvalidInputError, match="must be a str"):
+        fs.Promise({}, at_least=1, name=5)  # type: ignore[arg-type]

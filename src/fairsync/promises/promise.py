@@ -65,6 +65,8 @@ class Promise:
                 f'a promise needs conditions such as {{"category": "toys"}}, got {self.where!r:.80}.'
             )
         object.__setattr__(self, "where", _plain(self.where))
+        if not isinstance(self.name, str):
+            raise InvalidInputError(f"the name of a promise must be a str, got {self.name!r:.80}.")
         if not self.name:
             object.__setattr__(self, "name", _name_of(self.where))
         low, high = (
@@ -77,6 +79,8 @@ class Promise:
             raise InvalidInputError(
                 f"{self.name}: at_most_per_list must be a number of items, 0 or more, got {limit!r}."
             )
+        if limit is not None:
+            object.__setattr__(self, "at_most_per_list", int(limit))
         if low is None and high is None and limit is None:
             raise InvalidInputError(f"{self.name}: give at_least, at_most or at_most_per_list.")
         if low is not None and high is not None and isinstance(low, int) == isinstance(high, int) and low > high:
@@ -216,7 +220,7 @@ def _checked(promise: Promise, value: object, which: str) -> int | float | None:
             f"{promise.name}: at_{which} is {float(value):g}: a share of all slots is at most 1.0, and a number of"
             " exposures is an int."
         )
-    return float(value)
+    return float(str(value)) if isinstance(value, np.floating) else float(value)  # float32 0.1 is a tenth, too
 
 
 def _exact(share: float) -> Fraction:
