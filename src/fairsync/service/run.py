@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import math
@@ -176,16 +177,17 @@ async def _run(
         exit_after(max(http.shutdown_seconds, 2.0))
         server.should_exit = True
 
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+    # The handlers of uvicorn know no drain period, and raise the signal again at the end, before the last lines here.
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+    draining = asyncio.create_task(drain())
     serving = asyncio.create_task(server.serve(sockets))
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)
-    # After the start, because uvicorn sets handlers of its own first, which know no drain period.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
     for one in sockets:
         host, port = one.getsockname()[:2]
         log.info("listening", extra={"facts": {"host": host, "port": port}})
-    draining = asyncio.create_task(drain())
     await serving
     draining.cancel()
 
