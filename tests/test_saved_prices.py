@@ -206,5 +206,5 @@ def test_a_state_that_cannot_be_saved_is_refused_at_the_start(tmp_path: Path, ca
 
 
 def test_seconds_below_zero_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="save_seconds must be at least 0, got -1"):
+    with pytest.raises(InvalidInputError, match="save_seconds must be a number of seconds, 0 or more, got -1"):
         FairRetriever(small_world().catalog, k=4, save_seconds=-1)

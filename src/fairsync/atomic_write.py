@@ -7,7 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fairsync.errors import FairSyncError, UnwritablePathError
+from fairsync.errors import FairSyncError, InvalidInputError, UnwritablePathError
+
+
+def check_path(path: object) -> Path:
+    """Return a path, or say that something else was given in its place.
+
+    Examples
+    --------
+    >>> check_path(None)
+    Traceback (most recent call last):
+    fairsync.errors.InvalidInputError: this needs the path of a file or folder, got None.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidInputError(f"this needs the path of a file or folder, got {path!r:.80}.")
+    return Path(path)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Validation of arguments: each check returns the value in its standard form, or says what is wrong with it."""
 
 from collections.abc import Iterable, Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,21 @@ def check_users(users: npt.ArrayLike, catalog: Catalog, what: str = "users") -> 
         more = f" (and {len(bad) - 1} others)" if len(bad) > 1 else ""
         raise InvalidInputError(f"the vector of request {bad[0]}{more} has a NaN or an infinite value.")
     raise InvalidInputError(f"{what} hold a value of {largest:g}; scale them below {LARGEST_VALUE:g}.")
+
+
+def check_seconds(value: object, what: str, *, above: float = -1e-300) -> float:
+    """Return a time in seconds above a bound, infinity included, or say what is wrong with it.
+
+    Examples
+    --------
+    >>> check_seconds("x", "save_seconds")
+    Traceback (most recent call last):
+    fairsync.errors.InvalidInputError: save_seconds must be a number of seconds, 0 or more, got 'x'.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not float(value) > above:
+        least = "above 0" if above >= 0 else "0 or more"
+        raise InvalidInputError(f"{what} must be a number of seconds, {least}, got {value!r}.")
+    return float(value)
 
 
 def check_positive(value: object, what: str) -> int:

@@ -25,7 +25,7 @@ from fairsync.explain.explained_batch import explain_requests
 from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors
 from fairsync.hindsight import Hindsight
-from fairsync.inputs import check_catalog, check_users
+from fairsync.inputs import check_catalog, check_seconds, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
@@ -143,7 +143,8 @@ class FairRetriever(NoCopies, Closable):
             ledger = open_ledger(ledger or MEMORY, len(self._commitment.labels))
         self.ledger: Ledger = ledger
         # A crash would lose a state that is saved in memory: `close` alone saves it there.
-        seconds = math.inf if isinstance(self.ledger, MemoryLedger) and save_seconds >= 0 else save_seconds
+        seconds = check_seconds(save_seconds, "save_seconds")
+        seconds = math.inf if isinstance(self.ledger, MemoryLedger) else seconds
         try:
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
             check_labels(self.ledger, self._commitment.labels)

@@ -22,6 +22,7 @@ from fairsync.catalog.atoms import Membership
 from fairsync.certificate_state import CertificateState
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.inputs import check_seconds
 from fairsync.ledger import Totals
 from fairsync.loop import PriceState
 from fairsync.policies import Sample, Terms
@@ -124,9 +125,7 @@ class PriceSaver:
             raise InvalidInputError(
                 f"ledger must be a URL such as sqlite:///exposures.db, or a ledger, got {ledger!r}."
             )
-        if not save_seconds >= 0:
-            raise InvalidInputError(f"save_seconds must be at least 0, got {save_seconds}.")
-        self._ledger, self._policy, self._save_seconds = ledger, policy, save_seconds
+        self._ledger, self._policy, self._save_seconds = ledger, policy, check_seconds(save_seconds, "save_seconds")
         self._name = f"policy {policy.name}" if name is None else name
         self._saved: PriceState | None = None
         self._due_at = math.inf if save_seconds == math.inf else -math.inf

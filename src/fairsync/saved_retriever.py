@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.atomic_write import atomic_folder
+from fairsync.atomic_write import atomic_folder, check_path
 from fairsync.catalog.files import open_catalog, save_catalog
 from fairsync.cold_start import MEAN
 from fairsync.errors import InvalidInputError
@@ -85,7 +84,7 @@ class SavedRetriever:
 
     def write(self, folder: str | os.PathLike[str]) -> None:
         """Write it to a folder, atomically. A retriever that was saved there before is replaced."""
-        target = Path(folder).resolve()
+        target = check_path(folder).resolve()
         if target.exists() and not (target.is_dir() and (not any(target.iterdir()) or (target / _FACTS).is_file())):
             raise InvalidInputError(f"{target} exists and is not a saved retriever: choose another folder.")
         given = {"policy": self.policy, "index": self.index}
@@ -119,7 +118,7 @@ class SavedRetriever:
         policy, index
             Policy and index in place of those that were saved. They are needed if those were objects.
         """
-        source = Path(folder).resolve()
+        source = check_path(folder).resolve()
         try:
             facts = json.loads((source / _FACTS).read_text(encoding="utf-8"))
             prices, past = (source / _PRICES).read_bytes(), (source / _PAST).read_bytes()

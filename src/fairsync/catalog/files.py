@@ -7,12 +7,12 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  # examples use it
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from fairsync.atomic_write import atomic_folder
+from fairsync.atomic_write import atomic_folder, check_path
 from fairsync.catalog import Catalog
 from fairsync.catalog.names import are_words
 from fairsync.catalog.readers import FILES, PREFIX, VERSION, make_reader
@@ -131,7 +131,7 @@ def save_catalog(catalog: Catalog, folder: str | os.PathLike[str], changes: int 
     >>> open_catalog(folder)
     Catalog(3 items, 2 groups, dim 3, float32)
     """
-    target = Path(folder).resolve()
+    target = check_path(folder).resolve()
     if target.suffix.lower() == ".parquet" and not target.is_dir():
         write_table(catalog, target)
         return

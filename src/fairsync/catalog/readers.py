@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from fairsync.atomic_write import check_path
 from fairsync.catalog import Catalog, check_names
 from fairsync.catalog.attributes import LabelColumn
 from fairsync.catalog.catalog import GROUP
@@ -18,6 +18,7 @@ from fairsync.extras import polars as pl
 
 if TYPE_CHECKING:
     import os
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -63,7 +64,7 @@ class Reader(Protocol):
 
 def make_reader(path: str | os.PathLike[str]) -> Reader:
     """Return the reader for this path. Only sizes and types are read at this point."""
-    path = Path(path).resolve()
+    path = check_path(path).resolve()
     if not path.exists():
         raise InvalidInputError(
             f"{path} does not exist: check the path; on a cluster, every node must be able to read it."

@@ -17,7 +17,7 @@ from fairsync.commitment import Commitment
 from fairsync.coordination.local_state import LocalState
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.floors import changed_terms, make_terms, resolve_floors
-from fairsync.inputs import check_counts, check_positive
+from fairsync.inputs import check_counts, check_positive, check_seconds
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger, open_ledger
 from fairsync.policies import Policy, make_policy
 from fairsync.report import Report, make_report
@@ -134,10 +134,10 @@ class Coordinator(NoCopies, Closable):
         if_differs: IfDiffers = "refuse",
         timeout: float = 10.0,
     ) -> None:
-        if not lease_seconds > 0 or not save_seconds >= 0:
-            raise InvalidInputError(
-                f"lease_seconds must be above 0, and save_seconds at least 0, got {lease_seconds} and {save_seconds}."
-            )
+        if not hasattr(catalog, "group_sizes"):
+            raise InvalidInputError(f"a coordinator needs a catalog, or its groups, got {type(catalog).__name__}.")
+        lease_seconds = check_seconds(lease_seconds, "lease_seconds", above=0)
+        save_seconds = check_seconds(save_seconds, "save_seconds")
         self.policy, self._commitment = make_policy(policy), cast("Commitment | None", None)
         if promises is None:
             terms = make_terms(

@@ -88,6 +88,8 @@ class FrontEnd(NoCopies, Closable):
         cold: Cold = MEAN,
         count_cold: bool = True,
     ) -> None:
+        if not hasattr(coordinator, "lease"):
+            raise InvalidInputError(f"a front end needs a coordinator, got {type(coordinator).__name__}.")
         self.coordinator, self.count_cold = coordinator, count_cold
         self._check_groups(check_catalog(catalog))
         # One object, so that a request never sees the catalog of one version and the index of another.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from fairsync.closing import Closable
-from fairsync.errors import RepeatedRequestError
+from fairsync.errors import InvalidInputError, RepeatedRequestError
 from fairsync.ledger.base import Entry, Totals
 from fairsync.ledger.retention import Retention
 
@@ -41,6 +41,8 @@ class MemoryLedger(Closable):
     """
 
     def __init__(self, n_groups: int, retention: Retention | None = None) -> None:
+        if not hasattr(n_groups, "__index__"):
+            raise InvalidInputError(f"a ledger counts a number of groups, got {n_groups!r:.80}.")
         # One tuple, so that an interrupt cannot leave one of the two updated.
         self._record: tuple[Totals, tuple[Totals, ...]] = (Totals.zero(n_groups), ())
         self._n_groups = n_groups

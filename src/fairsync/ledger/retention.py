@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING
 
 from fairsync.errors import InvalidInputError
@@ -37,7 +38,9 @@ class Retention:
     max_ids: int = 10_000_000
 
     def __post_init__(self) -> None:
-        if not self.seconds > 0 or self.max_bytes < 1 or self.max_ids < 1:
+        given = (self.seconds, self.max_bytes, self.max_ids)
+        is_number = all(isinstance(one, Real) for one in given)
+        if not is_number or not self.seconds > 0 or self.max_bytes < 1 or self.max_ids < 1:
             raise InvalidInputError(
                 f"retention needs a positive time, size and number, got {self.seconds}, {self.max_bytes} and"
                 f" {self.max_ids}."

@@ -36,6 +36,8 @@ def sqlite_path(url: str | Path) -> Path:
     >>> sqlite_path("sqlite:///exposures.db").name, sqlite_path("sqlite:////var/lib/exposures.db").is_absolute()
     ('exposures.db', True)
     """
+    if not isinstance(url, str | Path):
+        raise InvalidInputError(f"a ledger has a URL, such as sqlite:///exposures.db, got {url!r:.80}.")
     if isinstance(url, Path) or "://" not in url:
         return Path(url)
     path = unquote(url.removeprefix(_SQLITE))

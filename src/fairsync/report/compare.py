@@ -36,6 +36,8 @@ def compare(relevance: float, hindsight: Hindsight) -> tuple[float, float]:
 
 def check_comparable(hindsight: Hindsight, labels: Sequence[Label], terms: Terms, totals: Totals) -> None:
     """Raise an error if the hindsight was computed for other requests or floors, as far as that can be detected."""
+    if not hasattr(hindsight, "unconstrained_relevance"):
+        raise InvalidInputError(f"a report is compared with a Hindsight, got {type(hindsight).__name__}.")
     requests, k = hindsight.rows.shape
     if (requests, k) != (terms.horizon, terms.k):
         raise InvalidInputError(
