@@ -117,7 +117,7 @@ class Membership:
     def exposures(self, counts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (P,) the sum over the atoms of each promise of whole numbers by atom, such as exposures."""
         # Sums are exact below 2**53, which no number of exposures may exceed. Most atoms have none: these are left out.
-        some = np.flatnonzero(counts)
+        some = (counts != 0).nonzero()[0]  # in a fraction of the time of `np.flatnonzero(counts)`
         at, promises = self.expand(some)
         return np.bincount(promises, counts[some][at], self.n_promises).astype(np.int64)
 

@@ -51,7 +51,7 @@ class Shown(NamedTuple):
     @classmethod
     def in_all(cls, counts: Counts) -> Shown:
         """Return the atoms of one list or several, from (A,) the number of their items in each atom."""
-        atoms = np.flatnonzero(counts)
+        atoms = (counts != 0).nonzero()[0]
         return cls(atoms, counts[atoms])
 
     def exposures(self, links: Membership) -> Counts:
