@@ -142,6 +142,13 @@ CATALOG = Catalog(np.random.default_rng(0).normal(size=(12, 3)), np.arange(12) %
 ROWS = np.arange(1, 12, 2)
 
 
+def test_no_users_with_any_number_of_dimensions_are_refused() -> None:
+    message = bytearray(Query(7, 1, np.empty((0, 2, 3)), None).pack())
+    message[20:28] = struct.pack("<II", 0x13000000, 0xD8000000)  # interests and dimensions
+    with pytest.raises(InvalidInputError, match="0 users of 318767104 x 3623878656"):
+        Query.unpack(bytes(message))
+
+
 @given(data=st.data(), n=st.integers(0, 3), k=st.integers(1, 9), priced=st.booleans())
 @effort(examples=300, seconds_each=0.005)
 def test_a_shard_answers_any_query_or_refuses_it(data: st.DataObject, n: int, k: int, priced: bool) -> None:

@@ -24,6 +24,8 @@ _ELIGIBLE = struct.Struct("<QIIQ")
 # Magic number, version of the prices, users, width.
 _ANSWER = struct.Struct("<4sQII")
 _IS_QUERY, _IS_ANSWER = b"FSQ2", b"FSA1"
+# The most numbers of one user that a message may speak of.
+_MOST_NUMBERS = 1 << 32
 _KINDS = (b"f2", b"f4", b"f8")
 
 
@@ -70,8 +72,8 @@ class Query:
         """Return the query from bytes of :meth:`pack`. Raise for anything else."""
         _check_head(message, _QUERY, _IS_QUERY)
         _, version, k, n, interests, dim, kind, n_prices, n_rules = _QUERY.unpack_from(message)
-        # Without a number per user, a small message could have any number of users.
-        if kind not in _KINDS or not interests or not dim:
+        # Without a number per user, a small message could have any number of users; and without a user, any of numbers.
+        if kind not in _KINDS or not interests or not dim or interests * dim > _MOST_NUMBERS:
             raise InvalidInputError(f"a message has {n} users of {interests} x {dim} numbers of type {kind!r}.")
         dtype = np.dtype("<" + kind.decode())
         size = n * interests * dim
