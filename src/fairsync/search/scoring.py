@@ -225,7 +225,7 @@ def reference_price(group_sizes: npt.NDArray[np.int64], prices: npt.NDArray[np.f
     >>> reference_price(np.array([1, 2]), np.array([-1e6, 0.5]), 2)
     (2, 0.5)
     """
-    bundle = len(prices) // (_BUNDLES_PER_K * k)
+    bundle = len(prices) // (_BUNDLES_PER_K * max(k, 1))
     if bundle < _LEAST_BUNDLE:
         by_price = np.argsort(prices)  # not stable, which is slower: groups of one price change nothing
         if prices[by_price[-1]] == np.inf:
