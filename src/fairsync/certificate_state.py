@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fairsync.policies import Terms
 
-# The plan is made anew when so much of the requests that were left at the last time have come.
+# Renew the plan when this fraction of the requests that were left at the last renewal has come.
 _RENEWAL = 1 / 8
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fairsync.data.dataset import Dataset
     from fairsync.evaluation.replayed_traffic import ReplayedTraffic
 
-_NEW_DAYS = 60  # a product is new if it was first bought in so many days before the replay
+_NEW_DAYS = 60  # days before the replay in which a new product was first bought
 _LARGE = 40  # manufacturers with this many products get a promise
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fairsync.policies.base import Counts, Terms
 
 
-# The check of all atoms is made for so many requests at a time.
+# Check all atoms once for this many requests.
 _CHECKED_AHEAD = 64
 # More atoms than this are lowered together.
 _ONE_BY_ONE = 1000
@@ -97,7 +97,7 @@ class LiveCertificate:
         self.limited = np.empty(0, dtype=np.int64) if limits is None else np.flatnonzero(limits < terms.k)
         self._planned: Counts | None = None
         self.total = int(self.plan.sum())
-        self._fitting = _MANY  # so many requests are known to be enough for every atom
+        self._fitting = _MANY  # a number of requests that is known to be enough for every atom
         self.keep_caps()
 
     @property
@@ -108,7 +108,7 @@ class LiveCertificate:
         return self._planned
 
     def fits(self, left: int) -> bool:
-        """Return whether so many requests can show what is planned of each atom."""
+        """Return whether ``left`` requests can show what is planned of each atom."""
         if left >= self._fitting:
             return True
         for enough in (left - _CHECKED_AHEAD, left):
@@ -135,12 +135,12 @@ class LiveCertificate:
         return None if self.room is None else self.room - self.planned
 
     def is_deliverable(self, left: int) -> bool:
-        """Return whether so many requests can deliver what is planned, within the caps."""
+        """Return whether ``left`` requests can deliver what is planned, within the caps."""
         nothing = np.empty(0, dtype=np.int64)
         return self.is_safe(Shown(nothing, nothing), left)
 
     def _over_limit(self, left: int, planned: Counts) -> NDArray[np.int64]:
-        """Return the promises with a list limit that so many requests could not show as often as planned."""
+        """Return the promises with a list limit of which ``left`` requests cannot show what is planned."""
         if not len(self.limited):
             return self.limited
         limits = self.terms.list_limits
@@ -197,7 +197,7 @@ class LiveCertificate:
             self.keep_caps()
 
     def give_up(self, left: int) -> None:
-        """Require no more of a promise than so many requests have slots: others were answered with fewer than k."""
+        """Limit what floors miss to the slots of ``left`` requests, after requests with fewer than k candidates."""
         self.missing = np.minimum(self.missing, left * self.terms.k)
 
     def keep_caps(self) -> None:

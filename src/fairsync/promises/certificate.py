@@ -36,7 +36,7 @@ SECONDS = 60.0
 _UNLIKELY = 0.3
 # Likely exposures are scaled down to this for a plan with a small total.
 _LITTLE = 1e-4
-# A target whose total is so many times too large will not become a plan whose total fits.
+# A target whose total exceeds the slots by more than this factor will not become a plan that fits.
 _TOO_MUCH = 1.1
 # With more entries of promises by atoms than this, a program over some of the atoms is tried before one over all.
 _LARGE = 20_000

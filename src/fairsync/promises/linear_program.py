@@ -23,7 +23,7 @@ _INFEASIBLE = 2
 
 
 @dataclass(frozen=True)
-class Solution:
+class LinearSolution:
     """The solution of a linear program.
 
     Attributes
@@ -51,7 +51,7 @@ def rows_of(bounds: PlanBounds) -> tuple[Any, Floats]:
     return rows, np.concatenate([-bounds.lower[floors], bounds.upper[capped], [bounds.total]]).astype(np.float64)
 
 
-def solve(cost: Floats, rows: Any, limits: Floats, most: Floats, deadline: float) -> Solution | None:
+def solve(cost: Floats, rows: Any, limits: Floats, most: Floats, deadline: float) -> LinearSolution | None:
     """Return the variables between 0 and ``most`` with A x <= b and the least cost; None if there are none.
 
     Examples
@@ -75,7 +75,7 @@ def solve(cost: Floats, rows: Any, limits: Floats, most: Floats, deadline: float
         if found.status == _INFEASIBLE:
             return None
         if found.status == 0:
-            return Solution(found.x, -found.ineqlin.marginals, float(found.fun))
+            return LinearSolution(found.x, -found.ineqlin.marginals, float(found.fun))
     raise undecided()
 
 
@@ -95,7 +95,7 @@ class Weights(NamedTuple):
     total: float
 
 
-def least_total(bounds: PlanBounds, deadline: float) -> tuple[Solution, Weights] | None:
+def least_total(bounds: PlanBounds, deadline: float) -> tuple[LinearSolution, Weights] | None:
     """Return the plan with the least total, whatever total is allowed, and its weights; None if there is none.
 
     Examples

@@ -29,7 +29,7 @@ EVERY_SLOT = "every slot"
 
 @dataclass(frozen=True)
 class Promise:
-    """At least, or at most, so many exposures of a selection of items over the horizon.
+    """Bounds on the exposures of a selection of items over the horizon.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class Promise:
         return self.name == _name_of(self.where)
 
     def floor(self, slots: int) -> int:
-        """Return the least exposures among so many slots.
+        """Return the floor for a number of slots.
 
         Examples
         --------
@@ -104,7 +104,7 @@ class Promise:
         return self.at_least if isinstance(self.at_least, int) else math.ceil(_exact(self.at_least) * slots)
 
     def cap(self, slots: int) -> int | None:
-        """Return the most exposures among so many slots; None if there is no limit.
+        """Return the cap for a number of slots; None if there is no limit.
 
         Examples
         --------

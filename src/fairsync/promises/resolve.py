@@ -142,7 +142,7 @@ def resolve_promises(
     certain, plan = _prove(terms, atoms, names, seconds)
     if EVERY_SLOT in names and not certain[names.index(EVERY_SLOT)]:
         raise InvalidInputError(
-            "the promises with at_most leave too few items outside them: with so many excluded items (max_exclude),"
+            "the promises with at_most leave too few items outside them: if requests exclude max_exclude items,"
             " lists might not be filled. Raise some at_most, or take some away."
         )
     terms = replace(terms, certain=None if certain.all() else certain, certificate=plan)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from fairsync.policies.base import Counts, Floats
 
-# The atoms of the linear program: so many of each promise, and of all, whose targets are the largest.
+# Atoms of the linear program: the number with the largest targets of each promise, and of all.
 _EACH, _ALL = 4, 15_000
 # The part of the target that is kept, so that the linear program has some freedom.
 _KEPT = 0.9

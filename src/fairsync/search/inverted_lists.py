@@ -15,7 +15,7 @@ MIXED = -1
 """Stands for the group of a list that holds several."""
 
 _ITEMS_PER_LIST = 256
-# Lists mix groups if the catalog has a group of fewer items than this for each so many of its items.
+# A group with fewer items than this is small. Lists mix groups if there are more small groups than n divided by this.
 _SMALL = 64
 _LISTS_PER_PART = 96
 # k-means converges in a few rounds on a sample; its error is measured when the index is tuned.

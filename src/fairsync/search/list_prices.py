@@ -27,7 +27,7 @@ _FEW_BEYOND = 0.04
 
 
 @dataclass(frozen=True)
-class PricedLists:
+class ListBonuses:
     """What a search of inverted lists needs to know about prices.
 
     Attributes
@@ -79,7 +79,7 @@ class ListPrices:
         self.is_mixed = bool(lists.group_of[0] == MIXED)  # either all lists mix groups, or none does
         # Replaced as a whole, so that searches that run at the same time never see half of a change. Two, because users
         # of very different length have other units.
-        self._kept: tuple[tuple[Floats, PricedLists], ...] = ()
+        self._kept: tuple[tuple[Floats, ListBonuses], ...] = ()
         if not self.is_mixed:
             return
         rng = np.random.default_rng(seed)
@@ -89,7 +89,7 @@ class ListPrices:
         # The same items in any order of lists: lists that are next to each other can be alike.
         self._some = rng.choice(self._sampled.ravel(), min(_SAMPLE_FOR_BEST, self._sampled.size), replace=False)
 
-    def of(self, bonus: Floats) -> PricedLists:
+    def of(self, bonus: Floats) -> ListBonuses:
         """Return what lists need to know about prices, given the bonus of each group, -inf where it is masked."""
         kept = self._kept
         for groups, found in kept:
@@ -99,9 +99,9 @@ class ListPrices:
         self._kept = ((bonus, found), *kept[:1])
         return found
 
-    def _find(self, bonus: Floats) -> PricedLists:
+    def _find(self, bonus: Floats) -> ListBonuses:
         if not self.is_mixed:
-            return PricedLists(bonus[self._lists.group_of], np.inf, np.empty(0, dtype=np.int64), self._items[:0])
+            return ListBonuses(bonus[self._lists.group_of], np.inf, np.empty(0, dtype=np.int64), self._items[:0])
         some = bonus[self._some]
         place = len(some) - max(1, round(_BEST_SHARE * len(some)))
         above = np.partition(some, place)[place]
@@ -118,4 +118,4 @@ class ListPrices:
         beyond = (sampled[::step] - by_list[::step, None])[there[::step]]
         place = len(beyond) - 1 - int(_FEW_BEYOND * len(beyond))
         spread = float(np.partition(beyond, place)[place]) if len(beyond) else 0.0
-        return PricedLists(by_list, float(above), rows, self._items.take(rows, axis=0), share, spread)
+        return ListBonuses(by_list, float(above), rows, self._items.take(rows, axis=0), share, spread)
