@@ -57,7 +57,7 @@ def opened(source: str, tmp_path: Path) -> SqlLedger:
 def fill(ledger: SqlLedger) -> None:
     """Record exposures, and save the promises of a service."""
     ledger.record([ENTRY], key="x", answers={"a": b"answer"})
-    promise = ScheduledPromise("books [bold]", 500, Window.day("UTC"))
+    promise = ScheduledPromise.of_group("books [bold]", 500, Window.day("UTC"))
     SavedState(("books [bold]", "wine"), {"p1": promise}, Forecast(rate=1.0)).save(ledger)
 
 
@@ -72,7 +72,7 @@ def test_show(source: str, tmp_path: Path) -> None:
             "0 expired",
             "books [bold]",
             "1,200",
-            "500 exposures of 'books [bold]'",
+            "500 exposures of group=books [bold]",
         ):
             assert words in shown.output, shown.output
         rows = [line.split("│")[1].strip() for line in shown.output.splitlines() if line.startswith("│")]
