@@ -86,7 +86,9 @@ def test_show(source: str, tmp_path: Path) -> None:
     ]
     assert (found["answers"], found["answer_bytes"], found["expired_answers"]) == (1, 6, 0)
     assert abs((datetime.fromisoformat(found["answers_since"]) - datetime.now(UTC)).total_seconds()) < 600
-    assert [(one["id"], one["group"], one["floor"]) for one in found["promises"]] == [("p1", "books [bold]", 500)]
+    assert [(one["id"], one["where"], one["at_least"]) for one in found["promises"]] == [
+        ("p1", {"group": "books [bold]"}, 500)
+    ]
 
 
 def test_show_without_a_service(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
 from fairsync.promises import Promise
-from fairsync.promises.selection_key import selection_key
+from fairsync.promises.selection import selection_name
 from fairsync.schedule.window import Window
 from fairsync.text import count
 
@@ -75,8 +75,8 @@ class ScheduledPromise:
 
     @cached_property
     def selection(self) -> str:
-        """The key of the items that the promise is about; see :func:`fairsync.promises.selection_key`."""
-        return selection_key(self.promise.where)
+        """The canonical name of the items that the promise is about, by which exposures are counted."""
+        return selection_name(self.promise.where)
 
     @property
     def floor(self) -> int:

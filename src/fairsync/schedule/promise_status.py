@@ -87,7 +87,8 @@ class PromiseStatus:
         --------
         >>> from datetime import UTC, datetime
         >>> from fairsync.schedule import Window
-        >>> daily, noon = ScheduledPromise.of_group("toys", 100, Window.day("UTC")), datetime(2026, 3, 4, 12, tzinfo=UTC)
+        >>> daily = ScheduledPromise.of_group("toys", 100, Window.day("UTC"))
+        >>> noon = datetime(2026, 3, 4, 12, tzinfo=UTC)
         >>> bad = PromiseStatus(daily, daily.window.at(noon), exposures=20, at_pace=40, reachable=70, certain=50)
         >>> earlier = bad.carry_over(None, noon)
         >>> better = PromiseStatus(daily, daily.window.at(noon), exposures=60, at_pace=90, reachable=100, certain=95)
