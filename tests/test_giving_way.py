@@ -15,7 +15,6 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 import fairsync as fs
 from effort import effort
 from fairsync.policies.base import NO_CAP, Terms
-from fairsync.search import Hits
 from test_outage import Patchy
 
 Counts = npt.NDArray[np.int64]
@@ -41,11 +40,12 @@ def least_missed(terms: Terms, missing: Counts, room: Counts | None, left: int) 
         cost = np.concatenate([np.zeros(n), terms.order == number])
         found = milp(
             cost,
-            integrality=np.ones(n + p),
+            integrality=np.ones(n + p, dtype=np.int64),
             bounds=Bounds(0, np.concatenate([left * terms.capacities, missing])),
             constraints=rows,
             options={"mip_rel_gap": 0},
         )
+        assert found.fun is not None
         totals.append(round(found.fun))
         rows.append(LinearConstraint(cost[None], -np.inf, totals[-1] + 0.5))
     return totals
@@ -96,7 +96,7 @@ def exposures_of(retriever: fs.FairRetriever) -> Counts:
 
 
 @given(seed=st.integers(0, 10**6), caps=st.booleans())
-@effort(60, 0.05)
+@effort(25, 0.3)
 def test_each_priority_misses_the_least_that_is_possible(seed: int, caps: bool) -> None:
     world = World(seed, caps=caps)
     retriever = world.retriever()
@@ -110,7 +110,7 @@ def test_each_priority_misses_the_least_that_is_possible(seed: int, caps: bool) 
 
 
 @given(seed=st.integers(0, 10**6))
-@effort(25, 0.2)
+@effort(8, 0.6)
 def test_a_change_of_items_gives_way_from_there_on(seed: int) -> None:
     world = World(seed)
     retriever = world.retriever()
@@ -130,7 +130,7 @@ def test_a_change_of_items_gives_way_from_there_on(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 10**6))
-@effort(40, 0.1)
+@effort(15, 0.3)
 def test_after_an_outage_the_first_priorities_come_first(seed: int) -> None:
     """Items are away from some request to the end: from there on, what is left is shared by priority."""
     world = World(seed)
@@ -160,15 +160,17 @@ def test_when_items_are_back_floors_come_back() -> None:
     rng = np.random.default_rng(3)
     catalog = fs.Catalog(rng.normal(size=(40, 8)), {"kind": ["rare" if row % 4 == 0 else "other" for row in range(40)]})
     made: list[Patchy] = []
+
+    def index(catalog: fs.Catalog) -> Patchy:
+        made.append(Patchy(catalog))
+        return made[-1]
+
     promises = [fs.Promise({"kind": "rare"}, at_least=120), fs.Promise({"kind": "other"}, at_least=800, priority=2)]
-    retriever = fs.FairRetriever(
-        catalog, k=5, horizon=200, promises=promises, index=lambda one: made.append(Patchy(one)) or made[-1]
-    )
+    retriever = fs.FairRetriever(catalog, k=5, horizon=200, promises=promises, index=index)
     retriever.retrieve(rng.normal(size=(40, 8)))
     made[-1].down = {0}
     retriever.retrieve(rng.normal(size=(60, 8)))
     assert retriever.report().gave_way["kind=rare"].exposures > 0
-    assert isinstance(made[-1].search(rng.normal(size=(1, 1, 8)), None, 3), Hits)
     made[-1].down = set()
     retriever.retrieve(rng.normal(size=(100, 8)))
     assert retriever.report().exposures["kind=rare"] >= 120

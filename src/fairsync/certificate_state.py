@@ -116,7 +116,8 @@ class CertificateState:
 
     def reaching(self, reached: NDArray[np.int64] | None) -> CertificateState:
         """Return the certificate after requests that could have these exposures of each atom; None for all."""
-        if reached is self.reached or (reached is not None and np.array_equal(reached, self.reached)):
+        before = self.reached
+        if reached is before or (reached is not None and before is not None and np.array_equal(reached, before)):
             return self
         return replace(self, reached=reached, is_stale=True)
 
