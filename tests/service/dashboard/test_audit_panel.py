@@ -20,13 +20,14 @@ def open_list(page: Page) -> Any:
 
 
 def test_shows_who_did_what_the_latest_first(page: Page, shop: SimulatedShop) -> None:
-    made = shop.promise_service.set_promise(ScheduledPromise("Music", 7, Window.week("UTC")), by="campaigns").id
-    shop.promise_service.set_promise(ScheduledPromise("Music", 9, Window.week("UTC")), made, by="<b>sales</b>")
+    seven, nine = (ScheduledPromise.of_group("Music", floor, Window.week("UTC")) for floor in (7, 9))
+    made = shop.promise_service.set_promise(seven, by="campaigns").id
+    shop.promise_service.set_promise(nine, made, by="<b>sales</b>")
     rows = open_list(page)
     page.wait_for(page.tab.locator("#audit-state"), r"6 entries, none missing\.")
     first = rows.first.inner_text()
-    assert "<b>sales</b> changed to 9 exposures of 'Music' (each week, UTC)" in first, "text, and no markup"
-    assert "(before: 7 exposures of 'Music' (each week, UTC))" in first
+    assert f"<b>sales</b> changed to {nine}" in first, "text, and no markup"
+    assert f"(before: {seven})" in first
     assert rows.count() == 6
     assert "settings made 300 exposures of" in rows.nth(2).inner_text()
     assert MARKUP in rows.nth(2).inner_text()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fairsync.ledger import Ledger
 
-DAY = ScheduledPromise("toys", 10, Window.day("UTC"))
+DAY = ScheduledPromise.of_group("toys", 10, Window.day("UTC"))
 
 
 @contextmanager
@@ -58,24 +58,24 @@ def test_every_change_is_recorded_with_its_author(url: str) -> None:
     now = datetime(2026, 11, 2, 9, tzinfo=UTC).timestamp()
     with opened(url, 3, shared=True) as ledger:
         service = open_service(ledger, [DAY], lambda: now)
-        made = service.set_promise(ScheduledPromise("wine", 5, Window.week("UTC")), by="campaigns").id
-        service.set_promise(ScheduledPromise("wine", 6, Window.week("UTC")), made, by="sales")
+        five, six = (ScheduledPromise.of_group("wine", floor, Window.week("UTC")) for floor in (5, 6))
+        made = service.set_promise(five, by="campaigns").id
+        service.set_promise(six, made, by="sales")
         service.delete_promise(made, by="campaigns")
         service.remove_items([0])  # no change of a promise
         service.close()
         assert told(service) == [
-            ("settings", "made", "10 exposures of 'toys' (each day, UTC)"),
-            ("campaigns", "made", "5 exposures of 'wine' (each week, UTC)"),
-            ("sales", "changed", "6 exposures of 'wine' (each week, UTC)"),
-            ("campaigns", "ended", "6 exposures of 'wine' (each week, UTC)"),
+            ("settings", "made", str(DAY)),
+            ("campaigns", "made", str(five)),
+            ("sales", "changed", str(six)),
+            ("campaigns", "ended", str(six)),
         ]
         latest = service.audit()
         assert (latest.total, latest.complete, latest.damage) == (4, True, [])
         changed = latest.entries[1]
         assert changed.promise == made
-        assert (changed.before or {})["floor"] == 5
-        assert (changed.after or {})["floor"] == 6
-        assert changed.before_text == "5 exposures of 'wine' (each week, UTC)"
+        assert (changed.before, changed.after) == (five.to_dict(), six.to_dict())
+        assert changed.before_text == str(five)
         assert [one.at for one in latest.entries] == [datetime.fromtimestamp(now, UTC)] * 4
 
 
@@ -106,7 +106,7 @@ def test_a_refused_change_leaves_no_entry(tmp_path: Path, monkeypatch: pytest.Mo
     with opened(tmp_path / "a.db", 3) as ledger:
         service = open_service(ledger, [], lambda: now)
         with pytest.raises(FairSyncError):
-            service.set_promise(ScheduledPromise("wine", 10**12, Window.day("UTC")), by="campaigns")
+            service.set_promise(ScheduledPromise.of_group("wine", 10**12, Window.day("UTC")), by="campaigns")
         before = ledger.save
 
         def fails(*_: object) -> None:
@@ -128,7 +128,7 @@ def test_a_promise_that_runs_out_is_recorded(tmp_path: Path) -> None:
     end = datetime(2026, 11, 4, tzinfo=UTC)
     with opened(tmp_path / "a.db", 3) as ledger:
         service = open_service(ledger, [], lambda: seconds[0])
-        service.set_promise(ScheduledPromise("toys", 10, Window("day", "UTC", end=end)), by="sales")
+        service.set_promise(ScheduledPromise.of_group("toys", 10, Window("day", "UTC", end=end)), by="sales")
         seconds[0] = (end + timedelta(hours=1)).timestamp()
         service.refresh()
         latest = service.audit().entries[0]

@@ -48,11 +48,11 @@ def audit_changes(
     Examples
     --------
     >>> from fairsync.schedule import ScheduledPromise, Window
-    >>> made = {"a": ScheduledPromise("toys", 100, Window.day("UTC"))}
+    >>> made = {"a": ScheduledPromise.of_group("toys", 100, Window.day("UTC"))}
     >>> (one,) = audit_changes({}, made, "campaigns", datetime(2026, 11, 1, tzinfo=UTC))
     >>> entry = json.loads(one.record)
     >>> entry["by"], entry["action"], entry["promise"], entry["text"]
-    ('campaigns', 'made', 'a', "100 exposures of 'toys' (each day, UTC)")
+    ('campaigns', 'made', 'a', '100 exposures of group=toys (each day, UTC)')
     """
     return [
         _record("made" if old is None else "ended" if new is None else "changed", by, now, note, name, old, new)
