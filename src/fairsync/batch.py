@@ -364,6 +364,8 @@ def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[n
     """Return the part of the lists that a policy may see: groups and relative relevance, no items."""
     beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
     within = np.minimum(np.maximum(beyond_last, -1e30), 1e30)  # the range of float32
+    if hits.rows[:, -1].min(initial=0) < 0:  # there was no further item
+        within[hits.rows < 0] = -np.inf
     return Sample(groups.astype(np.intp), within.astype(np.float32), prices)
 
 

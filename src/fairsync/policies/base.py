@@ -159,7 +159,8 @@ class Sample:
         (n, width) group code of each entry.
     relevance : numpy.ndarray
         (n, width) relevance of each entry without the price, minus that of the last candidate. Only differences within
-        a request matter, and they would be lost to rounding next to a large common part.
+        a request matter, and they would be lost to rounding next to a large common part. -inf at the end of a row for
+        no entry, where fewer items than ``width`` were eligible; the first k places are never empty.
     prices : numpy.ndarray or None
         (G,) the prices under which the latest rows were made; None if these are the policy's present prices. Rows of a
         lease that was out for long do not show the effect of later prices.

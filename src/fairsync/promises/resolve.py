@@ -223,7 +223,7 @@ def _in_order(given: Sequence[Promise], before: ResolvedPromises | None) -> list
     series = {_series(promise) for promise in given if promise.each is not None}
     kept = []
     for promise in before.promises:
-        withdrawn = replace(promise, at_least=0, at_most=None, at_most_per_list=None, each=None)
+        withdrawn = replace(promise, at_least=0, at_most=None, at_most_per_list=None, each=None, max_price=None)
         same = promise if promise.each is not None and _series(promise) in series else withdrawn
         kept.append(by_name.pop(promise.name, same))
     return kept + list(by_name.values())
@@ -251,7 +251,8 @@ def _with_new_labels(
 def _series(promise: Promise) -> Series:
     """Return what the promises of one call of `each` have in common."""
     others = {name: value for name, value in promise.where.items() if name != promise.each}
-    return promise.each, promise.at_least, promise.at_most, promise.at_most_per_list, repr(others)
+    bounds = promise.at_least, promise.at_most, promise.at_most_per_list
+    return promise.each, *bounds, promise.priority, promise.max_price, repr(others)
 
 
 def _rows_of(promise: Promise, rows: SelectedRows, *, is_new: bool) -> NDArray[np.int64]:
