@@ -35,6 +35,7 @@ from fairsync.service.server.routes_audit import audit_operations
 from fairsync.service.server.routes_explain import explain_operations
 from fairsync.service.server.routes_promises import promise_operations
 from fairsync.service.server.routes_retrieve import retrieve_operations
+from fairsync.service.server.routes_statement import statement_operations
 from fairsync.service.server.routes_status import status_operations
 from fairsync.service.server.timeout import TimeoutMiddleware
 
@@ -73,6 +74,7 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         *explain_operations(service),
         *promise_operations(service, http),
         *audit_operations(service),
+        *statement_operations(service),
         *status_operations(service, metrics),
     ]
     document = make_document(operations, with_tokens=tokens.required)
