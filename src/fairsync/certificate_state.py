@@ -83,6 +83,26 @@ class CertificateState:
         zero, opening = np.zeros(terms.n_atoms, dtype=np.int64), terms.certificate
         return cls(zero, zero if opening is None else opening, zero, left)
 
+    @classmethod
+    def aimed(
+        cls, terms: Terms, requests: int, before: CertificateState | None, served: int | None
+    ) -> CertificateState:
+        """Return the certificate of targets for a number of further requests.
+
+        Parameters
+        ----------
+        terms, requests
+            The targets, with their certificate, and the number of requests.
+        before
+            The state so far; atoms that it knew have kept their codes.
+        served
+            Requests since the plan was last renewed; None in a new horizon.
+        """
+        plan = np.zeros(terms.n_atoms, dtype=np.int64) if terms.certificate is None else terms.certificate
+        if before is None or served is None:
+            return cls(plan, plan, np.zeros_like(plan), requests)
+        return cls(plan, plan, grow(before.counts, terms.n_atoms), requests + max(served, 0))
+
     def restarted(self, terms: Terms) -> CertificateState:
         """Return the certificate of a new horizon."""
         return CertificateState(self.opening, self.opening, np.zeros_like(self.counts), terms.horizon)

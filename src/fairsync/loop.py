@@ -509,6 +509,8 @@ def open_certificate(
         As for `LoopState.begin`.
     """
     left = progress.left(terms) - leased
+    if left <= 0 and not terms.auto_restart:  # more requests came than were expected: the next targets plan for more
+        return CertificateState.lost(terms, left)
     if left <= 0 and not leased:  # the horizon is over: the next one starts with the next request
         progress, left, before = progress.restart(), terms.horizon, None
     return CertificateState.open(terms, progress.certain_missing(terms), progress.room(terms, reserved), left, before)
