@@ -25,7 +25,7 @@ def by_the_clock(catalog: fs.Catalog, **changes: Any) -> fs.Coordinator:
     return fs.Coordinator(catalog, **{**settings, **changes})
 
 
-def counts_of(catalog: fs.Catalog, ids: np.ndarray, where: fs.Where) -> int:
+def counts_of(catalog: fs.Catalog, ids: np.ndarray, where: dict[str, Any]) -> int:
     """Return the exposures of a selection in lists of items, counted one by one."""
     selected = catalog.select(where)
     rows = set(range(len(catalog))) if selected is None else set(selected.rows.tolist())
@@ -80,7 +80,7 @@ SELECTIONS: list[dict[str, Any]] = [
 @effort(25, 0.5)
 @given(st.data())
 def test_floors_and_caps_hold_in_each_period_whatever_the_order_of_settlements(data: st.DataObject) -> None:
-    """Floors that can be kept together, and caps, hold at the end of every period, counted from the lists themselves."""
+    """Floors that can be kept together, and caps, hold at the end of every period, counted from the lists."""
     seed = data.draw(st.integers(0, 10_000))
     rng = np.random.default_rng(seed)
     catalog = make_catalog(seed % 7)
@@ -142,9 +142,8 @@ def test_floors_of_labels_alone_take_the_path_without_membership() -> None:
     by_floors, by_promises = by_the_clock(catalog), by_the_clock(catalog)
     first, second = fs.FrontEnd(catalog, by_floors), fs.FrontEnd(catalog, by_promises)
     by_floors.set_targets({label: 200}, 60, restart_at=5.0)
-    by_promises.set_targets(
-        promises=[fs.Promise({catalog.group_attribute: label}, at_least=200)], requests=60, restart_at=5.0
-    )
+    promise = fs.Promise({catalog.group_attribute: label}, at_least=200)
+    by_promises.set_targets(promises=[promise], requests=60, restart_at=5.0)
     assert (first.retrieve(users).ids == second.retrieve(users).ids).all()
     assert by_promises.terms.membership is None
     assert by_promises.promises is None
@@ -192,13 +191,9 @@ def test_a_cap_counts_what_was_settled_since_the_totals_were_read() -> None:
     assert (used := counts_of(catalog, found[0], where)) > 0
     for start in (None, 2.0):  # in the same horizon, and in the next one of the same window
         coordinator.set_targets(promises=[fs.Promise(where, at_most=40)], requests=45, restart_at=start, since=since)
-        caps = coordinator.terms.caps
+        caps, code = coordinator.terms.caps, coordinator.labels.index("wine")
         assert caps is not None
-        assert caps[coordinator.labels.index("wine")] - coordinator.totals().exposures[
-            coordinator.labels.index("wine")
-        ] == (40 - used)
-        if start is None:
-            since = since
+        assert caps[code] - coordinator.totals().exposures[code] == 40 - used
 
 
 def test_lower_priorities_give_way() -> None:
@@ -206,10 +201,8 @@ def test_lower_priorities_give_way() -> None:
     coordinator = by_the_clock(catalog)
     front_end = fs.FrontEnd(catalog, coordinator)
     first, second = {"new": True}, {"category": "wine", "new": False}
-    coordinator.set_targets(
-        promises=[fs.Promise(second, at_least=180, priority=2), fs.Promise(first, at_least=100, priority=1)],
-        requests=20,
-    )
+    promises = [fs.Promise(second, at_least=180, priority=2), fs.Promise(first, at_least=100, priority=1)]
+    coordinator.set_targets(promises=promises, requests=20)
     ids = front_end.retrieve(make_users(20)).ids
     assert counts_of(catalog, ids, first) >= 100
     assert counts_of(catalog, ids, second) == 100, "as many as there is room for beside the first"

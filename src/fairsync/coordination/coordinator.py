@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.policies import Sample, Terms
     from fairsync.promise_costs import PromiseCosts
     from fairsync.promises.certificate import Certified
@@ -340,6 +341,7 @@ class Coordinator(NoCopies, Closable):
         restart_at: float | None = None,
         groups: Grouped | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
         *,
         promises: Sequence[Promise] | None = None,
         since: Totals | None = None,
@@ -366,6 +368,8 @@ class Coordinator(NoCopies, Closable):
             A changed catalog, or its groups; new groups follow the known ones.
         saves
             Values to save in the ledger in the same transaction, by name.
+        audit
+            Records to add to the ledger's audit in the same transaction.
         promises
             All selections that are to be counted, with the bounds on their exposures in these requests as whole
             numbers; ``at_least=0`` only counts. Of several promises with the same conditions, the largest floor counts,
@@ -380,7 +384,7 @@ class Coordinator(NoCopies, Closable):
 
         def attempt() -> bool:
             counted, targets = self._targets(more, promises, requests, groups)
-            if not self._state.set_targets(targets, restart_at, saves, since):
+            if not self._state.set_targets(targets, restart_at, saves, audit, since):
                 return False
             self._counted, self._aim = counted, None if promises is None else (tuple(promises), self.totals())
             if isinstance(groups, Catalog):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.targets import Targets
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Ledger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.promise_costs import PromiseCosts
@@ -182,6 +183,7 @@ class LocalState:
         targets: Targets,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
         since: Totals | None = None,
     ) -> bool:
         """Aim at additional exposures within a number of requests, in a new horizon if ``restart_at`` is given.
@@ -208,7 +210,7 @@ class LocalState:
                 served = certificate.renewed_at - (self.loop.progress.left(before) - leased)
             certificate = CertificateState.aimed(terms, targets.requests, certificate, served)
         for name, value in (saves or {}).items():
-            self.ledger.save(name, value)
+            self.ledger.save(name, value, audit)
         self._replace_promise(targets.groups, terms, LoopState(progress, price_state, certificate))
         return True
 

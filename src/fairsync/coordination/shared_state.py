@@ -51,6 +51,7 @@ from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import Targets, counted_since, target_terms
 from fairsync.errors import InvalidInputError, UnusableLedgerError
 from fairsync.floors import check_reachable, group_capacities
+from fairsync.ledger.audit import append_audit
 from fairsync.loop import LoopState, PriceState, Progress
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Grouped
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, SqlLedger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.database import Transaction
     from fairsync.ledger.rows import Latest
     from fairsync.policies import Policy, Sample, Terms
@@ -246,6 +248,7 @@ class SharedState:
         targets: Targets,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
         since: Totals | None = None,
     ) -> bool:
         """Aim at additional exposures, in a new horizon if one is to begin; False if it has to be tried again.
@@ -258,6 +261,8 @@ class SharedState:
             Start of a new horizon. Nothing is changed if one has begun since then.
         saves
             Values to save in the same transaction, by name.
+        audit
+            Records to add to the audit in the same transaction.
         since
             The totals by which the targets were made.
         """
@@ -277,6 +282,7 @@ class SharedState:
             self._write_terms(transaction, aim.groups, terms)
             for name, value in (saves or {}).items():
                 self.ledger.write_saved(transaction, name, value)
+            append_audit(transaction, audit)
             return True
 
         return self._change(attempt)

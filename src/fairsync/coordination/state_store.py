@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.targets import Targets
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.loop import LoopState, PriceState
     from fairsync.policies import Sample, Terms
     from fairsync.promise_costs import PromiseCosts
@@ -90,6 +91,7 @@ class StateStore(Protocol):
         targets: Targets,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
         since: Totals | None = None,
     ) -> bool:
         """Aim at additional exposures, and save values in the same transaction; False if it has to be tried again."""
