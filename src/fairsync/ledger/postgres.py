@@ -19,7 +19,7 @@ from fairsync.errors import (
 )
 
 # First, because it says what to install if psycopg is missing.
-from fairsync.ledger.postgres_connection import PostgresConnection, parse_postgres_url  # isort: skip
+from fairsync.postgres_connection import PostgresConnection, parse_postgres_url  # isort: skip
 
 import psycopg
 from psycopg import sql
