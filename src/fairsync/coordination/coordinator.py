@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.policies import Sample, Terms
     from fairsync.promise_costs import PromiseCosts
     from fairsync.promises import Promise
@@ -327,6 +328,7 @@ class Coordinator(NoCopies, Closable):
         restart_at: float | None = None,
         groups: Grouped | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
     ) -> None:
         """Aim at additional exposures within a number of further requests, for promises that end by the clock.
 
@@ -345,12 +347,14 @@ class Coordinator(NoCopies, Closable):
             Groups of a changed catalog; new ones follow the known ones.
         saves
             Values to save in the ledger in the same transaction, by name.
+        audit
+            Records to add to the ledger's audit in the same transaction.
         """
         requests = check_positive(requests, "requests")
 
         def attempt() -> bool:
             known = self.groups if groups is None else self._state.extended_groups(groups)
-            return self._state.set_targets(known, resolve_floors(more, known), requests, restart_at, saves)
+            return self._state.set_targets(known, resolve_floors(more, known), requests, restart_at, saves, audit)
 
         self._retry(attempt)
 

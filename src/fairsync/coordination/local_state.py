@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.lease import Lease
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Ledger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.promise_costs import PromiseCosts
@@ -185,13 +186,14 @@ class LocalState:
         requests: int,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
     ) -> bool:
         """Aim at additional exposures within a number of requests, in a new horizon if ``restart_at`` is given.
 
         The targets are in memory: values are saved first, so that nothing changes if that fails.
         """
         for name, value in (saves or {}).items():
-            self.ledger.save(name, value)
+            self.ledger.save(name, value, audit)
         progress, price_state, n_groups = self.loop.progress, self.price_state, len(groups.labels)
         if restart_at is not None:
             progress = progress.restart(restart_at)

@@ -51,6 +51,7 @@ from fairsync.coordination.shared_terms import TERMS, SharedTerms
 from fairsync.coordination.targets import target_terms
 from fairsync.errors import InvalidInputError, UnusableLedgerError
 from fairsync.floors import check_reachable, group_capacities
+from fairsync.ledger.audit import append_audit
 from fairsync.loop import LoopState, PriceState, Progress
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Grouped
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, SqlLedger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.database import Transaction
     from fairsync.ledger.rows import Latest
     from fairsync.policies import Policy, Sample, Terms
@@ -250,6 +252,7 @@ class SharedState:
         requests: int,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
     ) -> bool:
         """Aim at additional exposures, in a new horizon if one is to begin; False if it has to be tried again.
 
@@ -261,6 +264,8 @@ class SharedState:
             Start of a new horizon. Nothing is changed if one has begun since then.
         saves
             Values to save in the same transaction, by name.
+        audit
+            Records to add to the audit in the same transaction.
         """
 
         def attempt(transaction: Transaction, rows: _Rows) -> bool:
@@ -274,6 +279,7 @@ class SharedState:
             self._write_terms(transaction, groups, terms)
             for name, value in (saves or {}).items():
                 self.ledger.write_saved(transaction, name, value)
+            append_audit(transaction, audit)
             return True
 
         return self._change(attempt)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.lease import Lease
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.loop import LoopState, PriceState
     from fairsync.policies import Sample, Terms
     from fairsync.promise_costs import PromiseCosts
@@ -94,6 +95,7 @@ class StateStore(Protocol):
         requests: int,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
     ) -> bool:
         """Aim at additional exposures, and save values in the same transaction; False if it has to be tried again."""
         ...

@@ -20,6 +20,7 @@ from fairsync.catalog.changes import remove_items, upsert_items
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
 from fairsync.inputs import check_k
 from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
 from fairsync.service.promises.impressions import groups_shown
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from fairsync.schedule import Feasibility, Forecast, ScheduledPromise
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.reservoir import RequestRules
-    from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
+    from fairsync.service.schema import AuditView, Overview, Pace, PastWindow, PromiseView
 
 _log = logging.getLogger(__name__)
 # Weight of one answer in the moving average of degraded answers.
@@ -111,7 +112,12 @@ class PromiseService:
         self.front, self.coordinator, self._item_changes = front, coordinator, item_changes
         self.count: Literal["retrieved", "impressions"] = "retrieved" if count == "retrieved" else "impressions"
         self._clock = clock or MonotonicClock()
-        initial = SavedState(tuple(coordinator.labels), {_new_id(): promise for promise in promises}, forecast)
+        given = {_new_id(): promise for promise in promises}
+        series = {name: one for name, one in given.items() if one.promise.each is not None}
+        single = {name: one for name, one in given.items() if name not in series}
+        initial = SavedState(
+            tuple(coordinator.labels), with_labels(single, series, front.catalog), forecast, series=series
+        )
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
             coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock,
@@ -271,7 +277,7 @@ class PromiseService:
             message=verdict.message,
         )
 
-    def set_promise(self, promise: ScheduledPromise, name: str | None = None) -> PromiseView:
+    def set_promise(self, promise: ScheduledPromise, name: str | None = None, by: str = "") -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot deliver it.
 
         The rest of an hour, a day or a week may be too short for it. Then it begins with the next window, so that
@@ -283,14 +289,18 @@ class PromiseService:
             The promise. One with `each` stands for a promise to each label, of which the first is returned.
         name
             Id of the promise that it changes; a new one is made without it.
+        by
+            Who asks for it, for the audit.
         """
-        return self._set_promises({name or _new_id(): promise}, name)[0]
+        return self._set_promises({name or _new_id(): promise}, name, by)[0]
 
-    def make_promises(self, promises: Sequence[ScheduledPromise]) -> list[PromiseView]:
+    def make_promises(self, promises: Sequence[ScheduledPromise], by: str = "") -> list[PromiseView]:
         """Make promises together, or none of them if they cannot all be kept; see `set_promise`."""
-        return self._set_promises({_new_id(): promise for promise in promises})
+        return self._set_promises({_new_id(): promise for promise in promises}, by=by)
 
-    def _set_promises(self, given: Mapping[str, ScheduledPromise], changed: str | None = None) -> list[PromiseView]:
+    def _set_promises(
+        self, given: Mapping[str, ScheduledPromise], changed: str | None = None, by: str = ""
+    ) -> list[PromiseView]:
         """Set promises by id, if all of them can be kept; one of them may be known."""
         while True:
             with self.scheduler.lock:
@@ -311,7 +321,7 @@ class PromiseService:
                 assert verdict.effective_from is not None, "it was accepted"
                 starts.update(dict.fromkeys(names, verdict.effective_from))
             with self.scheduler.lock, contextlib.suppress(_PromisesChanged):
-                self.scheduler.change(partial(self._change, asked, starts, others, seen), series)
+                self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
                 views = self._reporter.promises()
                 return [views[name] for name in asked]
 
@@ -354,12 +364,12 @@ class PromiseService:
             made |= dict(zip([name, _new_id()], parts, strict=False))
         return made
 
-    def delete_promise(self, name: str) -> None:
-        """End a promise, or a promise for each label."""
+    def delete_promise(self, name: str, by: str = "") -> None:
+        """End a promise, or a promise for each label; `by` is who asks for it, for the audit."""
         with self.scheduler.lock:
             self.scheduler.take_lead()
             others, series = self._all_but(name), self.scheduler.state.series
-            self.scheduler.change(lambda _: others, {other: one for other, one in series.items() if other != name})
+            self.scheduler.change(lambda _: others, by, {other: one for other, one in series.items() if other != name})
 
     def upsert_items(
         self,
@@ -405,6 +415,18 @@ class PromiseService:
     def past(self, limit: int = 200) -> list[PastWindow]:
         """Return the latest windows that are over, the latest first."""
         return self._reporter.past(limit)
+
+    def audit(self, limit: int = 100, before: int | None = None) -> AuditView:
+        """Return who made, changed and ended which promise, the latest first, and whether anything is missing.
+
+        Parameters
+        ----------
+        limit
+            Largest number of entries.
+        before
+            Number of an entry; only earlier ones are returned.
+        """
+        return audit_view(self.coordinator.ledger.audit(limit, before))
 
     def check_ready(self) -> None:
         """Probe ledger and shards for :meth:`ready`. Apart from :meth:`refresh`, because shards may take a second."""
