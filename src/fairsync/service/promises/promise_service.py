@@ -499,13 +499,10 @@ class PromiseService:
     def _follow_change(self, changed: CatalogChange) -> None:
         groups, known = changed.catalog.groups, self.groups
         if groups.labels != known.labels or (groups.group_sizes != known.group_sizes).any():
-            terms, totals = self.coordinator.terms, self.coordinator.totals()
-            missing = np.maximum(terms.floors - totals.exposures, 0).tolist()
-            more = dict(zip(self.coordinator.labels, missing, strict=True))
             # Labels are saved before the ledger counts them, or a crash in between would leave counts without a label;
             # and the coordinator must know a group before any of its items can be retrieved.
             self.scheduler.save_labels(changed.catalog.labels)
-            self.coordinator.set_targets(more, max(terms.horizon - totals.requests, 1), groups=groups)
+            self.coordinator.change_items(changed.catalog)
         self.front.follow(changed)
 
 
