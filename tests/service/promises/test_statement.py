@@ -116,7 +116,7 @@ def test_it_has_every_window_of_the_month_with_its_exposures(shop: Any) -> None:
         ({"note": "the service was down from 9 to 10"}, "The service was down from 9 to 10. 40 requests came in"),
         (
             {"impossible_since": "2026-11-03T07:00:00Z", "foreseen": 1200},
-            "known since 2026-11-03 07:00 UTC, when 1,200",
+            "since 2026-11-03 07:00 UTC, when 1,200",
         ),
         ({}, "40 requests came in the window. It was not foreseen"),
     ],
