@@ -191,6 +191,17 @@ class PostgresDatabase:
             format=str(number),
         )
 
+    def make_append_only(self, transaction: Transaction, table: str) -> None:
+        """Have a trigger refuse changes and deletions of rows of a table."""
+        transaction.execute(
+            f"CREATE OR REPLACE FUNCTION {table}_append_only() RETURNS trigger LANGUAGE plpgsql AS"
+            f" 'BEGIN RAISE EXCEPTION ''rows of {table} can only be added''; END'"
+        )
+        transaction.execute(
+            f"CREATE OR REPLACE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}"
+            f" FOR EACH STATEMENT EXECUTE FUNCTION {table}_append_only()"
+        )
+
     def allow_long(self, transaction: Transaction) -> None:
         """Lift the limits on the time of the transaction under way, except that for locks."""
         transaction.execute("SET LOCAL statement_timeout = 0")
