@@ -35,6 +35,7 @@ from contract.test_indexes import (  # noqa: F401
 )
 from fairsync.catalog import Catalog
 from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.search import ExactIndex
 from fairsync.search.engines.qdrant import QdrantIndex
 from search.approximate import recall
 from search.engines import engine_contract as contract
@@ -107,7 +108,7 @@ def test_a_formula_is_deepened_until_the_answer_is_certain(make: Make, monkeypat
     queries = contract.record_queries(index.engine, monkeypatch)
     certified = contract.without_exact(index)
     users, number = contract.some_users(4, 8), np.arange(catalog.n_groups)
-    certified.search(users, 0.1 * number, 10)
+    certified.search(users, np.linspace(0.0, 0.7, len(number)), 10)
     assert len(queries) == 1
     assert queries[0].bonus is not None
     queries.clear()
@@ -115,7 +116,7 @@ def test_a_formula_is_deepened_until_the_answer_is_certain(make: Make, monkeypat
     hits = certified.search(users, steep, 10)
     assert len(queries) > 1
     assert queries[-1].depth > queries[0].depth
-    assert (hits.rows == contract.ExactIndex(catalog).search(users, steep, 10).rows).all()
+    assert (hits.rows == ExactIndex(catalog).search(users, steep, 10).rows).all()
     queries.clear()
     certified.search(users, np.where(number == 2, 0.0, np.inf), 10)  # masks are filters
     assert len(queries) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError
@@ -12,6 +11,7 @@ from fairsync.search.engines.qdrant.requests import FoundPoint, PointQuery
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from fairsync.search.engines.qdrant.requests import Clause, PointId
 
@@ -70,7 +70,7 @@ class QdrantEdge:
                         )
                 else:
                     raise InvalidInputError(
-                        f"there is no folder {self._folder} of Qdrant: check its name, or have it made with upload=True."
+                        f"there is no folder {self._folder} of Qdrant: check its name, or make it with upload=True."
                     )
                 _opened[self._folder] = shard, threading.Lock()
             self._shard, self._lock = _opened[self._folder]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError
@@ -93,7 +94,7 @@ class QdrantServer:
             self._call(lambda: client.create_collection(name, {self._vector: params} if self._vector else params))
             if not self._is_local:  # it has none
                 for key, kind in keys.items():
-                    self._call(lambda key=key, kind=kind: client.create_payload_index(name, key, _KINDS[kind]))
+                    self._call(partial(client.create_payload_index, name, key, _KINDS[kind]))
         self._check_vectors(self._call(lambda: client.get_collection(name)).config.params.vectors, dim)
 
     def query(self, queries: Sequence[PointQuery], payload: Sequence[str]) -> list[list[FoundPoint]]:
@@ -134,7 +135,7 @@ class QdrantServer:
                 )
                 for one in points[start : start + _WRITTEN_AT_ONCE]
             ]
-            self._call(lambda structs=structs: self._client.upsert(self._collection, structs, wait=True))
+            self._call(partial(self._client.upsert, self._collection, structs, wait=True))
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """Remove points."""
@@ -151,8 +152,8 @@ class QdrantServer:
                 if error.status_code is None or error.status_code < 500:
                     said = error.content.decode(errors="replace")[:200]
                     raise InvalidInputError(
-                        f"Qdrant at {self._url} refuses ({error.status_code}): {said or error.reason_phrase}. Check url="
-                        " and api_key=."
+                        f"Qdrant at {self._url} refuses ({error.status_code}): {said or error.reason_phrase}. Check"
+                        " url= and api_key=."
                     ) from error
                 reason: Exception = error
             except self._errors.ResponseHandlingException as error:
@@ -170,7 +171,8 @@ class QdrantServer:
         if tuple(int(part) for part in version.split("-")[0].split(".")[:2]) < _FORMULAS:
             needed = ".".join(map(str, _FORMULAS))
             raise InvalidInputError(
-                f"Qdrant at {self._url} is {version}, and formulas need {needed}: update it, or set prices='over-fetch'."
+                f"Qdrant at {self._url} is {version}, and formulas need {needed}: update it, or set"
+                " prices='over-fetch'."
             )
 
     def _check_vectors(self, held: Any, dim: int) -> None:
@@ -225,7 +227,6 @@ class QdrantServer:
         labels = [one for one in clause.values if not isinstance(one, bool | float)]
         if labels:
             parts.append(models.FieldCondition(key=key, match=models.MatchAny(any=labels)))
-        for one in clause.values:
-            if isinstance(one, bool):
-                parts.append(models.FieldCondition(key=key, match=models.MatchValue(value=one)))
+        bools = [one for one in clause.values if isinstance(one, bool)]
+        parts += [models.FieldCondition(key=key, match=models.MatchValue(value=one)) for one in bools]
         return parts[0] if len(parts) == 1 else models.Filter(should=parts)
