@@ -99,6 +99,26 @@ class CertificateState:
             plan, concession = concede(terms, missing, room, left)
         return None if plan is None else cls(plan, opening, counts, left, concession, at_opening)
 
+    @classmethod
+    def aimed(
+        cls, terms: Terms, requests: int, before: CertificateState | None, served: int | None
+    ) -> CertificateState:
+        """Return the certificate of targets for a number of further requests.
+
+        Parameters
+        ----------
+        terms, requests
+            The targets, with their certificate, and the number of requests.
+        before
+            The state so far; atoms that it knew have kept their codes.
+        served
+            Requests since the plan was last renewed; None in a new horizon.
+        """
+        plan = np.zeros(terms.n_atoms, dtype=np.int64) if terms.certificate is None else terms.certificate
+        if before is None or served is None:
+            return cls(plan, plan, np.zeros_like(plan), requests)
+        return cls(plan, plan, grow(before.counts, terms.n_atoms), requests + max(served, 0))
+
     def restarted(self, terms: Terms) -> CertificateState:
         """Return the certificate of a new horizon."""
         return replace(
@@ -122,12 +142,19 @@ class CertificateState:
         return replace(self, reached=reached, is_stale=True)
 
     def renewed(
-        self, terms: Terms, missing: NDArray[np.int64], room: NDArray[np.int64] | None, left: int
+        self,
+        terms: Terms,
+        missing: NDArray[np.int64],
+        room: NDArray[np.int64] | None,
+        left: int,
+        *,
+        is_settled: bool = True,
     ) -> CertificateState:
         """Return a certificate near what requests choose anyway, if enough of them have come since the last time.
 
         If the promises in force can no longer be kept, as after an outage, floors give way. Those that have given way
         come back, if they can, only when what requests can show has changed: until then no plan could be better.
+        Nothing gives way as long as the counts of some requests are not known (``is_settled``).
         """
         if (left > (1 - _RENEWAL) * self.renewed_at and not self.is_stale) or left <= 0:
             return self
@@ -139,6 +166,8 @@ class CertificateState:
         wanted = missing if concession is None else np.maximum(missing - concession.shortfall, 0)
         plan = renew(terms, self.plan, wanted, room, left, likely)
         if not is_certificate(terms, plan, wanted, room, left):
+            if not is_settled:  # a lease that is out may hold a part of the plan
+                return self
             plan, concession = concede(terms, missing, room, left)
         return replace(self, plan=plan, renewed_at=left, concession=concession, is_stale=False)
 

@@ -350,6 +350,7 @@ class LoopState:
                     progress.certain_missing(asked),
                     progress.room(asked, reserved),
                     progress.left(terms) - leased,
+                    is_settled=not leased,
                 )
             )
         goal = self.goal
@@ -588,6 +589,8 @@ def open_certificate(
         Whether floors give way where not all can be kept. Then None is never returned.
     """
     left = progress.left(terms) - leased
+    if left <= 0 and not terms.auto_restart:  # more requests came than were expected: the next targets plan for more
+        return CertificateState.aimed(replace(terms, certificate=None), left, before, 0)
     if left <= 0 and not leased:  # the horizon is over: the next one starts with the next request
         progress, left, before = progress.restart(), terms.horizon, None
     missing, room = progress.certain_missing(terms), progress.room(terms, reserved)
