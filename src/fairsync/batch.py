@@ -243,7 +243,9 @@ def _serve_all(
         best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
-    certified = None if certificate is None else Certified(certificate, counts, None if limits is None else limits.refused)
+    certified = (
+        None if certificate is None else Certified(certificate, counts, None if limits is None else limits.refused)
+    )
     counts = terms.exposures(counts)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:
@@ -308,7 +310,9 @@ def _serve_eligible(
     if best is not None:
         short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
         cost = max(float(best.sum()) + float(short[np.isfinite(short)].sum()) - relevance, 0.0)
-    certified = None if certificate is None else Certified(certificate, counts, None if limits is None else limits.refused)
+    certified = (
+        None if certificate is None else Certified(certificate, counts, None if limits is None else limits.refused)
+    )
     counts = terms.exposures(counts)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:  # a short list has no alternative: it costs nothing
