@@ -133,7 +133,7 @@ def test_works_by_keyboard_alone(page: Page) -> None:
     tab_to("Edit the promise for Toys")
     page.tab.keyboard.press("Enter")
     page.tab.locator("#editor").wait_for()
-    assert page.tab.evaluate("document.activeElement.name") == "floor"
+    assert page.tab.evaluate("document.activeElement.name") == "at_least"
     for _ in range(25):  # the focus cycles inside the dialog
         page.tab.keyboard.press("Tab")
         assert page.tab.evaluate(

@@ -44,7 +44,8 @@ from fairsync.service.schema.status import (
 
 __all__ = [
     "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "AttributeView", "AuditEntry", "AuditView", "CatalogSize",
-    "ExplainAnswer", "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport", "ImpressionReports",
+    "ExplainAnswer", "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport",
+    "ImpressionReports",
     "ImpressionResult", "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint",
     "PastWindow", "Preview", "ProblemRecord", "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView",
     "RequestId", "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",
