@@ -27,6 +27,8 @@ EXTRAS = {
     "prometheus_client": "service",
     "psycopg": "postgres",
     "pymilvus": "milvus",
+    "qdrant_client": "qdrant",
+    "qdrant_edge": "qdrant-edge",
     "ray": "ray",
     "sklearn": "experiments",
     "starlette": "service",

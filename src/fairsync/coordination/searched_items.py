@@ -165,7 +165,7 @@ class SearchedItems:
         def by_coordinator(values: NDArray[np.int64]) -> NDArray[np.int64]:
             return np.bincount(codes[codes >= 0], values[codes >= 0], membership.n_atoms).astype(np.int64)
 
-        plan, counts = served.certified
+        plan, counts = served.certified.plan, served.certified.counts
         return Certified(by_coordinator(plan), by_coordinator(counts if less is None else counts - less))
 
     def sample_for(self, batch: Batch, served: ServedBatch) -> Sample | None:

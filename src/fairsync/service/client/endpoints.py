@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from fairsync.explain import Explanation, StoredExplanation, WhyNot
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,
+    AttributeView,
     AuditView,
     CatalogSize,
     ExplainAnswer,
@@ -241,6 +242,12 @@ class Endpoints:
     def groups(self) -> Request[list[GroupView]]:
         """Return all groups with their counts and prices."""
         return Request("GET", "/v1/groups", _decoder(list[GroupView]))
+
+    @endpoint
+    def attributes(self, text: str = "", limit: int = 100, name: str | None = None) -> Request[list[AttributeView]]:
+        """Return the attributes of the items, with labels that contain a text."""
+        query = urlencode({"text": text, "limit": int(limit), **({} if name is None else {"name": name})})
+        return Request("GET", f"/v1/attributes?{query}", _decoder(list[AttributeView]))
 
     @endpoint
     def past(self, limit: int = 100) -> Request[list[PastWindow]]:
