@@ -193,8 +193,10 @@ def share_out(
     first = np.where(rates > 0, requests * rates, np.minimum(slack, requests * most))
     rest = slack - first
     shared = rates > 0
-    # What is left of small caps goes to leases that are granted alone, so that these must not be too far apart.
-    further = span if (rest[~shared] > 0).any() else UNLIMITED
+    # What is left of small caps, and what leases give back of them, goes to leases that make a budget: these must not
+    # be too far apart.
+    may_return = sum(allowances.values(), np.zeros(len(terms.floors), dtype=np.int64))[capped]
+    further = span if ((slack + may_return)[~shared] > 0).any() else UNLIMITED
     if shared.any():
         further = min(further, int((rest[shared] // rates[shared]).min()))
     known = {one: values[capped] for one, values in allowances.items()}
