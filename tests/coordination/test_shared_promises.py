@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import fairsync as fs
+import replicas as processes
 from coordination.test_promises import edge_promises
 from coordination.test_targets_by_selection import SELECTIONS, SlowSettlements, can_be_kept, counts_of
 from fairsync.ledger import Entry
@@ -17,10 +20,12 @@ from promise_worlds import make_catalog, make_users
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     Start = Callable[..., fs.Coordinator]
 
 K, T = 10, 120
+KILLS = int(os.environ.get("FAIRSYNC_KILLS", "0"))
 WORLDS = int(os.environ.get("FAIRSYNC_OVERLAP_WORLDS", "6"))
 
 
@@ -189,3 +194,51 @@ def test_starting_with_other_promises_is_refused_or_follows(start: Start) -> Non
     report = follower.report()
     assert report.esp == 1.0
     assert report.exposures["provider=best"] >= 30
+
+
+@pytest.mark.parametrize("number", [2, 4] if os.environ.get("FAIRSYNC_SLOW") else [2])
+def test_replicas_with_promises_are_killed(url: str, tmp_path: Path, number: int) -> None:
+    """At random moments, until a horizon is over: floors hold, no cap is exceeded, and nothing is counted twice."""
+    (catalog, promises), rng = processes.promises(), np.random.default_rng(number)
+    kills, started = KILLS or number, itertools.count()
+
+    def start() -> Any:
+        mine = next(started)
+        return processes.start_promising(url, mine, tmp_path / str(mine))
+
+    with fs.SqlLedger(url, len(promises), shared=True) as ledger:
+        running, killed = [start() for _ in range(number)], 0
+
+        def requests() -> int:
+            return sum(one.requests for one in [*ledger.past(), ledger.totals()])
+
+        deadline = time.monotonic() + 240
+        while killed < kills or not ledger.past():
+            until = requests() + int(rng.integers(1, 2 * processes.PROMISED // number))
+            while requests() < until:
+                assert time.monotonic() < deadline
+                time.sleep(float(rng.uniform(0, 0.01)))
+            if killed < kills:
+                victim, killed = int(rng.integers(number)), killed + 1
+                processes.end(running[victim])
+                running[victim] = start()
+        for process in running:
+            processes.end(process)
+        past, totals = ledger.past(), ledger.totals()
+    slots = processes.PROMISED * 10
+    floors = np.array([promise.floor(slots) for promise in promises])
+    caps = np.array([slots if (cap := promise.cap(slots)) is None else cap for promise in promises])
+    for one in past:
+        assert one.requests == processes.PROMISED
+        assert (one.exposures >= floors).all()
+        assert (one.exposures <= caps).all()
+    assert (totals.exposures <= caps).all()
+    answers = [ids for mine in range(next(started)) for ids in processes.read_ids(tmp_path / str(mine))]
+    counted = np.sum([one.exposures for one in [*past, totals]], axis=0)
+    new = catalog.select({"new": True})
+    assert new is not None
+    assert max(sum(int(id_) in set(new.rows.tolist()) for id_ in ids) for ids in answers) <= 3
+    for promise, count in zip(promises, counted.tolist(), strict=True):
+        shown = counts_of(catalog, np.array(answers), promise.where)
+        # Of the last call of each that was killed, two answers may have been counted and not yet given.
+        assert 0 <= count - shown <= 2 * 10 * (killed + number)
