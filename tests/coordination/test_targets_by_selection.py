@@ -131,7 +131,7 @@ def can_be_kept(
     ]
     try:
         fs.Coordinator(catalog, k=K, horizon=requests, promises=promises)
-    except fs.InfeasibleFloorsError:
+    except (fs.InfeasibleFloorsError, fs.InvalidInputError):  # also if no item meets the conditions
         return False
     return True
 
