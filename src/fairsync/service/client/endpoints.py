@@ -19,6 +19,7 @@ from fairsync.explain import Explanation, StoredExplanation, WhyNot
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,
+    AuditView,
     CatalogSize,
     ExplainAnswer,
     ExplanationView,
@@ -237,6 +238,20 @@ class Endpoints:
     def past(self, limit: int = 100) -> Request[list[PastWindow]]:
         """Return the latest windows that are over."""
         return Request("GET", f"/v1/past?limit={int(limit)}", _decoder(list[PastWindow]))
+
+    @endpoint
+    def audit(self, limit: int = 100, before: int | None = None) -> Request[AuditView]:
+        """Return who made, changed and ended which promise, the latest first.
+
+        Parameters
+        ----------
+        limit
+            Largest number of entries.
+        before
+            Number of an entry; only earlier ones are returned.
+        """
+        earlier = "" if before is None else f"&before={int(before)}"
+        return Request("GET", f"/v1/audit?limit={int(limit)}{earlier}", _decoder(AuditView))
 
     @endpoint
     def report(self) -> Request[ReportView]:

@@ -20,6 +20,7 @@ from fairsync.catalog.changes import remove_items, upsert_items
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
 from fairsync.inputs import check_k
 from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
 from fairsync.service.promises.impressions import groups_shown
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.planning import FeasibilityCheck
     from fairsync.service.promises.reservoir import RequestRules
-    from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
+    from fairsync.service.schema import AuditView, Overview, Pace, PastWindow, PromiseView
 
 _log = logging.getLogger(__name__)
 # Weight of one answer in the moving average of degraded answers.
@@ -267,7 +268,7 @@ class PromiseService:
             message=verdict.message,
         )
 
-    def set_promise(self, promise: ScheduledPromise, name: str | None = None) -> PromiseView:
+    def set_promise(self, promise: ScheduledPromise, name: str | None = None, by: str = "") -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot deliver it.
 
         The rest of an hour, a day or a week may be too short for it. Then it begins with the next window, so that
@@ -279,6 +280,8 @@ class PromiseService:
             The promise.
         name
             Id of the promise that it changes; a new one is made without it.
+        by
+            Who asks for it, for the audit.
         """
         made = name or _new_id()
         while True:
@@ -289,7 +292,7 @@ class PromiseService:
             # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
             verdict = check.run()
             with self.scheduler.lock, contextlib.suppress(_PromisesChanged):
-                self.scheduler.change(partial(self._change, asked, verdict, made, seen))
+                self.scheduler.change(partial(self._change, asked, verdict, made, seen), by)
                 return self._reporter.promises()[made]
 
     def _prepare_change(
@@ -318,10 +321,10 @@ class PromiseService:
         parts = split_at(promises.get(made), asked, verdict.effective_from, self.scheduler.now())
         return {**promises, **dict(zip([made, _new_id()], parts, strict=False))}
 
-    def delete_promise(self, name: str) -> None:
-        """End a promise."""
+    def delete_promise(self, name: str, by: str = "") -> None:
+        """End a promise; `by` is who asks for it, for the audit."""
         with self.scheduler.lock:
-            self.scheduler.change(lambda promises: all_but(name, promises))
+            self.scheduler.change(lambda promises: all_but(name, promises), by)
 
     def upsert_items(
         self,
@@ -367,6 +370,18 @@ class PromiseService:
     def past(self, limit: int = 200) -> list[PastWindow]:
         """Return the latest windows that are over, the latest first."""
         return self._reporter.past(limit)
+
+    def audit(self, limit: int = 100, before: int | None = None) -> AuditView:
+        """Return who made, changed and ended which promise, the latest first, and whether anything is missing.
+
+        Parameters
+        ----------
+        limit
+            Largest number of entries.
+        before
+            Number of an entry; only earlier ones are returned.
+        """
+        return audit_view(self.coordinator.ledger.audit(limit, before))
 
     def check_ready(self) -> None:
         """Probe ledger and shards for :meth:`ready`. Apart from :meth:`refresh`, because shards may take a second."""
@@ -439,13 +454,10 @@ class PromiseService:
     def _follow_change(self, changed: CatalogChange) -> None:
         groups, known = changed.catalog.groups, self.groups
         if groups.labels != known.labels or (groups.group_sizes != known.group_sizes).any():
-            terms, totals = self.coordinator.terms, self.coordinator.totals()
-            missing = np.maximum(terms.floors - totals.exposures, 0).tolist()
-            more = dict(zip(self.coordinator.labels, missing, strict=True))
             # Labels are saved before the ledger counts them, or a crash in between would leave counts without a label;
             # and the coordinator must know a group before any of its items can be retrieved.
             self.scheduler.save_labels(changed.catalog.labels)
-            self.coordinator.set_targets(more, max(terms.horizon - totals.requests, 1), groups=groups)
+            self.coordinator.change_items(changed.catalog)
         self.front.follow(changed)
 
 

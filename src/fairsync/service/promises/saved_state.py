@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.ledger import Ledger
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.base import Saved
 
 _NAME, _FORMAT = "service", 1
@@ -85,10 +86,10 @@ class SavedState:
         known = int(forecast.counts[at[0]]) if len(at) else 0
         return replace(self, forecast=forecast.observe(now, known + came), requests=total)
 
-    def save(self, ledger: Ledger) -> None:
-        """Save the state in the ledger."""
+    def save(self, ledger: Ledger, audit: Sequence[AuditRecord] = ()) -> None:
+        """Save the state in the ledger, and add records to its audit in the same transaction."""
         for name, value in self.dump().items():
-            ledger.save(name, value)
+            ledger.save(name, value, audit)
 
     def dump(self) -> dict[str, bytes]:
         """Return what the ledger saves, by name."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fairsync.errors import BackendUnavailableError
 from fairsync.schedule import WORST_CASE_TRAFFIC, Span
+from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.schedule import Feasibility, Plan, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
     from fairsync.service.promises.planning import FeasibilityCheck
@@ -103,9 +105,13 @@ class Scheduler:
         self._saved_at = self._planned_at = self._loaded_at = 0.0
         self._leadership = Leadership(coordinator)
         self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
-        self.state = SavedState.load(coordinator.ledger, attribute) or initial
+        found = SavedState.load(coordinator.ledger, attribute)
+        self.state = found or initial
+        self._audit: list[AuditRecord] = []  # saved together with the change that it is about
         self.periods = Periods(coordinator, count, self.state.ledger_time)
         if self._leadership.is_leader:
+            if not coordinator.ledger.audit(0).total:
+                self._audit = audit_start(self.state.promises, self.now(), is_new=found is None)
             self._resume()
         else:
             self._recount()
@@ -143,14 +149,25 @@ class Scheduler:
                 self.save()
             return planned
 
-    def change(self, decide: Callable[[Mapping[str, ScheduledPromise]], Mapping[str, ScheduledPromise]]) -> None:
-        """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing."""
+    def change(
+        self, decide: Callable[[Mapping[str, ScheduledPromise]], Mapping[str, ScheduledPromise]], by: str = ""
+    ) -> None:
+        """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing.
+
+        Parameters
+        ----------
+        decide
+            Returns the promises by id, given those that there are.
+        by
+            Who asks for it, for the audit.
+        """
         self.take_lead()
         now = self.now()
         if self._is_over(now):  # windows that have ended belong to the promises as they were
             self._begin_period(now)
         before, promises = self.state, decide(self.state.promises)
         self.state = replace(before, promises=dict(promises), labels=tuple(self.coordinator.labels))
+        unsaved, self._audit = self._audit, [*self._audit, *audit_changes(before.promises, promises, by, now)]
         try:
             self._recount()
             now = self.now()
@@ -159,7 +176,7 @@ class Scheduler:
             else:
                 self._make_plan(now, saves=True)
         except BaseException:
-            self.state = before
+            self.state, self._audit = before, unsaved
             raise
 
     def take_lead(self) -> None:
@@ -196,7 +213,8 @@ class Scheduler:
         """Save the state in the ledger, if this replica leads."""
         if self._leadership.is_leader:
             self.state = replace(self.state, reading=self._read_clock())
-            self.state.save(self.coordinator.ledger)
+            self.state.save(self.coordinator.ledger, self._audit)
+            self._audit = []
             self.coordinator.announce()
             self._saved_at = self.now().timestamp()
 
@@ -217,7 +235,7 @@ class Scheduler:
 
     def _load(self) -> None:
         self.state = SavedState.load(self.coordinator.ledger, self._attribute) or self.state
-        self.periods.time = self.state.ledger_time
+        self.periods.time, self._audit = self.state.ledger_time, []
         self._recount()
 
     def _resume(self) -> None:
@@ -284,6 +302,7 @@ class Scheduler:
                 for (name, one), count in zip(ended, exposures, strict=True)
             ]
             self.state = self.state.with_past(past).without_ended(now)
+            self._audit += audit_changes(promises, self.state.promises, "", now, "its last window is over")
         self.save()
 
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
@@ -299,9 +318,11 @@ class Scheduler:
         if saves:
             state = replace(state, reading=self._read_clock())
             saved = state.dump()
-        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start, saves=saved)
+        audit = self._audit if saves else []
+        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start, saves=saved, audit=audit)
         self.state, self._planned_at = state, now.timestamp()
         if saves:
+            self._audit = []
             self.coordinator.announce()
             self._saved_at = now.timestamp()
         if begins_period:  # other replicas may have added to the period before until it ended

@@ -68,8 +68,8 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
     async def list_promises(_: RequestContext) -> Encoded:
         return await read_promises()
 
-    def make_promise(_: RequestContext, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise_from_record(promise, service.catalog))
+    def make_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
+        return service.set_promise(promise_from_record(promise, service.catalog), by=context.caller.name)
 
     async def preview(_: RequestContext, record: PromiseRecord, query: PreviewQuery, receive: Receive) -> Preview:
         promise = promise_from_record(record, service.catalog)
@@ -85,10 +85,11 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         return service.pace(context.path_params["promise_id"])
 
     def change_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise_from_record(promise, service.catalog), context.path_params["promise_id"])
+        asked, promise_id = promise_from_record(promise, service.catalog), context.path_params["promise_id"]
+        return service.set_promise(asked, promise_id, by=context.caller.name)
 
     def delete_promise(context: RequestContext) -> None:
-        service.delete_promise(context.path_params["promise_id"])
+        service.delete_promise(context.path_params["promise_id"], by=context.caller.name)
 
     def remove_items(_: RequestContext, body: ItemIds) -> CatalogSize:
         check_size(len(body.ids), "items")
