@@ -332,7 +332,9 @@ def test_a_forecast_follows_new_groups() -> None:
     assert set(report.outlooks) == {0, 9}
 
 
-def side_by_side(catalog: Catalog, where: list[Any], floors: dict[Any, int], seed: int) -> tuple[Coordinator, list[int]]:
+def side_by_side(
+    catalog: Catalog, where: list[Any], floors: dict[Any, int], seed: int
+) -> tuple[Coordinator, list[int]]:
     """Serve requests in leases of which up to four are open at once; return also the requests that had to wait."""
     rng, n = np.random.default_rng(seed), len(where)
     coordinator, index = Coordinator(catalog, k=10, floors=floors, horizon=n, batch_size=8), ExactIndex(catalog)
