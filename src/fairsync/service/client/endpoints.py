@@ -34,6 +34,7 @@ from fairsync.service.schema import (
     Pace,
     PastWindow,
     Preview,
+    PromiseList,
     PromiseRecord,
     PromiseView,
     ReportView,
@@ -194,6 +195,12 @@ class Endpoints:
     def make_promise(self, promise: PromiseRecord) -> Request[PromiseView]:
         """Make a promise. Raises `RefusedError` if it cannot be kept."""
         return Request("POST", "/v1/promises", _decoder(PromiseView), _encode(promise), idempotent=False)
+
+    @endpoint
+    def make_promises(self, promises: Sequence[PromiseRecord]) -> Request[list[PromiseView]]:
+        """Make promises together. Raises `RefusedError` if not all of them can be kept; then none is made."""
+        body = _encode(PromiseList(promises=list(promises)))
+        return Request("POST", "/v1/promises/bulk", _decoder(list[PromiseView]), body, idempotent=False)
 
     @endpoint
     def change_promise(self, promise_id: str, promise: PromiseRecord) -> Request[PromiseView]:

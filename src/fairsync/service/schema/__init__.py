@@ -10,6 +10,7 @@ from fairsync.service.schema.promises import (
     PacePoint,
     PastWindow,
     Preview,
+    PromiseList,
     PromiseRecord,
     PromiseView,
     WindowRecord,
@@ -44,7 +45,7 @@ __all__ = [
     "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "AuditEntry", "AuditView", "CatalogSize", "ExplainAnswer",
     "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport", "ImpressionReports",
     "ImpressionResult", "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint",
-    "PastWindow", "Preview", "ProblemRecord", "PromiseRecord", "PromiseView", "Record", "ReportView", "RequestId",
-    "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",
+    "PastWindow", "Preview", "ProblemRecord", "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView",
+    "RequestId", "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",
     "WhyNotView", "WindowRecord", "encode_json",
 ]  # fmt: skip
