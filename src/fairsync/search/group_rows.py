@@ -24,6 +24,8 @@ class GroupRows:
     >>> rows = GroupRows(Catalog(np.eye(4), ["a", "b", "c", "b"]))
     >>> rows.of(np.array([0, 1])).tolist()
     [0, 1, 3]
+    >>> rows.in_order(np.array([1, 0])).tolist()
+    [1, 3, 0]
     >>> rows.open(np.array([np.inf, np.inf, 0.5]), most=2).tolist(), rows.open(np.array([0.5, 0.0, np.inf]), most=2)
     ([2], None)
     """
@@ -42,10 +44,14 @@ class GroupRows:
 
     def of(self, groups: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the rows of these groups, in ascending order."""
+        return np.sort(self.in_order(groups))
+
+    def in_order(self, groups: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """Return the rows of these groups, group by group."""
         sizes = self._sizes[groups]
         ends = np.cumsum(sizes)
         places = np.arange(int(sizes.sum())) + np.repeat(self._ends[groups] - ends, sizes)
-        return np.sort(self._by_group[places].astype(np.int64))
+        return self._by_group[places].astype(np.int64)
 
     def open(self, prices: npt.NDArray[np.float64] | None, most: float) -> npt.NDArray[np.int64] | None:
         """Return the rows of all groups that are not masked; None if there are more than ``most``."""

@@ -206,11 +206,12 @@ class IvfIndex(ApproximateIndex):
         last = self._last_eligible
         if last is None or last[0] is not prices or last[1] != k:
             goal, reference = min(k, len(self.catalog)), 0.0
-            open_ = np.arange(self.catalog.n_groups)
+            open_, few = np.arange(0), len(self.catalog) <= _FEW
             if prices is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, prices, k)
-                open_ = np.flatnonzero(prices < np.inf)
-            few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
+            if few or (prices is not None and prices.max() == np.inf):
+                open_ = np.arange(self.catalog.n_groups) if prices is None else np.flatnonzero(prices < np.inf)
+                few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
             self._last_eligible = last = (prices, k, (goal, reference, open_, few))
         return last[2]
 
@@ -248,7 +249,7 @@ class IvfIndex(ApproximateIndex):
         chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups = self._codes.search(vectors, chosen, scores, fetch)
         last = rows[:, -1]
-        relevance = np.matmul(self._items.values[rows], vectors[:, :, None])[:, :, 0]
+        relevance = np.matmul(self._items.values.take(rows, axis=0, mode="clip"), vectors[:, :, None])[:, :, 0]
         values = relevance.copy()
         if queries.bonus is not None and priced is not None:
             bonus = queries.bonus[groups]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from fairsync.search.group_rows import GroupRows
 from fairsync.search.inverted_lists import MIXED, InvertedLists
+from fairsync.search.rounding import same_values
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
@@ -93,7 +94,7 @@ class ListPrices:
         """Return what lists need to know about prices, given the bonus of each group, -inf where it is masked."""
         kept = self._kept
         for groups, found in kept:
-            if groups is bonus or np.array_equal(groups, bonus):
+            if same_values(groups, bonus):
                 return found
         found = self._find(bonus)
         self._kept = ((bonus, found), *kept[:1])
@@ -102,13 +103,13 @@ class ListPrices:
     def _find(self, bonus: Floats) -> ListBonuses:
         if not self.is_mixed:
             return ListBonuses(bonus[self._lists.group_of], np.inf, np.empty(0, dtype=np.int64), self._items[:0])
-        some = bonus[self._some]
+        some = bonus.take(self._some)
         place = len(some) - max(1, round(_BEST_SHARE * len(some)))
         above = np.partition(some, place)[place]
-        rows = self._group_rows.of(np.flatnonzero(bonus > above))
+        groups = np.flatnonzero(bonus > above)
         # In order of the bonus: a scan excludes items in bundles, by their best bonus.
-        rows = rows[np.argsort(-bonus[self._lists.groups[rows]], kind="stable")]
-        sampled = bonus[self._sampled]
+        rows = self._group_rows.in_order(groups[np.argsort(-bonus[groups])])
+        sampled = bonus.take(self._sampled)
         there = (sampled > -np.inf) & (sampled <= above)
         counts = np.count_nonzero(there, axis=1)
         means = np.where(there, sampled, np.float32(0.0)).sum(axis=1) / np.maximum(counts, 1)

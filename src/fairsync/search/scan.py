@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
 from fairsync.search.restriction import Restriction
-from fairsync.search.rounding import Float32Items, Float32Queries
+from fairsync.search.rounding import Float32Items, Float32Queries, same_values
 from fairsync.search.scoring import settle
 
 _Rows = npt.NDArray[np.int64]
@@ -69,7 +69,7 @@ class ItemBonus:
     def of(self, bonus: _Floats) -> _Floats:
         """Return the bonus of each item, given that of each group, padded with zeros to fill the last bundle."""
         for groups, spread in self._kept:
-            if groups is bonus or np.array_equal(groups, bonus):
+            if same_values(groups, bonus):
                 return spread
         spread = np.zeros(len(self.group_of) + _BUNDLE_OF_ONE, dtype=np.float32)
         np.take(bonus, self.group_of, mode="clip", out=spread[: len(self.group_of)])
