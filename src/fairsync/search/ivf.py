@@ -242,7 +242,8 @@ class IvfIndex(ApproximateIndex):
         best, floor = None, None
         if priced is not None and len(priced.rows):
             shared = (self.catalog, self._items, self.exact.item_bonus)
-            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, priced.rows, priced.items)
+            copied = (priced.rows, priced.items, priced.row_bonus)
+            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, *copied)
             best = Scan(tile).run(0, tile.size)
             best.sift()
             floor = np.tile(best.cut - np.float32(priced.spread), len(vectors) // n)[:, None]

@@ -56,4 +56,3 @@ class RecentPrices:
             values.flags.writeable = False
         self._kept = ((given, values), *kept[: _KEPT - 1])
         return values
-

@@ -14,8 +14,8 @@ per term, times at most 2^60, the largest factor we let in: (d+8)·2^-60 covers 
 no order). Beyond ±4 it is cut off: the k-th best score is then within ±1, so a group below -3 is out and a
 group above 3 is in, and the exact value does not matter. An extreme price therefore costs no other group any
 precision. Inside, the subtraction and the float64 score are off by at most 2^-50 of the reference and of the price,
-which is within 4 of it (``wobble``). The bonus is rounded *up* by that and by 6u or more, more than its own rounding and
-its share in the sum can take away: so
+which is within 4 of it (``wobble``). The bonus is rounded *up* by that and by at least 6u, more than its own rounding
+and its share in the sum can take away: so
 
     true ≤ float32 + error    and    true ≥ float32 - error - slack,
 

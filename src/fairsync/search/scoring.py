@@ -240,7 +240,9 @@ def reference_price(group_sizes: npt.NDArray[np.int64], prices: npt.NDArray[np.f
         # Groups of a lower price are in fewer than k bundles, or behind the last.
         at = np.flatnonzero(lowest < enough)
         places, own = np.nonzero(table[:, at] < enough)
-        lower = np.concatenate([places * len(lowest) + at[own], table.size + np.flatnonzero(some[table.size :] < enough)])
+        lower = np.concatenate(
+            [places * len(lowest) + at[own], table.size + np.flatnonzero(some[table.size :] < enough)]
+        )
         if enough < np.inf and group_sizes[lower].sum() < k:
             return k, float(enough)
         by_price = lower[np.argsort(prices[lower])]

@@ -19,8 +19,8 @@ _DECIDES = DEPTHS.index(50)
 # avoid). The rest is a reserve for prices, and for requests that are harder than the sample.
 _LISTS_SHARE, _CODES_SHARE = 0.4, 0.15
 _EAGERNESS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
-# The k-th best score is somewhat higher than the mark.
-_BELOW_FLOOR = 1.15
+# The k-th best score is higher than the mark, and than the floor, which a part of the items reaches without the rest.
+_BELOW_FLOOR = 0.75
 # Estimates of lists are first examined in bundles, by their maximum.
 _BUNDLE = 8
 _MOST_FETCHED = 4 * DEPTHS[-1]
