@@ -225,21 +225,22 @@ def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tupl
     # A price that is not cut off is within 4 of the reference.
     wobble = (2 * abs(reference) * scale + 2 * _CUT_OFF) * 2.0**-50
     bonus, size = np.empty(len(prices), dtype=np.float32), 0.0
+    from_reference = reference * scale + wobble
     for start in range(0, len(prices), _BLOCK_PRICES):
         price, part = prices[start : start + _BLOCK_PRICES], bonus[start : start + _BLOCK_PRICES]
-        high = reference - price
-        high *= scale
-        high += wobble
-        low, top = float(high.min()), float(high.max())
-        masked = price == np.inf if low == -np.inf else None
-        if masked is not None:
-            high[masked] = 0.0
-            low = float(high.min())
+        high = price * -scale
+        high += from_reference
+        with np.errstate(over="ignore"):
+            part[:] = high
+        low, top = part.min(), part.max()
+        masked = None
         if low < -_CUT_OFF or top > _CUT_OFF:
-            np.minimum(np.maximum(high, -_CUT_OFF, out=high), _CUT_OFF, out=high)
-            low, top = max(low, -_CUT_OFF), min(top, _CUT_OFF)
-        size = max(size, -low, top)
-        part[:] = high
+            if low == -np.inf:
+                masked = price == np.inf
+                part[masked] = 0.0
+            np.clip(part, -_CUT_OFF, _CUT_OFF, out=part)
+            low, top = part.min(), part.max()
+        size = max(size, -float(low), float(top))
         # The conversion may round down by u, and so may this sum: 6u are left of the 8.
         part += np.abs(part) * np.float32(8 * _U)
         if masked is not None:

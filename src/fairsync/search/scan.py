@@ -261,7 +261,8 @@ class Scan:
             # A bundle scores at most its best relevance plus its best bonus. This bound takes an eighth of the
             # additions.
             bound = self._bundles(scores, best)
-            bound += bonus.reshape(bundles, size).max(axis=0)[:, None]
+            # Repeated first: numpy takes about as long for a short row as for one of some hundred values.
+            bound.reshape(-1)[:] += np.repeat(bonus.reshape(bundles, size).max(axis=0), users)
             open_ = bound >= self.cut
             worth = bool(np.count_nonzero(open_) <= crowd)
         if open_ is None or not worth:
