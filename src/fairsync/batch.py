@@ -114,6 +114,8 @@ class ServedBatch:
         What the requests could show; None if that is what was declared.
     certified : Certified or None
         The certificate after these requests; None if promises do not overlap.
+    reached : numpy.ndarray or None
+        (A,) the items of each atom that were within reach; None for all.
     """
 
     hits: Hits
@@ -125,6 +127,7 @@ class ServedBatch:
     trace: BatchTrace | None = None
     slots: EligibleSlots | None = None
     certified: Certified | None = None
+    reached: NDArray[np.int64] | None = None
 
 
 def uncounted_batch(requests: int, k: int, catalog: Catalog) -> Batch:
@@ -238,7 +241,7 @@ def _serve_all(
     if batch.watched and width > k:
         sample = _priced_sample(k, groups, hits, batch.prices_by_promise, None if fixed is None else fixed.requests)
     entry = Entry(counts, len(users), relevance, cost, forced)
-    return ServedBatch(chosen, entry, sample, searched, costs, certified=certified)
+    return ServedBatch(chosen, entry, sample, searched, costs, certified=certified, reached=hits.reached)
 
 
 def _serve_eligible(
@@ -301,7 +304,9 @@ def _serve_eligible(
     entry = Entry(counts, len(users), relevance, cost, forced)
     slots = _eligible_slots(batch, catalog, eligible)
     limited = 0 if slots is None else slots.limited
-    return ServedBatch(chosen, entry, sample, searched, costs, limited, slots=slots, certified=certified)
+    return ServedBatch(
+        chosen, entry, sample, searched, costs, limited, slots=slots, certified=certified, reached=hits.reached
+    )  # fmt: skip
 
 
 def _needs_guard(
@@ -364,6 +369,8 @@ def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[n
     """Return the part of the lists that a policy may see: groups and relative relevance, no items."""
     beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
     within = np.minimum(np.maximum(beyond_last, -1e30), 1e30)  # the range of float32
+    if hits.rows[:, -1].min(initial=0) < 0:  # there was no further item
+        within[hits.rows < 0] = -np.inf
     return Sample(groups.astype(np.intp), within.astype(np.float32), prices)
 
 

@@ -262,11 +262,14 @@ class LoopState:
         The policy's state, the prices, and the price batch under way.
     certificate : CertificateState or None
         Proves that promises which may overlap can still be kept; None where the counts of groups are proof enough.
+    goal : Terms or None
+        The terms in force while some floors give way; None while all are in force.
     """
 
     progress: Progress
     price_state: PriceState = field(repr=False)
     certificate: CertificateState | None = field(default=None, repr=False)
+    goal: Terms | None = field(default=None, repr=False)
 
     @classmethod
     def open(cls, terms: Terms, policy: Policy, totals: Totals, *, allow_infeasible: bool = False) -> LoopState:
@@ -279,7 +282,8 @@ class LoopState:
         totals
             Totals of the horizon under way, from the ledger.
         allow_infeasible
-            Continue with a warning where floors can no longer be met, as after an outage. Refused by default.
+            Continue with a warning where floors can no longer be met, as after an outage: where promises may overlap,
+            those of the lowest priority give way. Refused by default.
         """
         try:
             check_reachable(terms, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
@@ -289,8 +293,9 @@ class LoopState:
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
         progress = Progress(totals)
-        certificate = _certificate(progress, terms, policy, allow_infeasible=allow_infeasible)
-        return cls(progress, PriceState.of(policy, policy.start(terms), costs=costs), certificate)
+        certificate = _certificate(progress, terms, policy, gives_way=allow_infeasible)
+        price_state = PriceState.of(policy, policy.start(terms), costs=costs)
+        return cls(progress, price_state, certificate, terms_in_force(terms, certificate))
 
     def begin(
         self, terms: Terms, policy: Policy, *, leased: int = 0, reserved: NDArray[np.int64] | None = None
@@ -309,8 +314,7 @@ class LoopState:
         over = not leased and self.progress.is_over(terms)
         if not over and self.price_state.requests < self._price_batch(terms, policy):
             return self
-        progress, certificate = self.progress.restart() if over else self.progress, self.certificate
-        price_state = self.price_state.step(policy, terms, progress.totals)
+        progress, certificate, goal = self.progress.restart() if over else self.progress, self.certificate, self.goal
         if certificate is not None:
             certificate = (
                 certificate.restarted(terms)
@@ -320,9 +324,14 @@ class LoopState:
                     progress.certain_missing(terms),
                     progress.room(terms, reserved),
                     progress.left(terms) - leased,
+                    is_settled=not leased,
                 )
             )
-        return LoopState(progress, price_state.restarted() if over else price_state, certificate)
+            assert self.certificate is not None
+            if certificate.concession is not self.certificate.concession:
+                goal = terms_in_force(terms, certificate)
+        price_state = self.price_state.step(policy, goal or terms, progress.totals)
+        return LoopState(progress, price_state.restarted() if over else price_state, certificate, goal)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
@@ -348,9 +357,9 @@ class LoopState:
         else:
             requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
-        plan = None if self.certificate is None else self.certificate.plan
+        plan, goal = None if self.certificate is None else self.certificate.plan, self.goal or terms
         return self.price_state.batch(
-            terms, policy, requests, self.progress.missing(terms), left, plan, self.progress.room(terms)
+            goal, policy, requests, self.progress.missing(goal), left, plan, self.progress.room(goal)
         )
 
     def record(
@@ -361,6 +370,7 @@ class LoopState:
         costs: PromiseCosts | None = None,
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        reached: NDArray[np.int64] | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -368,7 +378,7 @@ class LoopState:
         ----------
         policy
             The policy that makes the prices.
-        entry, sample, costs, slots, certified
+        entry, sample, costs, slots, certified, reached
             As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown. Without
             slots, the requests could show what was declared.
         """
@@ -378,8 +388,9 @@ class LoopState:
             slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
         certificate = self.certificate
         if certificate is not None and certified is not None:
-            certificate = certificate.after(*certified)
-        return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots), certificate), entry
+            certificate = certificate.after(*certified).reaching(reached)
+        price_state = self.price_state.record(policy, entry, sample, costs, slots)
+        return LoopState(progress, price_state, certificate, self.goal), entry
 
     def certified(
         self,
@@ -424,7 +435,8 @@ class LoopState:
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
         prices, exposures = self.price_state.prices, self.progress.totals.exposures
-        return np.where((exposures >= terms.floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
+        floors = (self.goal or terms).floors
+        return np.where((exposures >= floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
 
     def with_every_slot(self, labels: Sequence[object], terms: Terms) -> tuple[LoopState, Entry | None]:
         """Count the slots so far for the promise of every slot, if it is new; return also the entry for the ledger.
@@ -443,7 +455,13 @@ class LoopState:
         return replace(self, progress=progress), entry
 
     def under(
-        self, terms: Terms, policy: Policy, before: Terms, start: Callable[[Terms], Any] | None = None
+        self,
+        terms: Terms,
+        policy: Policy,
+        before: Terms,
+        start: Callable[[Terms], Any] | None = None,
+        *,
+        gives_way: bool = False,
     ) -> LoopState:
         """Return the state under other terms, which may have more groups; refuse floors that can no longer be met.
 
@@ -457,6 +475,8 @@ class LoopState:
             The promise so far.
         start
             Makes a fresh state of the policy. By default the policy continues with the state it has.
+        gives_way
+            Whether floors of promises give way where not all can be met any more. Refused by default.
         """
         progress = self.progress.grown(len(terms.floors))
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
@@ -464,7 +484,8 @@ class LoopState:
         if terms.membership is not None:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
             _check_caps(progress, terms, before)
-            return LoopState(progress, price_state, _certificate(progress, terms, policy, self.certificate))
+            certificate = _certificate(progress, terms, policy, self.certificate, gives_way=gives_way)
+            return LoopState(progress, price_state, certificate, terms_in_force(terms, certificate))
         was_lost = before.auto_restart and not can_be_met(
             self.progress.missing(before), self.progress.left(before), before
         )
@@ -496,6 +517,8 @@ def open_certificate(
     before: CertificateState | None = None,
     leased: int = 0,
     reserved: NDArray[np.int64] | None = None,
+    *,
+    gives_way: bool = False,
 ) -> CertificateState | None:
     """Return the certificate for promises that may overlap; None if they cannot be kept by the requests left.
 
@@ -507,11 +530,16 @@ def open_certificate(
         The certificate before a change of promises or items.
     leased, reserved
         As for `LoopState.begin`.
+    gives_way
+        Whether floors give way where not all can be kept. Then None is never returned.
     """
     left = progress.left(terms) - leased
+    if left <= 0 and not terms.auto_restart:  # more requests came than were expected: the next targets plan for more
+        return CertificateState.aimed(replace(terms, certificate=None), left, before, 0)
     if left <= 0 and not leased:  # the horizon is over: the next one starts with the next request
         progress, left, before = progress.restart(), terms.horizon, None
-    return CertificateState.open(terms, progress.certain_missing(terms), progress.room(terms, reserved), left, before)
+    missing, room = progress.certain_missing(terms), progress.room(terms, reserved)
+    return CertificateState.open(terms, missing, room, left, before, gives_way=gives_way)
 
 
 def _certificate(
@@ -520,22 +548,28 @@ def _certificate(
     policy: Policy,
     before: CertificateState | None = None,
     *,
-    allow_infeasible: bool = False,
+    gives_way: bool = False,
 ) -> CertificateState | None:
     """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
     if terms.membership is None or not policy.keeps_floors:
         return None
-    made = open_certificate(progress, terms, before)
-    if made is not None:
-        return made
+    made = open_certificate(progress, terms, before, gives_way=gives_way)
     error = (
         f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
         f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
     )
-    if not allow_infeasible:
+    if made is None:
         raise InvalidInputError(error)
-    _log.warning("continuing all the same: %s", error)
-    return CertificateState.lost(terms, progress.left(terms))
+    if made.concession is not None and progress.totals.requests:
+        _log.warning("floors of the lowest priority give way: %s", error)
+    return made
+
+
+def terms_in_force(terms: Terms, certificate: CertificateState | None) -> Terms | None:
+    """Return the terms in force if some floors give way."""
+    if certificate is None or certificate.concession is None:
+        return None
+    return replace(terms, floors=terms.floors - grow(certificate.concession.shortfall, len(terms.floors)))
 
 
 def _joined(some: EligibleSlots | None, more: EligibleSlots | None) -> EligibleSlots | None:

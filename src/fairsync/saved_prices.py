@@ -20,11 +20,12 @@ import numpy as np
 
 from fairsync.catalog.atoms import Membership
 from fairsync.certificate_state import CertificateState
+from fairsync.concession import Concession
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_seconds
 from fairsync.ledger import Totals
-from fairsync.loop import PriceState
+from fairsync.loop import PriceState, terms_in_force
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
 from fairsync.promise_costs import PromiseCosts
@@ -96,11 +97,13 @@ class SavedPrices:
         """Return a loop that goes on exactly from here, if items and promises are the same."""
         price_state = self.continued(policy, terms, self.totals)
         certificate = self.certificate if _is_same(self.terms, terms) else loop.certificate
-        return replace(loop, price_state=price_state, certificate=certificate)
+        goal = terms_in_force(terms, certificate)
+        return replace(loop, price_state=price_state, certificate=certificate, goal=goal)
 
 
 _CLASSES = (
     SavedPrices, Terms, Totals, PriceState, Sample, PromiseCosts, EligibleSlots, CertificateState, Membership,
+    Concession,
 )  # fmt: skip
 
 

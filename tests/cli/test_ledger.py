@@ -57,7 +57,7 @@ def opened(source: str, tmp_path: Path) -> SqlLedger:
 def fill(ledger: SqlLedger) -> None:
     """Record exposures, and save the promises of a service."""
     ledger.record([ENTRY], key="x", answers={"a": b"answer"})
-    promise = ScheduledPromise("books [bold]", 500, Window.day("UTC"))
+    promise = ScheduledPromise.of_group("books [bold]", 500, Window.day("UTC"))
     SavedState(("books [bold]", "wine"), {"p1": promise}, Forecast(rate=1.0)).save(ledger)
 
 
@@ -72,13 +72,13 @@ def test_show(source: str, tmp_path: Path) -> None:
             "0 expired",
             "books [bold]",
             "1,200",
-            "500 exposures of 'books [bold]'",
+            "500 exposures of group=books [bold]",
         ):
             assert words in shown.output, shown.output
         rows = [line.split("│")[1].strip() for line in shown.output.splitlines() if line.startswith("│")]
         assert rows == ["wine", "books [bold]"], "the group with most exposures first"
         found = json.loads(run("show", source, "--json").stdout)
-    assert found["format"] == 3
+    assert found["format"] == 4
     assert (found["groups"], found["horizons"], found["requests"]) == (2, 1, 70)
     assert found["horizon"]["groups"] == [
         {"group": "books [bold]", "exposures": 30, "impressions": 1},
@@ -86,7 +86,9 @@ def test_show(source: str, tmp_path: Path) -> None:
     ]
     assert (found["answers"], found["answer_bytes"], found["expired_answers"]) == (1, 6, 0)
     assert abs((datetime.fromisoformat(found["answers_since"]) - datetime.now(UTC)).total_seconds()) < 600
-    assert [(one["id"], one["group"], one["floor"]) for one in found["promises"]] == [("p1", "books [bold]", 500)]
+    assert [(one["id"], one["where"], one["at_least"]) for one in found["promises"]] == [
+        ("p1", {"group": "books [bold]"}, 500)
+    ]
 
 
 def test_show_without_a_service(tmp_path: Path) -> None:
@@ -109,11 +111,11 @@ def test_earlier_formats_are_shown_checked_and_migrated(old: str, tmp_path: Path
     assert run("check", path).exit_code == 0
     done = run("migrate", path)
     assert done.exit_code == 0, done.output
-    assert f"{path} is migrated from format {old[0]} to 3: 7 requests in 2 horizons, 2 groups." in done.output
+    assert f"{path} is migrated from format {old[0]} to 4: 7 requests in 2 horizons, 2 groups." in done.output
     again = run("migrate", path)
     assert again.exit_code == 0
-    assert "has the present format, 3: nothing was changed" in again.output
-    assert json.loads(run("show", path, "--json").stdout)["format"] == 3
+    assert "has the present format, 4: nothing was changed" in again.output
+    assert json.loads(run("show", path, "--json").stdout)["format"] == 4
 
 
 def test_migrate_needs_a_ledger_that_is_free(tmp_path: Path) -> None:

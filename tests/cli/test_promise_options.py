@@ -26,6 +26,10 @@ CATALOG = Catalog(
     [
         ("category=toys at_least=1000", Promise({"category": "toys"}, at_least=1000)),
         ("category='board games' at_least=1_000", Promise({"category": "board games"}, at_least=1000)),
+        (
+            "category=toys at_least=5 priority=2 max_price=0.2",
+            Promise({"category": "toys"}, at_least=5, priority=2, max_price=0.2),
+        ),
         ("category=a=b at_most=0.3", Promise({"category": "a=b"}, at_most=0.3)),
         ("provider=7 at_least=5% at_most=30%", Promise({"provider": 7}, at_least=0.05, at_most=0.3)),
         ("new=true tags=eco at_most_per_list=2", Promise({"new": True, "tags": "eco"}, at_most_per_list=2)),

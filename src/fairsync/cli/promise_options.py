@@ -26,7 +26,7 @@ PromiseOption = Annotated[
     typer.Option(
         "--promise",
         help="Conditions and bounds: 'category=toys new=true at_least=5% at_most=1000'. Also at_most_per_list, name,"
-        " price<=9.5, brand!=acme, and 'tags=a tags=b' for one of two. Repeatable.",
+        " priority, max_price, price<=9.5, brand!=acme, and 'tags=a tags=b' for one of two. Repeatable.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
@@ -44,15 +44,15 @@ PromisesOption = Annotated[
     Path | None,
     typer.Option(
         "--promises",
-        help="TOML: [[promises]] with where = {category = 'toys'}, at_least, at_most, at_most_per_list, name; and"
-        " [[each]] with attribute.",
+        help="TOML: [[promises]] with where = {category = 'toys'}, at_least, at_most, at_most_per_list, name, priority,"
+        " max_price; and [[each]] with attribute.",
         rich_help_panel=_PANEL,
         show_default=False,
     ),
 ]
 
 _WORD = re.compile(r"(?P<name>.+?)(?P<sign>!=|<=|>=|=)(?P<value>.*)", re.DOTALL)
-_BOUNDS = ("at_least", "at_most", "at_most_per_list")
+_BOUNDS = ("at_least", "at_most", "at_most_per_list", "priority", "max_price")
 _RANGES = {">=": "at_least", "<=": "at_most"}
 _BOOLS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 

@@ -250,10 +250,8 @@ class FrontEnd(NoCopies, Closable):
     def _following(self, items: SearchedItems, lease: Lease) -> SearchedItems:
         """Return the items under the promises of a lease, which may be other ones than were known so far."""
         membership = lease.batch.terms.membership
-        if membership is None or items.promises is None:
-            return items
-        promises = (self.coordinator.promises or ())[: membership.n_promises]
-        if promises is items.promises:
+        promises = None if membership is None else (self.coordinator.promises or ())[: membership.n_promises]
+        if promises is items.promises or promises == items.promises:
             return items
         followed = items.with_promises(promises)
         with self._changing:

@@ -9,8 +9,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fairsync.catalog.groups import Groups
+from fairsync.certificate_state import CertificateState
 from fairsync.coordination.lease_table import LeaseTable
-from fairsync.coordination.targets import target_terms
+from fairsync.coordination.targets import counted_since, has_other_shape, target_terms
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
@@ -19,13 +20,12 @@ from fairsync.loop import LoopState, open_certificate
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from fairsync.catalog.groups import Grouped
     from fairsync.coordination.lease import Lease
+    from fairsync.coordination.targets import Targets
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Ledger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.promise_costs import PromiseCosts
@@ -180,28 +180,38 @@ class LocalState:
 
     def set_targets(
         self,
-        groups: Groups,
-        more: NDArray[np.int64],
-        requests: int,
+        targets: Targets,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
+        since: Totals | None = None,
     ) -> bool:
         """Aim at additional exposures within a number of requests, in a new horizon if ``restart_at`` is given.
 
         The targets are in memory: values are saved first, so that nothing changes if that fails.
         """
-        for name, value in (saves or {}).items():
-            self.ledger.save(name, value)
-        progress, price_state, n_groups = self.loop.progress, self.price_state, len(groups.labels)
+        progress, price_state, before = self.loop.progress, self.price_state, self.terms
+        if since is not None:
+            targets = targets.less(counted_since(since, progress.totals))
         if restart_at is not None:
             progress = progress.restart(restart_at)
-        progress = progress.grown(n_groups)
-        terms = target_terms(self.terms, progress.totals, self.leases.requests, groups, more, requests)
-        if n_groups > len(self.groups.labels):
-            price_state = price_state.with_state(self.policy, self.policy.resume(price_state.state, terms))
+        progress = progress.grown(targets.n_columns)
+        certificate, leased = self.loop.certificate, self.leases.requests
+        plan = None if certificate is None else certificate.plan
+        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan)
+        if has_other_shape(before, terms):
+            state = self.policy.resume(price_state.state, terms)
+            price_state = price_state.with_state(self.policy, state, terms.n_atoms)
         if restart_at is not None:
             price_state = price_state.step(self.policy, terms, progress.totals).restarted()
-        self._replace_promise(groups, terms, LoopState(progress, price_state))
+        if terms.membership is not None and self.policy.keeps_floors:
+            served = None
+            if restart_at is None and certificate is not None:
+                served = certificate.renewed_at - (self.loop.progress.left(before) - leased)
+            certificate = CertificateState.aimed(terms, targets.requests, certificate, served)
+        for name, value in (saves or {}).items():
+            self.ledger.save(name, value, audit)
+        self._replace_promise(targets.groups, terms, LoopState(progress, price_state, certificate))
         return True
 
     def _replace_promise(self, groups: Groups, terms: Terms, loop: LoopState) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.catalog.atoms import Atoms, Membership
 from fairsync.catalog.changes import CatalogChange
 from fairsync.cold_start import ColdStart
 from fairsync.floors import group_capacities
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from fairsync.batch import Batch, ServedBatch
     from fairsync.catalog import Catalog
-    from fairsync.catalog.atoms import Atoms, Membership
     from fairsync.cold_start import Cold
     from fairsync.policies import Sample
     from fairsync.promises import Promise
@@ -71,18 +71,18 @@ class SearchedItems:
 
     def changed(self, change: CatalogChange, promises: tuple[Promise, ...] | None) -> SearchedItems:
         """Return the items after a change of the catalog or of the promises."""
-        if promises is None:
+        if promises is None and self.promises is None:
             index = follow(self.index, change, self.catalog)
             return SearchedItems(change.catalog, change.catalog, index, self.cold_start)
-        atoms = find_atoms(change.catalog, promises, self._atoms_before(promises))
-        searched = atoms.catalog(change.catalog)
+        atoms = None if promises is None else find_atoms(change.catalog, promises, self._atoms_before(promises))
+        searched = change.catalog if atoms is None else atoms.catalog(change.catalog)
         rows = change.rows.copy()
         kept = np.flatnonzero(rows >= 0)
         rows[kept[self.searched.group_of[kept] != searched.group_of[rows[kept]]]] = -1
         index = follow(self.index, CatalogChange(searched, rows), self.searched)
         return SearchedItems(change.catalog, searched, index, self.cold_start, promises, atoms)
 
-    def with_promises(self, promises: tuple[Promise, ...]) -> SearchedItems:
+    def with_promises(self, promises: tuple[Promise, ...] | None) -> SearchedItems:
         """Return the same items under other promises."""
         return self.changed(CatalogChange(self.catalog, np.arange(len(self.catalog))), promises)
 
@@ -163,8 +163,14 @@ class SearchedItems:
         return None if (groups < 0).any() else replace(sample, groups=groups.astype(np.intp))
 
     def _atoms_before(self, promises: tuple[Promise, ...]) -> Atoms | None:
-        """Return the atoms, if they can keep their codes: the promises known so far come first, as they were."""
-        known = self.promises or ()
+        """Return the atoms, if they can keep their codes: the promises known so far come first, as they were.
+
+        If there were no promises, groups become atoms, because the first columns of a coordinator count them.
+        """
+        if self.promises is None:
+            groups = [(code,) for code in range(self.searched.n_groups)]
+            return Atoms(self.searched.group_of, Membership.of(groups, len(groups)))
+        known = self.promises
         same = [one.where for one in promises[: len(known)]] == [one.where for one in known]
         return self.atoms if same else None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Where
 
-_FIELDS = ("where", "at_least", "at_most", "at_most_per_list", "name", "each")
+_FIELDS = ("where", "at_least", "at_most", "at_most_per_list", "name", "each", "priority", "max_price")
 
 
 EVERY_SLOT = "every slot"
@@ -43,6 +43,11 @@ class Promise:
         How reports call it. By default it is made of the conditions.
     each
         The attribute over whose labels this promise is one of a series; see :func:`each`.
+    priority
+        1, 2, …: where not all promises can be kept, those with a larger number give way first.
+    max_price
+        The highest subsidy that is paid for ``at_least``, in units of the mean relevance of the last candidate of a
+        list, so that it means the same under another model. By default there is no limit.
 
     Examples
     --------
@@ -58,6 +63,8 @@ class Promise:
     at_most_per_list: int | None = None
     name: str = ""
     each: str | None = field(default=None, kw_only=True)
+    priority: int = field(default=1, kw_only=True)
+    max_price: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not hasattr(self.where, "items"):
@@ -83,6 +90,8 @@ class Promise:
             object.__setattr__(self, "at_most_per_list", int(limit))
         if low is None and high is None and limit is None:
             raise InvalidInputError(f"{self.name}: give at_least, at_most or at_most_per_list.")
+        object.__setattr__(self, "priority", _checked_priority(self))
+        object.__setattr__(self, "max_price", _checked_max_price(self))
         if low is not None and high is not None and isinstance(low, int) == isinstance(high, int) and low > high:
             raise InvalidInputError(f"{self.name}: at_least is {low}, more than at_most, {high}.")
 
@@ -139,6 +148,10 @@ class Promise:
         ]
         if self.at_most_per_list is not None:
             bounds.append(f"at most {self.at_most_per_list} per list")
+        if self.priority != 1:
+            bounds.append(f"priority {self.priority}")
+        if self.max_price is not None:
+            bounds.append(f"max price {self.max_price:g}")
         return f"Promise({self.name}: {', '.join(bounds)})"
 
 
@@ -150,6 +163,8 @@ def each(
     at_most: float | None = None,
     at_most_per_list: int | None = None,
     where: Where | None = None,
+    priority: int = 1,
+    max_price: float | None = None,
 ) -> list[Promise]:
     """Return one promise for each label of an attribute that items have. Labels that come later get one, too.
 
@@ -163,6 +178,8 @@ def each(
         As for :class:`Promise`, for every label.
     where
         Further conditions on the items.
+    priority, max_price
+        As for :class:`Promise`, for every label.
 
     Examples
     --------
@@ -176,7 +193,15 @@ def each(
     if not isinstance(column, LabelColumn | ListColumn):
         raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
     return [
-        Promise({attribute: label, **(where or {})}, at_least, at_most, at_most_per_list, each=attribute)
+        Promise(
+            {attribute: label, **(where or {})},
+            at_least,
+            at_most,
+            at_most_per_list,
+            each=attribute,
+            priority=priority,
+            max_price=max_price,
+        )
         for label in SelectedRows(catalog).labels_in_use(attribute, where or {})
     ]
 
@@ -221,6 +246,27 @@ def _checked(promise: Promise, value: object, which: str) -> int | float | None:
             " exposures is an int."
         )
     return float(str(value)) if isinstance(value, np.floating) else float(value)  # float32 0.1 is a tenth, too
+
+
+def _checked_priority(promise: Promise) -> int:
+    value = promise.priority
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Integral) or value < 1:
+        raise InvalidInputError(f"{promise.name}: priority must be 1 (first), 2, …, got {value!r}.")
+    return int(value)
+
+
+def _checked_max_price(promise: Promise) -> float | None:
+    value = promise.max_price
+    if value is None:
+        return None
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real) or not math.isfinite(value) or value <= 0:
+        raise InvalidInputError(
+            f"{promise.name}: max_price must be a number above 0, in units of the mean relevance of the last candidate,"
+            f" got {value!r}."
+        )
+    if promise.at_least is None:
+        raise InvalidInputError(f"{promise.name}: max_price limits what at_least may cost: give at_least, too.")
+    return float(value)
 
 
 def _exact(share: float) -> Fraction:

@@ -13,7 +13,10 @@ from fairsync.service.promises.periods import Periods, missing_at_start
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-HOURLY, DAILY = ScheduledPromise("b", 4, Window.hour("UTC")), ScheduledPromise("b", 50, Window.day("UTC"))
+HOURLY, DAILY = (
+    ScheduledPromise.of_group("b", 4, Window.hour("UTC")),
+    ScheduledPromise.of_group("b", 50, Window.day("UTC")),
+)
 
 
 def make_periods(count: str = "retrieved", time: LedgerTime | None = None) -> Periods:
@@ -62,5 +65,5 @@ def test_periods_are_known_by_the_clock_that_was_set_back() -> None:
 
 def test_what_was_missing_when_the_period_began() -> None:
     groups = Catalog(np.eye(2), ["a", "b"])
-    missing = missing_at_start({HOURLY: 3, DAILY: 30}, np.array([9, 3]), groups)
+    missing = missing_at_start({HOURLY: 3, DAILY: 30}, np.array([9, 3]), groups, "group", {HOURLY: 4, DAILY: 50})
     assert missing.tolist() == [0.0, 23.0], "the larger of 4 - 0 and 50 - 27"

@@ -1,0 +1,51 @@
+"""Selections by name: conditions in one standard form, the key by which exposures are counted."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairsync.catalog import Where
+
+
+def selection_name(where: Where) -> str:
+    """Return the canonical name of a selection: equal conditions have equal names, and the name says the conditions.
+
+    Examples
+    --------
+    >>> selection_name({"new": True, "category": ["toys", "books", "toys"]})
+    '{"category": ["books", "toys"], "new": true}'
+    >>> selection_name({"category": ["toys"]}) == selection_name({"category": "toys"})
+    True
+    """
+    return json.dumps(_standard(dict(where)), sort_keys=True, ensure_ascii=False)
+
+
+def is_selection(label: object) -> bool:
+    """Return whether a label of a ledger's count is the name of a selection, not a label of the group attribute."""
+    return isinstance(label, str) and label.startswith("{") and label.endswith("}")
+
+
+def conditions_of(name: str) -> dict[str, Any]:
+    """Return the conditions of a selection.
+
+    Examples
+    --------
+    >>> conditions_of(selection_name({"new": True}))
+    {'new': True}
+    """
+    conditions: dict[str, Any] = json.loads(name)
+    return conditions
+
+
+def _standard(value: Any) -> Any:
+    if hasattr(value, "items"):
+        return {str(name): _standard(one) for name, one in value.items()}
+    if hasattr(value, "tolist"):  # numpy
+        value = value.tolist()
+    if isinstance(value, list | tuple | set | frozenset):
+        by_text = {json.dumps(_standard(one), ensure_ascii=False): _standard(one) for one in value}
+        values = [by_text[text] for text in sorted(by_text)]
+        return values[0] if len(values) == 1 else values
+    return value
