@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.policies import Terms
+    from fairsync.promises.certificate import Certified
 
 # Renew the plan when this fraction of the requests that were left at the last renewal has come.
 _RENEWAL = 1 / 8
@@ -130,9 +131,11 @@ class CertificateState:
             is_stale=self.reached is not None,
         )
 
-    def after(self, plan: NDArray[np.int64], counts: NDArray[np.int64]) -> CertificateState:
-        """Return the certificate after requests for which the guard returned this plan, with these counts by atom."""
-        return replace(self, plan=plan, counts=self.counts + counts)
+    def after(self, certified: Certified) -> CertificateState:
+        """Return the certificate after some requests, as it was returned with them."""
+        counts = self.counts.copy()
+        counts[certified.shown.atoms] += certified.shown.counts
+        return replace(self, plan=certified.plan, counts=counts)
 
     def reaching(self, reached: NDArray[np.int64] | None) -> CertificateState:
         """Return the certificate after requests that could have these exposures of each atom; None for all."""

@@ -388,7 +388,7 @@ class LoopState:
             slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
         certificate = self.certificate
         if certificate is not None and certified is not None:
-            certificate = certificate.after(*certified).reaching(reached)
+            certificate = certificate.after(certified).reaching(reached)
         price_state = self.price_state.record(policy, entry, sample, costs, slots)
         return LoopState(progress, price_state, certificate, self.goal), entry
 
@@ -417,9 +417,9 @@ class LoopState:
         if before is None:
             return self
         plans = [before.plan]
-        if certified is not None and len(certified.counts) == len(before.plan):
-            plans = [np.maximum(before.plan - certified.counts, 0), certified.plan]
-            before = replace(before, plan=plans[0], counts=before.counts + certified.counts)
+        if certified is not None and len(certified.plan) == len(before.plan):
+            plans = [certified.shown.taken_from(before.plan), certified.plan]
+            before = before.after(certified._replace(plan=plans[0]))
         missing, left = self.progress.certain_missing(terms), self.progress.left(terms) - leased
         for plan in plans:
             if is_certificate(terms, plan, missing, self.progress.room(terms, reserved(plan)), left):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Up to this many promises of one atom, sums are made promise by promise.
 _MOST_COLUMNS = 8
+# They are made in blocks that stay in cache.
+_BLOCK = 1 << 13
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +93,12 @@ class Membership:
         if self._columns is None:
             return np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
         padded = np.append(prices, 0.0)
-        total = np.zeros(self.n_atoms)
-        for column in self._columns:
-            total += padded.take(column)
+        total = np.empty(self.n_atoms)
+        for start in range(0, self.n_atoms, _BLOCK):
+            part = total[start : start + _BLOCK]
+            part[:] = 0.0
+            for column in self._columns:
+                part += padded.take(column[start : start + _BLOCK])
         return total
 
     @cached_property

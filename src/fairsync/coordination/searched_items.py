@@ -14,6 +14,7 @@ from fairsync.cold_start import ColdStart
 from fairsync.floors import group_capacities
 from fairsync.promises.certificate import Certified
 from fairsync.promises.resolve import find_atoms
+from fairsync.promises.shown import Shown
 from fairsync.search import make_index, replace_index
 from fairsync.search.overlay import follow
 
@@ -151,8 +152,9 @@ class SearchedItems:
         def by_coordinator(values: NDArray[np.int64]) -> NDArray[np.int64]:
             return np.bincount(codes[codes >= 0], values[codes >= 0], membership.n_atoms).astype(np.int64)
 
-        plan, counts = served.certified
-        return Certified(by_coordinator(plan), by_coordinator(counts if less is None else counts - less))
+        plan, counts = served.certified.plan, served.certified.counts
+        counted = by_coordinator(counts if less is None else counts - less)
+        return Certified(by_coordinator(plan), Shown.in_all(counted))
 
     def sample_for(self, batch: Batch, served: ServedBatch) -> Sample | None:
         """Return the sample in the atoms of the coordinator; None if the coordinator does not know some of them."""

@@ -28,6 +28,7 @@ from fairsync.promises.tight_plan import tight_plan
 
 if TYPE_CHECKING:
     from fairsync.policies.base import Counts, Floats, Terms
+    from fairsync.promises.shown import Shown
 
 SECONDS = 60.0
 """The time limit for finding a certificate, in seconds."""
@@ -51,12 +52,17 @@ class Certified(NamedTuple):
     ----------
     plan : numpy.ndarray
         (A,) the certificate for the requests after them, as the guard left it.
-    counts : numpy.ndarray
-        (A,) exposures of each atom in them.
+    shown : Shown
+        The atoms in them.
     """
 
     plan: Counts
-    counts: Counts
+    shown: Shown
+
+    @property
+    def counts(self) -> Counts:
+        """(A,) exposures of each atom in the requests."""
+        return self.shown.up_to(len(self.plan))
 
 
 def find_certificate(

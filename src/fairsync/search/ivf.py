@@ -27,6 +27,9 @@ _DEEP = 8
 # Where lists mix groups, this many times k more items are fetched: the one that a subsidy brings into the best k may be
 # a few times further down by relevance. Where that is not enough, more are.
 _DEEPER, _DEEPEST = 5, 24
+# An item is lost with its list if it is both far above the mean bonus of the list and among its best by relevance.
+# Either is rare, so that lists are read only this part of the spread of bonuses deeper.
+_SPREAD_PART = 0.25
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -192,9 +195,10 @@ class IvfIndex(ApproximateIndex):
 
     def _tune(self, vectors: npt.NDArray[np.float64]) -> None:
         assert self.lists is not None
-        truth = self.exact.search(vectors, None, min(DEPTHS[-1], len(self.catalog))).rows
+        truth = self.exact.search(vectors, None, min(DEPTHS[-1], len(self.catalog)))
         queries = Float32Queries.of(self._items, vectors, None, 0.0)
-        self.tuning: Tuning = tune_probing(self.lists, self._codes, queries.columns.T, truth, self.recall)
+        best = np.ldexp(truth.relevance, -queries.exponent)
+        self.tuning: Tuning = tune_probing(self.lists, self._codes, queries.columns.T, truth.rows, best, self.recall)
 
     def _eligible(
         self, prices: npt.NDArray[np.float64] | None, k: int
@@ -246,7 +250,7 @@ class IvfIndex(ApproximateIndex):
             tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, *copied)
             best = Scan(tile).run(0, tile.size)
             best.sift()
-            floor = np.tile(best.cut - np.float32(priced.spread), len(vectors) // n)[:, None]
+            floor = np.tile(best.cut - np.float32(_SPREAD_PART * priced.spread), len(vectors) // n)[:, None]
         chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups = self._codes.search(vectors, chosen, scores, fetch)
         last = rows[:, -1]
