@@ -188,7 +188,9 @@ def test_promises_that_cannot_all_hold_are_refused_unless_some_may_give_way() ->
     assert [row.exposures for row in report.promises] == [8, 2]
     assert report.gave_way["kind=b"].to == ("kind=a",)
     assert "kind=b gives way to kind=a: 6 exposures are given up." in str(report)
-    assert report.to_dict()["rows"][1]["gave_way"] == {"reason": "capacity", "exposures": 6, "to": ["kind=a"]}
+    assert report.to_dict()["rows"][1]["gave_way"] == {
+        "reason": "capacity", "exposures": 6, "to": ["kind=a"], "since": None, "would_cost": None,
+    }  # fmt: skip
 
 
 def test_if_infeasible_is_checked() -> None:

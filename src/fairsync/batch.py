@@ -11,6 +11,7 @@ from fairsync import guard
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.explain.trace import BatchTrace
+from fairsync.guard.price_limits import PriceLimits
 from fairsync.ledger import Entry
 from fairsync.policies import Sample, Terms
 from fairsync.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
@@ -19,6 +20,7 @@ from fairsync.promises.shown import Shown
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
 from fairsync.search.filtering import search_eligible
+from fairsync.spans import span
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +70,9 @@ class Batch:
         requests; None if promises do not overlap, so that it is ``missing``.
     room : numpy.ndarray or None
         (P,) exposures that the cap of each promise still allows; None if there are no caps.
+    highest : numpy.ndarray or None
+        (P,) the most relevance that the guard gives up for a slot of each promise, inf where there is no limit; None if
+        no promise has one.
     """
 
     requests: int
@@ -84,6 +89,7 @@ class Batch:
     promise_prices: NDArray[np.float64] | None = None
     certificate: NDArray[np.int64] | None = None
     room: NDArray[np.int64] | None = None
+    highest: NDArray[np.float64] | None = None
 
     @property
     def prices_by_promise(self) -> NDArray[np.float64]:
@@ -117,6 +123,9 @@ class ServedBatch:
         The certificate after these requests; None if promises do not overlap.
     reached : numpy.ndarray or None
         (A,) the items of each atom that were within reach; None for all.
+    last_relevance : float or None
+        The relevance of the last candidates of plain retrieval in total, or an upper bound; None if no promise has a
+        highest price.
     """
 
     hits: Hits
@@ -129,6 +138,7 @@ class ServedBatch:
     slots: EligibleSlots | None = None
     certified: Certified | None = None
     reached: NDArray[np.int64] | None = None
+    last_relevance: float | None = None
 
 
 def uncounted_batch(requests: int, k: int, catalog: Catalog) -> Batch:
@@ -202,7 +212,8 @@ def _serve_all(
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
-    hits = index.search(users, prices, width)
+    with span("search"):
+        hits = index.search(users, prices, width)
     if hits.rows[:, k - 1].min() < 0:
         raise _too_few(hits, k, len(catalog))
     if fixed is not None:
@@ -215,17 +226,20 @@ def _serve_all(
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     shown, counts = _count(groups[:, :k].ravel(), terms, n_groups)
     certificate = batch.certificate
+    limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
-        needs_guard, certificate = _needs_guard(batch, terms, shown, counts, len(users))
-        if needs_guard:
-            chosen, forced, certificate = guard.keep_promises(
-                lambda i, p, n: index.search(users[i : i + 1], p, n),
-                catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
-                None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
-            )  # fmt: skip
-            shown, counts = _count(catalog.group_of.take(chosen.rows).ravel(), terms, n_groups)
-        elif certificate is not None and shown is not None:
-            certificate = shown.taken_from(certificate)
+        with span("guard"):
+            needs_guard, certificate = _needs_guard(batch, terms, shown, counts, len(users))
+            if needs_guard:
+                chosen, forced, certificate = guard.keep_promises(
+                    lambda i, p, n: index.search(users[i : i + 1], p, n),
+                    catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
+                    None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+                    limits,
+                )  # fmt: skip
+                shown, counts = _count(catalog.group_of.take(chosen.rows).ravel(), terms, n_groups)
+            elif certificate is not None and shown is not None:
+                certificate = shown.taken_from(certificate)
     relevance = float(chosen.relevance.sum())
     is_priced = bool(batch.prices_by_promise.any())
     best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
@@ -233,7 +247,10 @@ def _serve_all(
         best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
-    certified = None if certificate is None or shown is None else Certified(certificate, shown)
+    certified = None
+    if certificate is not None:
+        given = Shown.in_all(counts) if shown is None else shown
+        certified = Certified(certificate, given, None if limits is None else limits.refused)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:
         costs = _costs(batch, catalog, chosen, counts, best)
@@ -241,7 +258,10 @@ def _serve_all(
     if batch.watched and width > k:
         sample = _priced_sample(k, groups, hits, batch.prices_by_promise, None if fixed is None else fixed.requests)
     entry = Entry(counts, len(users), relevance, cost, forced)
-    return ServedBatch(chosen, entry, sample, searched, costs, certified=certified, reached=hits.reached)
+    return ServedBatch(
+        chosen, entry, sample, searched, costs,
+        certified=certified, reached=hits.reached, last_relevance=_last_relevance(terms, best),
+    )  # fmt: skip
 
 
 def _serve_eligible(
@@ -257,7 +277,8 @@ def _serve_eligible(
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
-    hits = search_eligible(index, users, prices, width, eligible)
+    with span("search"):
+        hits = search_eligible(index, users, prices, width, eligible)
     if hits.reached is None:
         hits = _filled(hits, index, users, prices, k, eligible)
     if fixed is not None:
@@ -269,17 +290,20 @@ def _serve_eligible(
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     shown, counts = _count(catalog.group_of[chosen.rows[chosen.rows >= 0]], terms, n_groups)
     certificate = batch.certificate
+    limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
-        needs_guard, certificate = _needs_guard(batch, terms, shown, counts, len(users))
-        if needs_guard:
-            chosen, forced, certificate = guard.keep_promises(
-                lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
-                catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
-                None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
-            )  # fmt: skip
-            shown, counts = _count(catalog.group_of[chosen.rows[chosen.rows >= 0]], terms, n_groups)
-        elif certificate is not None and shown is not None:
-            certificate = shown.taken_from(certificate)
+        with span("guard"):
+            needs_guard, certificate = _needs_guard(batch, terms, shown, counts, len(users))
+            if needs_guard:
+                chosen, forced, certificate = guard.keep_promises(
+                    lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
+                    catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
+                    None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+                    limits,
+                )  # fmt: skip
+                shown, counts = _count(catalog.group_of[chosen.rows[chosen.rows >= 0]], terms, n_groups)
+            elif certificate is not None and shown is not None:
+                certificate = shown.taken_from(certificate)
     relevance = float(chosen.relevance[chosen.rows >= 0].sum())
     whole = hits.rows[:, k - 1] >= 0  # the policy learns from lists of k items or more
     full = Hits(hits.rows[whole], hits.relevance[whole])
@@ -292,7 +316,10 @@ def _serve_eligible(
     if best is not None:
         short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
         cost = max(float(best.sum()) + float(short[np.isfinite(short)].sum()) - relevance, 0.0)
-    certified = None if certificate is None or shown is None else Certified(certificate, shown)
+    certified = None
+    if certificate is not None:
+        given = Shown.in_all(counts) if shown is None else shown
+        certified = Certified(certificate, given, None if limits is None else limits.refused)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:  # a short list has no alternative: it costs nothing
         costs = _costs(batch, catalog, Hits(chosen.rows[whole], chosen.relevance[whole]), counts, best)
@@ -304,7 +331,8 @@ def _serve_eligible(
     slots = _eligible_slots(batch, catalog, eligible)
     limited = 0 if slots is None else slots.limited
     return ServedBatch(
-        chosen, entry, sample, searched, costs, limited, slots=slots, certified=certified, reached=hits.reached
+        chosen, entry, sample, searched, costs, limited,
+        slots=slots, certified=certified, reached=hits.reached, last_relevance=_last_relevance(terms, best),
     )  # fmt: skip
 
 
@@ -423,6 +451,13 @@ def _plain_relevance(
         last = hits.relevance[:, -1] - prices[groups[:, -1]]
         np.maximum(best, (last + highest)[:, None], out=best)
     return best
+
+
+def _last_relevance(terms: Terms, best: NDArray[np.float64] | None) -> float | None:
+    """Return the relevance of the last candidates of plain retrieval, if some promise has a highest price."""
+    if terms.max_prices is None or best is None:
+        return None
+    return float(best.min(axis=1).sum()) if best.size else None
 
 
 def _costs(

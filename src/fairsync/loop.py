@@ -32,12 +32,14 @@ from fairsync.policies.base import NO_CAP
 from fairsync.promise_costs import PromiseCosts
 from fairsync.promises.certificate import is_certificate
 from fairsync.promises.promise import EVERY_SLOT
+from fairsync.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from fairsync.concession import Concession
     from fairsync.policies import Policy, Terms
     from fairsync.promises.certificate import Certified
 
@@ -182,6 +184,7 @@ class PriceState:
         left: int,
         certificate: NDArray[np.int64] | None = None,
         room: NDArray[np.int64] | None = None,
+        highest: NDArray[np.float64] | None = None,
     ) -> Batch:
         """Return a batch of these requests at the current prices."""
         return Batch(
@@ -199,6 +202,7 @@ class PriceState:
             promise_prices=None if terms.membership is None else self.prices,
             certificate=certificate,
             room=room,
+            highest=highest,
         )
 
     def record(
@@ -229,13 +233,15 @@ class PriceState:
             _joined(self.new_slots, slots),
         )
 
-    def step(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
+    def step(
+        self, policy: Policy, terms: Terms, totals: Totals, highest: NDArray[np.float64] | None = None
+    ) -> PriceState:
         """Let the policy learn from the price batch under way; return its new prices."""
         left = max(terms.horizon - totals.requests, 1)
         sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
         slots = self.all_slots
         most = None if slots is None else slots.highest(terms)
-        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample, most)
+        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample, most, highest)
         return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1, self.costs, slots)
 
     def restarted(self) -> PriceState:
@@ -264,15 +270,26 @@ class LoopState:
         Proves that promises which may overlap can still be kept; None where the counts of groups are proof enough.
     goal : Terms or None
         The terms in force while some floors give way; None while all are in force.
+    spending : Spending or None
+        What promises may cost, and which floors are given up for that; None if there are no limits.
     """
 
     progress: Progress
     price_state: PriceState = field(repr=False)
     certificate: CertificateState | None = field(default=None, repr=False)
     goal: Terms | None = field(default=None, repr=False)
+    spending: Spending | None = field(default=None, repr=False)
 
     @classmethod
-    def open(cls, terms: Terms, policy: Policy, totals: Totals, *, allow_infeasible: bool = False) -> LoopState:
+    def open(
+        cls,
+        terms: Terms,
+        policy: Policy,
+        totals: Totals,
+        *,
+        allow_infeasible: bool = False,
+        budget: float | None = None,
+    ) -> LoopState:
         """Return the state that continues a horizon with these totals.
 
         Parameters
@@ -284,6 +301,8 @@ class LoopState:
         allow_infeasible
             Continue with a warning where floors can no longer be met, as after an outage: where promises may overlap,
             those of the lowest priority give way. Refused by default.
+        budget
+            The part of the relevance that all promises together may cost; None for no limit.
         """
         try:
             check_reachable(terms, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
@@ -295,7 +314,8 @@ class LoopState:
         progress = Progress(totals)
         certificate = _certificate(progress, terms, policy, gives_way=allow_infeasible)
         price_state = PriceState.of(policy, policy.start(terms), costs=costs)
-        return cls(progress, price_state, certificate, terms_in_force(terms, certificate))
+        spending = Spending.of(terms, budget)
+        return cls(progress, price_state, certificate, terms_in_force(terms, certificate), spending)
 
     def begin(
         self, terms: Terms, policy: Policy, *, leased: int = 0, reserved: NDArray[np.int64] | None = None
@@ -314,24 +334,33 @@ class LoopState:
         over = not leased and self.progress.is_over(terms)
         if not over and self.price_state.requests < self._price_batch(terms, policy):
             return self
-        progress, certificate, goal = self.progress.restart() if over else self.progress, self.certificate, self.goal
+        progress, certificate = self.progress.restart() if over else self.progress, self.certificate
+        totals, before, spending, asked, highest = progress.totals, self.spending, self.spending, terms, None
+        if before is not None:
+            spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs())
+            asked, highest = spending.asked(terms), spending.highest(terms)
+            if certificate is not None and spending.cut != before.cut:
+                certificate = replace(certificate, is_stale=True)
         if certificate is not None:
             certificate = (
                 certificate.restarted(terms)
                 if over
                 else certificate.renewed(
-                    terms,
-                    progress.certain_missing(terms),
-                    progress.room(terms, reserved),
+                    asked,
+                    progress.certain_missing(asked),
+                    progress.room(asked, reserved),
                     progress.left(terms) - leased,
                     is_settled=not leased,
                 )
             )
-            assert self.certificate is not None
-            if certificate.concession is not self.certificate.concession:
-                goal = terms_in_force(terms, certificate)
-        price_state = self.price_state.step(policy, goal or terms, progress.totals)
-        return LoopState(progress, price_state.restarted() if over else price_state, certificate, goal)
+        goal = self.goal
+        has_changed = spending is not None and (over or spending.has_changed)
+        if has_changed or _concession(certificate) is not _concession(self.certificate):
+            goal = terms_in_force(terms, certificate, spending)
+        price_state = self.price_state.step(policy, goal or terms, totals, highest)
+        if spending is not None:
+            spending = replace(spending.priced(terms, price_state.prices, totals), has_changed=False)
+        return LoopState(progress, price_state.restarted() if over else price_state, certificate, goal, spending)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
@@ -358,8 +387,9 @@ class LoopState:
             requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
         plan, goal = None if self.certificate is None else self.certificate.plan, self.goal or terms
+        highest = None if self.spending is None else self.spending.highest(terms)
         return self.price_state.batch(
-            goal, policy, requests, self.progress.missing(goal), left, plan, self.progress.room(goal)
+            goal, policy, requests, self.progress.missing(goal), left, plan, self.progress.room(goal), highest
         )
 
     def record(
@@ -371,6 +401,7 @@ class LoopState:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         reached: NDArray[np.int64] | None = None,
+        last_relevance: float | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -378,7 +409,7 @@ class LoopState:
         ----------
         policy
             The policy that makes the prices.
-        entry, sample, costs, slots, certified, reached
+        entry, sample, costs, slots, certified, reached, last_relevance
             As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown. Without
             slots, the requests could show what was declared.
         """
@@ -389,8 +420,12 @@ class LoopState:
         certificate = self.certificate
         if certificate is not None and certified is not None:
             certificate = certificate.after(certified).reaching(reached)
-        price_state = self.price_state.record(policy, entry, sample, costs, slots)
-        return LoopState(progress, price_state, certificate, self.goal), entry
+        price_state, spending = self.price_state.record(policy, entry, sample, costs, slots), self.spending
+        if spending is not None and last_relevance is not None and entry.requests:
+            spending = spending.observed(last_relevance, entry.requests)
+        if spending is not None and certified is not None and certified.too_dear is not None:
+            spending = spending.refused(certified.too_dear, progress.totals)
+        return LoopState(progress, price_state, certificate, self.goal, spending), entry
 
     def certified(
         self,
@@ -426,6 +461,15 @@ class LoopState:
                 return replace(self, certificate=replace(before, plan=plan))
         made = open_certificate(self.progress, terms, before, leased, reserved(None))
         return replace(self, certificate=before if made is None else made)
+
+    def _unit_costs(self) -> NDArray[np.float64]:
+        """Return (P,) the relevance given up for one exposure of each promise, or its subsidy if that is not known."""
+        subsidies, costs = np.maximum(-self.price_state.prices, 0.0), self.price_state.costs
+        exposures = self.progress.totals.exposures
+        if costs is None:
+            return subsidies
+        given_up = costs.given_up
+        return np.where((exposures > 0) & np.isfinite(given_up), given_up / np.maximum(exposures, 1), subsidies)
 
     def _price_batch(self, terms: Terms, policy: Policy) -> int:
         """Return the requests from one policy step to the next: the batch size, unless the policy wants fewer."""
@@ -481,11 +525,14 @@ class LoopState:
         progress = self.progress.grown(len(terms.floors))
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
         price_state = self.price_state.with_state(policy, state, terms.n_atoms)
+        spending = _spending_under(self.spending, terms, is_new_model=start is not None)
         if terms.membership is not None:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
             _check_caps(progress, terms, before)
-            certificate = _certificate(progress, terms, policy, self.certificate, gives_way=gives_way)
-            return LoopState(progress, price_state, certificate, terms_in_force(terms, certificate))
+            asked = terms if spending is None else spending.asked(terms)
+            certificate = _certificate(progress, asked, policy, self.certificate, gives_way=gives_way)
+            goal = terms_in_force(terms, certificate, spending)
+            return LoopState(progress, price_state, certificate, goal, spending)
         was_lost = before.auto_restart and not can_be_met(
             self.progress.missing(before), self.progress.left(before), before
         )
@@ -494,7 +541,15 @@ class LoopState:
             check_reachable(
                 terms, progress.totals, keeps_floors=policy.keeps_floors, is_over=self.progress.is_over(before)
             )
-        return LoopState(progress, price_state)
+        return LoopState(progress, price_state, None, terms_in_force(terms, None, spending), spending)
+
+
+def _spending_under(before: Spending | None, terms: Terms, *, is_new_model: bool) -> Spending | None:
+    """Return the limits on what promises cost under other terms."""
+    if before is None:
+        return Spending.of(terms, None)
+    grown = before.grown(len(terms.floors))
+    return grown.forgetful() if is_new_model else grown
 
 
 def _check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
@@ -565,11 +620,18 @@ def _certificate(
     return made
 
 
-def terms_in_force(terms: Terms, certificate: CertificateState | None) -> Terms | None:
-    """Return the terms in force if some floors give way."""
-    if certificate is None or certificate.concession is None:
-        return None
-    return replace(terms, floors=terms.floors - grow(certificate.concession.shortfall, len(terms.floors)))
+def terms_in_force(
+    terms: Terms, certificate: CertificateState | None, spending: Spending | None = None
+) -> Terms | None:
+    """Return the terms without what floors have given up; None if that is nothing."""
+    asked, concession = terms if spending is None else spending.asked(terms), _concession(certificate)
+    if concession is not None:
+        asked = replace(asked, floors=np.maximum(asked.floors - grow(concession.shortfall, len(terms.floors)), 0))
+    return None if asked is terms else asked
+
+
+def _concession(certificate: CertificateState | None) -> Concession | None:
+    return None if certificate is None else certificate.concession
 
 
 def _joined(some: EligibleSlots | None, more: EligibleSlots | None) -> EligibleSlots | None:

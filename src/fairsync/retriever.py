@@ -29,7 +29,7 @@ from fairsync.inputs import check_catalog, check_seconds, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
-from fairsync.loop import LoopState
+from fairsync.loop import LoopState, terms_in_force
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.promises import Promise
 from fairsync.promises.resolve import ResolvedPromises, restore_promises
@@ -38,6 +38,7 @@ from fairsync.report.gave_way import find_given_way
 from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
+from fairsync.spending import check_budget
 
 
 class FairRetriever(NoCopies, Closable):
@@ -91,6 +92,10 @@ class FairRetriever(NoCopies, Closable):
     if_infeasible
         What becomes of promises that cannot all hold together, when they are made or changed: ``"refuse"`` them, or let
         floors ``"give way"``, those of the lowest priority first. The report says which, by how much, and to which.
+    budget
+        The part of the relevance that all promises together may cost in a horizon, such as 0.01. While they cost more,
+        floors give way, those of the lowest priority first, and come back when there is room. By default there is no
+        limit.
 
     Attributes
     ----------
@@ -135,13 +140,14 @@ class FairRetriever(NoCopies, Closable):
         cold: Cold = MEAN,
         count_cold: bool = True,
         if_infeasible: str = "refuse",
+        budget: float | None = None,
     ) -> None:
         check_catalog(catalog)
         self._cold, self.count_cold = ColdStart(catalog, cold), count_cold
         self.policy = make_policy(policy)
         if if_infeasible not in ("refuse", "give way"):
             raise InvalidInputError(f"if_infeasible must be 'refuse' or 'give way', got {if_infeasible!r}.")
-        gives_way = if_infeasible == "give way"
+        gives_way, self.budget = if_infeasible == "give way", check_budget(budget)
         self._commitment = Commitment.of(
             catalog, k, floors, promises, horizon, batch_size, max_exclude, gives_way=gives_way
         )
@@ -159,7 +165,8 @@ class FairRetriever(NoCopies, Closable):
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
             check_labels(self.ledger, self._commitment.labels)
             anyway = gives_way or isinstance(promises, ResolvedPromises)  # saved promises were accepted before
-            loop = LoopState.open(self.terms, self.policy, self.ledger.totals(), allow_infeasible=anyway)
+            totals = self.ledger.totals()
+            loop = LoopState.open(self.terms, self.policy, totals, allow_infeasible=anyway, budget=self.budget)
             self._state = self._saver.load(self.terms, loop)
             save_labels(self.ledger, self._commitment.labels)
         except BaseException:
@@ -234,7 +241,14 @@ class FairRetriever(NoCopies, Closable):
                 places = here if counted is None else counted[here]
                 served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
                 state, entry = state.record(
-                    policy, served.entry, served.sample, served.costs, served.slots, served.certified, served.reached
+                    policy,
+                    served.entry,
+                    served.sample,
+                    served.costs,
+                    served.slots,
+                    served.certified,
+                    served.reached,
+                    served.last_relevance,
                 )
                 rows[places], relevance[places] = served.hits.rows, served.hits.relevance
                 searched[places] = served.searched
@@ -423,7 +437,7 @@ class FairRetriever(NoCopies, Closable):
             prices, past = SavedPrices.of(self.terms, self._state), tuple(self.ledger.past())
             start = SavedColdStart(self._cold.fallback, self.count_cold, self._cold.recent())
             word = "give way" if self._commitment.gives_way else "refuse"
-            saved = SavedRetriever(self.catalog, *self._given, prices, past, start, self.promises, word)
+            saved = SavedRetriever(self.catalog, *self._given, prices, past, start, self.promises, word, self.budget)
         saved.write(folder)
 
     @classmethod
@@ -473,13 +487,19 @@ class FairRetriever(NoCopies, Closable):
             saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size, promises=promises,
             policy=saved.policy, index=saved.index, ledger=ledger, save_seconds=save_seconds,
             count_cold=saved.cold_start.counts, if_infeasible=saved.if_infeasible,
+            budget=saved.budget,
         )  # fmt: skip
         made._cold = ColdStart.restored(saved.catalog, saved.cold_start.fallback, saved.cold_start.recent)
         # Not as an argument: floors that an outage has put out of reach would be refused.
         made._owns_ledger = not is_given
         if saved.promises is None:
             made._commitment = replace(made._commitment, terms=terms)
-            made._state = replace(made._state, price_state=saved.prices.price_state)
+            made._state = replace(
+                made._state,
+                price_state=saved.prices.price_state,
+                spending=saved.prices.spending,
+                goal=terms_in_force(terms, None, saved.prices.spending),
+            )
         else:
             made._state = saved.prices.restored(made.policy, made.terms, made._state)
         return made

@@ -72,8 +72,8 @@ class SavedRetriever:
         The fallback for cold requests.
     promises : tuple of Promise or None
         The promises; None for floors of groups.
-    if_infeasible : str
-        As it was given to the retriever.
+    if_infeasible, budget
+        As they were given to the retriever.
     """
 
     catalog: Catalog
@@ -84,6 +84,7 @@ class SavedRetriever:
     cold_start: SavedColdStart
     promises: tuple[Promise, ...] | None = None
     if_infeasible: str = "refuse"
+    budget: float | None = None
 
     def write(self, folder: str | os.PathLike[str]) -> None:
         """Write it to a folder, atomically. A retriever that was saved there before is replaced."""
@@ -95,6 +96,7 @@ class SavedRetriever:
         classes = {f"{what}_class": type(one).__name__ for what, one in given.items()}
         start = self.cold_start
         facts = {"format": _FORMAT, **names, **classes, "cold": start.fallback, "count_cold": start.counts}
+        facts["budget"] = self.budget
         if self.promises is not None:
             facts["promises"] = [promise.to_dict() for promise in self.promises]
             facts["if_infeasible"] = self.if_infeasible
@@ -159,6 +161,7 @@ class SavedRetriever:
             ),
             tuple(Promise.from_dict(one) for one in facts["promises"]) if "promises" in facts else None,
             facts.get("if_infeasible", "refuse"),
+            facts.get("budget"),
         )
 
     def copy_counts(self, ledger: Ledger) -> None:

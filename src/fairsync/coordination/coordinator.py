@@ -289,6 +289,8 @@ class Coordinator(NoCopies, Closable):
         ------
         RepeatedRequestError
             Some of the requests have been answered before. Nothing was recorded: settle without them.
+        LostLeaseError
+            The lease was lost, and there are caps. Nothing was recorded: lease again.
         """
         with self._changed:
             self._check_open()

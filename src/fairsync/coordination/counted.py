@@ -12,7 +12,7 @@ from fairsync.catalog.atoms import Atoms, Membership
 from fairsync.catalog.groups import Groups, grow
 from fairsync.promises.promise import Promise
 from fairsync.promises.resolve import find_atoms
-from fairsync.promises.selection import conditions_of, is_selection, selection_name
+from fairsync.promises.selection import conditions_of, is_selection, selection_name, standard_form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,11 +111,11 @@ def column_of(where: Where, group_attribute: str) -> Label:
     >>> column_of({"category": "toys"}, "category"), column_of({"new": True}, "category")
     ('toys', '{"new": true}')
     """
-    name = selection_name(where)
-    conditions = conditions_of(name)
-    label = conditions.get(group_attribute)
-    is_label = len(conditions) == 1 and isinstance(label, str | int) and not isinstance(label, bool)
-    return label if is_label else name  # type: ignore[return-value]
+    if len(where) == 1:
+        label = standard_form(where).get(group_attribute)
+        if isinstance(label, str | int) and not isinstance(label, bool):
+            return label
+    return selection_name(where)
 
 
 def _promises(catalog: Catalog, labels: Sequence[Label], selections: frozenset[str]) -> tuple[Promise, ...]:

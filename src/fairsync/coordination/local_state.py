@@ -12,7 +12,7 @@ from fairsync.catalog.groups import Groups
 from fairsync.certificate_state import CertificateState
 from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.targets import counted_since, has_other_shape, target_terms
-from fairsync.errors import InvalidInputError
+from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.loop import LoopState, open_certificate
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _LEASES_PER_COORDINATOR = 1 << 24
 # Bounds of the time to wait for open leases, in seconds.
 _MIN_DELAY, _MAX_DELAY = 0.001, 60.0
+# Lost leases that were refused, and are refused again if their settlement is repeated.
+_MAX_REFUSED = 1_000
 
 
 class LocalState:
@@ -73,6 +75,7 @@ class LocalState:
         first = secrets.randbits(38) * _LEASES_PER_COORDINATOR
         self.leases = LeaseTable(first=first, issued=first)
         self._deadlines: dict[int, float] = {}
+        self._refused: tuple[int, ...] = ()  # the latest lost leases that were not settled because of caps
 
     @property
     def price_state(self) -> PriceState:
@@ -101,8 +104,7 @@ class LocalState:
         leased = self.leases.requests
         reserved = None if self.loop.certificate is None else self.leases.reserved(self.terms)
         loop = self.loop.begin(self.terms, self.policy, leased=leased, reserved=reserved)
-        leases = self.leases if loop.progress is self.loop.progress else self.leases.restarted()
-        granted = leases.grant(loop.next_batch(self.terms, self.policy, n, leased=leased))
+        granted = self.leases.grant(loop.next_batch(self.terms, self.policy, n, leased=leased))
         if granted is None:
             return None
         self.loop, (self.leases, lease) = loop, granted
@@ -124,6 +126,8 @@ class LocalState:
         if settled is None:
             return False
         leases, entry = settled
+        if number not in self.leases.open and self.terms.caps is not None:
+            return self._refuse(number)
         loop, entry = self.loop.record(self.policy, entry, sample, self._fitting(costs), slots)
         if loop.certificate is not None:
             loop = loop.certified(self.terms, certified, leases.requests, partial(leases.reserved, self.terms))
@@ -132,6 +136,13 @@ class LocalState:
         self.loop, self.leases = loop, leases
         self._deadlines.pop(number, None)
         return True
+
+    def _refuse(self, number: int) -> bool:
+        """Refuse to settle a lost lease; return False if a coordinator that died has settled it."""
+        if number not in self._refused and not self.ledger.record([], f"lease {number}"):
+            return False
+        self._refused = (*self._refused, number)[-_MAX_REFUSED:]
+        raise LostLeaseError(number)
 
     def _fitting(self, costs: PromiseCosts | None) -> PromiseCosts | None:
         """Return costs for the groups that there are now: some may have been added since the lease was granted."""

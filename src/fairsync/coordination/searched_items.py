@@ -10,6 +10,7 @@ import numpy as np
 
 from fairsync.catalog.atoms import Atoms, Membership
 from fairsync.catalog.changes import CatalogChange
+from fairsync.catalog.groups import grow
 from fairsync.cold_start import ColdStart
 from fairsync.floors import group_capacities
 from fairsync.promises.certificate import Certified
@@ -131,6 +132,19 @@ class SearchedItems:
             forecast=None,
             watched=batch.watched and k == terms.k,
         )
+
+    def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the prices of the groups that are searched, from those of the coordinator's columns."""
+        n = self.searched.n_groups if self.atoms is None else self.atoms.membership.n_promises
+        prices = grow(prices[:n], n)
+        return prices if self.atoms is None else self.atoms.membership.atom_prices(prices)
+
+    def exposures(self, rows: NDArray[np.int64], n_columns: int) -> NDArray[np.int64]:
+        """Return (n_columns,) the exposures of each column in some rows."""
+        counts = np.bincount(self.searched.group_of[rows], minlength=self.searched.n_groups).astype(np.int64)
+        if self.atoms is not None:
+            counts = self.atoms.membership.exposures(counts)
+        return grow(counts[:n_columns], n_columns)
 
     def certified_for(
         self, batch: Batch, served: ServedBatch, less: NDArray[np.int64] | None = None

@@ -12,10 +12,10 @@ import numpy as np
 from fairsync.catalog.groups import grow
 from fairsync.errors import InvalidInputError
 from fairsync.floors import group_capacities
+from fairsync.plan.lowering import lower_floors
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.certainty import certain_floors
 from fairsync.promises.list_limits import longest_list, tree_of
-from fairsync.promises.lowering import lower_floors
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import Promise
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 # Seconds within which floors are lowered to what can be reached.
-_SECONDS = 1.0
+_SECONDS = 0.5
 
 
 @dataclass(frozen=True, eq=False)

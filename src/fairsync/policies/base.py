@@ -227,6 +227,8 @@ class Feedback:
     slots : numpy.ndarray or None
         (G,) the most exposures of each group that a request to come will show on average, as far as can be seen from
         the items that were eligible so far; None for the capacities.
+    highest : numpy.ndarray or None
+        (P,) the highest subsidy of each promise, inf where it has no limit; None if none has one.
     """
 
     requests: int
@@ -235,6 +237,7 @@ class Feedback:
     remaining: int
     sample: Sample | None = None
     slots: Floats | None = None
+    highest: Floats | None = None
 
 
 class Policy(Protocol):

@@ -58,6 +58,7 @@ def solve_subsidies(
     listed: Floats | None = None,
     limit: Floats | None = None,
     membership: Membership | None = None,
+    highest: Floats | None = None,
 ) -> Solution:
     r"""Find subsidies under which the sample's requests give each promise its target of exposures.
 
@@ -97,7 +98,11 @@ def solve_subsidies(
         (P,) the most exposures per request, inf where a promise has no cap; None if none has one.
     membership
         The promises of each atom, whose codes are the groups of the sample; None if promise p is atom p.
+    highest
+        (P,) the highest subsidies, inf where there is no limit; None if there is none.
     """
+    if highest is not None:
+        start = np.minimum(start, highest)
     n, width = sample.groups.shape
     if membership is not None:
         sample, membership = _among_listed(sample, membership)
@@ -120,6 +125,8 @@ def solve_subsidies(
     ordered = np.sort(score, axis=1)
     depth = float((ordered[:, width - k] - _lowest(ordered)).mean())
     ceiling = np.maximum(start, listed + depth)
+    if highest is not None:
+        ceiling = np.minimum(ceiling, highest)
     bottom = None if limit is None else np.where(np.isfinite(limit), np.minimum(start, listed - depth), 0.0)
     for iteration in range(iterations + 1):
         counts, near = _count_around_cut(sample, _bonus(subsidies, membership), k, band)

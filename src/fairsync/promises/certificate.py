@@ -27,6 +27,8 @@ from fairsync.promises.spread_plan import spread_target, whole_plan
 from fairsync.promises.tight_plan import tight_plan
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fairsync.policies.base import Counts, Floats, Terms
     from fairsync.promises.shown import Shown
 
@@ -54,10 +56,14 @@ class Certified(NamedTuple):
         (A,) the certificate for the requests after them, as the guard left it.
     shown : Shown
         The atoms in them.
+    too_dear : numpy.ndarray or None
+        (P,) the floors that the certificate no longer covers, because a slot for them would have cost more than their
+        highest price; None for none.
     """
 
     plan: Counts
     shown: Shown
+    too_dear: NDArray[np.bool_] | None = None
 
     @property
     def counts(self) -> Counts:

@@ -219,8 +219,8 @@ class Report:
     def status(self) -> dict[Label, Status]:
         """{label: status}: ``kept``, ``missed``, ``exceeded``, ``on track``, ``behind``, ``gave way``, ``no promise``.
 
-        A cap can be exceeded. A floor is on track if the exposures are at least the fraction of it that corresponds to the requests so far. It
-        is missed when the horizon is over. A cap is on track until then.
+        A cap can be exceeded. A floor is on track if the exposures are at least the fraction of it that corresponds to
+        the requests so far. It is missed when the horizon is over. A cap is on track until then.
         """
         return {label: self._status(label) for label in self.floors}
 
