@@ -419,7 +419,7 @@ class LoopState:
             slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
         certificate = self.certificate
         if certificate is not None and certified is not None:
-            certificate = certificate.after(certified.plan, certified.counts).reaching(reached)
+            certificate = certificate.after(certified).reaching(reached)
         price_state, spending = self.price_state.record(policy, entry, sample, costs, slots), self.spending
         if spending is not None and last_relevance is not None and entry.requests:
             spending = spending.observed(last_relevance, entry.requests)
@@ -452,9 +452,9 @@ class LoopState:
         if before is None:
             return self
         plans = [before.plan]
-        if certified is not None and len(certified.counts) == len(before.plan):
-            plans = [np.maximum(before.plan - certified.counts, 0), certified.plan]
-            before = replace(before, plan=plans[0], counts=before.counts + certified.counts)
+        if certified is not None and len(certified.plan) == len(before.plan):
+            plans = [certified.shown.taken_from(before.plan), certified.plan]
+            before = before.after(certified._replace(plan=plans[0]))
         missing, left = self.progress.certain_missing(terms), self.progress.left(terms) - leased
         for plan in plans:
             if is_certificate(terms, plan, missing, self.progress.room(terms, reserved(plan)), left):
