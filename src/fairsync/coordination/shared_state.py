@@ -35,7 +35,7 @@ from fairsync.certificate_state import CertificateState
 from fairsync.coordination.budget import BUDGET, Budget, share_out
 from fairsync.coordination.counted import with_labels
 from fairsync.coordination.lease import Lease
-from fairsync.coordination.lease_table import LeaseTable, fills_every_slot
+from fairsync.coordination.lease_table import LeaseTable, fills_every_slot, forecast_suffices
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_queries import (
     CLOSE,
@@ -422,6 +422,7 @@ class SharedState:
             or not self._free
             or self._granted + batch.requests > most
             or self._n_entries >= _MAX_ENTRIES
+            or not self._forecast_allows(batch)
         ):
             return None
         slot, horizon = self._free.pop(), self._horizon
@@ -450,6 +451,14 @@ class SharedState:
         before = granted - batch.requests - self.progress.totals.requests
         batch = self._next_batch(batch.requests, before, mine)
         return Lease(number, self._under_budget(batch) if overlaps else batch)
+
+    def _forecast_allows(self, batch: Batch) -> bool:
+        """Return whether what later requests can show suffices for what is missing, or planned, after a batch."""
+        if not self.policy.keeps_floors:
+            return True
+        if batch.terms.membership is None:
+            return forecast_suffices(batch, batch.missing)
+        return self._certificate is None or forecast_suffices(batch, self._certificate.plan)
 
     def _under_budget(self, batch: Batch) -> Batch:
         """Return a batch that gets no part of the certificate, and of the caps what the budget gives it."""
@@ -525,7 +534,7 @@ class SharedState:
         if not batch.requests:
             return None
         granted = self.progress.totals.requests + rows.leases.requests
-        if granted + batch.requests <= self._budget.most:
+        if granted + batch.requests <= self._budget.most and self._forecast_allows(batch):
             return self._under_budget(batch)
         allowances = {one: self._budget.reserved(one, n, terms) for one, n in open_.items()}
         room = self.progress.room(terms, sum(allowances.values(), np.zeros_like(terms.floors)))
@@ -534,7 +543,8 @@ class SharedState:
             return None
         lease = number, batch.requests
         shared = share_out(_new_number(), terms, plan, room, granted, allowances, lease)
-        if shared is not None and not fills_every_slot(terms, batch.missing):
+        beside_others = self._forecast_allows(batch) and not fills_every_slot(terms, batch.missing)
+        if shared is not None and beside_others:
             self._write_budget(transaction, shared[0])
             return replace(batch, certificate=np.zeros_like(plan), room=shared[1])
         if open_:
