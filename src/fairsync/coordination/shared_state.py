@@ -224,9 +224,9 @@ class SharedState:
         self.price_state = self.price_state.record(self.policy, counted, sample, slots=slots)
         if self._certificate is not None and certified is not None:
             before = self._certificate
-            if len(certified.counts) == len(before.plan):
-                plan = np.maximum(np.maximum(before.plan - certified.counts, 0), certified.plan)
-                self._certificate = before.after(plan, certified.counts)
+            if len(certified.plan) == len(before.plan):
+                plan = np.maximum(certified.shown.taken_from(before.plan), certified.plan)
+                self._certificate = before.after(certified._replace(plan=plan))
         return True
 
     def record(self, entry: Entry, key: str) -> bool:
@@ -647,8 +647,9 @@ class SharedState:
             nothing = np.zeros(self.terms.n_atoms, dtype=np.int64)
             self._certificate = CertificateState(nothing, nothing, nothing, self.terms.horizon)
         elif len(self._certificate.plan) < self.terms.n_atoms:
-            plan, counts = (grow(one, self.terms.n_atoms) for one in (self._certificate.plan, self._certificate.counts))
-            self._certificate = replace(self._certificate, plan=plan, opening=plan, counts=counts)
+            known = self._certificate
+            plan, counts = (grow(one, self.terms.n_atoms) for one in (known.plan, known.exposures))
+            self._certificate = replace(known, plan=plan, opening=plan, counts=counts, recent=None)
 
     def _join(self, groups: Groups, terms: Terms, if_differs: IfDiffers) -> None:
         """Agree with the promise of the ledger, or make it if there is none."""
