@@ -19,6 +19,7 @@ from fairsync.promises.certificate import Certified, prune
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
 from fairsync.search.filtering import search_eligible
+from fairsync.spans import span
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -210,7 +211,8 @@ def _serve_all(
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
-    hits = index.search(users, prices, width)
+    with span("search"):
+        hits = index.search(users, prices, width)
     if hits.rows[:, k - 1].min() < 0:
         raise _too_few(hits, k, len(catalog))
     if fixed is not None:
@@ -225,17 +227,18 @@ def _serve_all(
     certificate = batch.certificate
     limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
-        needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
-        if needs_guard:
-            chosen, forced, certificate = guard.keep_promises(
-                lambda i, p, n: index.search(users[i : i + 1], p, n),
-                catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
-                None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
-                limits,
-            )  # fmt: skip
-            counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
-        elif certificate is not None:
-            certificate = np.maximum(certificate - counts, 0)
+        with span("guard"):
+            needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
+            if needs_guard:
+                chosen, forced, certificate = guard.keep_promises(
+                    lambda i, p, n: index.search(users[i : i + 1], p, n),
+                    catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
+                    None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+                    limits,
+                )  # fmt: skip
+                counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
+            elif certificate is not None:
+                certificate = np.maximum(certificate - counts, 0)
     relevance = float(chosen.relevance.sum())
     is_priced = bool(prices.any())
     best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
@@ -273,7 +276,8 @@ def _serve_eligible(
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
-    hits = search_eligible(index, users, prices, width, eligible)
+    with span("search"):
+        hits = search_eligible(index, users, prices, width, eligible)
     if hits.reached is None:
         hits = _filled(hits, index, users, prices, k, eligible)
     if fixed is not None:
@@ -287,17 +291,18 @@ def _serve_eligible(
     certificate = batch.certificate
     limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
-        needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
-        if needs_guard:
-            chosen, forced, certificate = guard.keep_promises(
-                lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
-                catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
-                None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
-                limits,
-            )  # fmt: skip
-            counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
-        elif certificate is not None:
-            certificate = np.maximum(certificate - counts, 0)
+        with span("guard"):
+            needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
+            if needs_guard:
+                chosen, forced, certificate = guard.keep_promises(
+                    lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
+                    catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
+                    None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+                    limits,
+                )  # fmt: skip
+                counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
+            elif certificate is not None:
+                certificate = np.maximum(certificate - counts, 0)
     relevance = float(chosen.relevance[chosen.rows >= 0].sum())
     whole = hits.rows[:, k - 1] >= 0  # the policy learns from lists of k items or more
     full = Hits(hits.rows[whole], hits.relevance[whole])

@@ -22,6 +22,7 @@ EXTRAS = {
     "httpx": "client",
     "matplotlib": "plot",
     "msgspec": "client",
+    "opentelemetry": "otel",
     "polars": "data",
     "prometheus_client": "service",
     "psycopg": "postgres",

@@ -194,6 +194,16 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """Log every call, or failed calls only."""
 
 
+class TracesSettings(Struct, frozen=True, kw_only=True):
+    """``[traces]``: OpenTelemetry. Needs ``fairsync[otel]``."""
+
+    endpoint: Annotated[str, Meta(pattern="^https?://")] | None = None
+    """Address of a collector, OTLP over HTTP, such as ``http://collector:4318/v1/traces``. Without it, nothing is
+    traced."""
+    sample: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    """Share of the calls that are traced, unless the caller's ``traceparent`` decides it."""
+
+
 class TokenSettings(Struct, frozen=True, kw_only=True):
     """``[[tokens]]``: a bearer token and its roles. The file has its SHA-256, or the variable that holds it."""
 
@@ -231,6 +241,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     traffic: TrafficSettings = TrafficSettings()
     ledger: LedgerSettings = LedgerSettings()
     http: HttpSettings = HttpSettings()
+    traces: TracesSettings = TracesSettings()
     tokens: list[TokenSettings] = []
 
     def __post_init__(self) -> None:

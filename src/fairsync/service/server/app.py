@@ -35,6 +35,7 @@ from fairsync.service.server.routes_audit import audit_operations
 from fairsync.service.server.routes_explain import explain_operations
 from fairsync.service.server.routes_promises import promise_operations
 from fairsync.service.server.routes_retrieve import retrieve_operations
+from fairsync.service.server.routes_statement import statement_operations
 from fairsync.service.server.routes_status import status_operations
 from fairsync.service.server.timeout import TimeoutMiddleware
 
@@ -66,6 +67,11 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
     retrieve = partial(service.retrieve, checked=True)  # each call was checked before it was put into a batch
     batcher = MicroBatcher(retrieve, http.max_batch, http.max_waiting, http.max_wait_seconds, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
+    tracing = None
+    if settings.traces.endpoint is not None:
+        from fairsync.service.server.tracing import Tracing, TracingMiddleware  # of an extra
+
+        tracing = Tracing(settings.traces)
     bodies = BodyReader(http.max_body_bytes, http.max_users)
     histories = load_histories(settings, service.catalog.dim)
     operations = [
@@ -73,6 +79,7 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         *explain_operations(service),
         *promise_operations(service, http),
         *audit_operations(service),
+        *statement_operations(service),
         *status_operations(service, metrics),
     ]
     document = make_document(operations, with_tokens=tokens.required)
@@ -95,6 +102,8 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
             await run_in_threadpool(service.close)
         except FairSyncError as error:  # the service ends in any case, and the ledger may be away for long
             log.error("the state of the service could not be saved: %s", error)
+        if tracing is not None:
+            await run_in_threadpool(tracing.close)
 
     resources = routes_of(operations, bodies)
     routes = [*resources, Route("/openapi.json", openapi), *api_docs_routes(), *dashboard_routes()]
@@ -108,6 +117,8 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
     app = TimeoutMiddleware(app, http.request_seconds)
     app = ErrorMiddleware(app)
     app = AccessLogMiddleware(app, metrics, paths, only_problems=http.log == "problems")
+    if tracing is not None:
+        app = TracingMiddleware(app, tracing)
     return RequestContextMiddleware(app)
 
 
