@@ -125,9 +125,8 @@ def compare(
         recalls = [_recall(rows, true) for rows, true in zip(found, truth, strict=True)]
         ms = [one[way] * 1e3 for one in seconds]
         share = here.requests / len(requests)
-        figures.append(
-            EngineFigures(way, ms[0], ms[1], recalls[0], recalls[1], fetched[0], fetched[1], share, took[way])
-        )
+        both = (ms[0], ms[1], recalls[0], recalls[1], fetched[0], fetched[1])
+        figures.append(EngineFigures(way, *both, searched_here=share, build_seconds=took[way]))
     return figures
 
 

@@ -166,3 +166,19 @@ def test_attributes_are_filtered_by_the_engine(tmp_path: Path) -> None:
     index = make_search(search, shop_catalog())
     assert isinstance(index, EngineIndex)
     assert index.stores_attributes
+
+
+def test_the_service_searches_in_milvus(tmp_path: Path) -> None:
+    pytest.importorskip("pymilvus")
+    milvus_lite = pytest.importorskip("milvus_lite")
+    lines = 'engine = "milvus"\nurl = "lite.db"'
+    (problem,) = check(settings_for(tmp_path, lines), {}).problems
+    assert "does not hold Catalog(60 items" in problem
+    settings = settings_for(tmp_path, f"{lines}\nupload = true")
+    assert check(settings, {}).facts["search"].startswith("the collection 'items' of Milvus at")
+    service = make_promise_service(settings)
+    users = np.random.default_rng(0).normal(size=(5, 8))
+    assert service.front.retrieve(users).ids.tolist() == embedded(users)
+    assert check(settings_for(tmp_path, lines), {}).problems == []
+    service.coordinator.ledger.close()
+    milvus_lite.server_manager_instance.release_server(str(tmp_path / "lite.db"))
