@@ -419,7 +419,7 @@ class LoopState:
             slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
         certificate = self.certificate
         if certificate is not None and certified is not None:
-            certificate = certificate.after(certified.plan, certified.counts).reaching(reached)
+            certificate = certificate.after(certified).reaching(reached)
         price_state, spending = self.price_state.record(policy, entry, sample, costs, slots), self.spending
         if spending is not None and last_relevance is not None and entry.requests:
             spending = spending.observed(last_relevance, entry.requests)
@@ -452,9 +452,9 @@ class LoopState:
         if before is None:
             return self
         plans = [before.plan]
-        if certified is not None and len(certified.counts) == len(before.plan):
-            plans = [np.maximum(before.plan - certified.counts, 0), certified.plan]
-            before = replace(before, plan=plans[0], counts=before.counts + certified.counts)
+        if certified is not None and len(certified.plan) == len(before.plan):
+            plans = [certified.shown.taken_from(before.plan), certified.plan]
+            before = before.after(certified._replace(plan=plans[0]))
         missing, left = self.progress.certain_missing(terms), self.progress.left(terms) - leased
         for plan in plans:
             if is_certificate(terms, plan, missing, self.progress.room(terms, reserved(plan)), left):
@@ -506,6 +506,7 @@ class LoopState:
         start: Callable[[Terms], Any] | None = None,
         *,
         gives_way: bool = False,
+        late: bool = False,
     ) -> LoopState:
         """Return the state under other terms, which may have more groups; refuse floors that can no longer be met.
 
@@ -521,6 +522,8 @@ class LoopState:
             Makes a fresh state of the policy. By default the policy continues with the state it has.
         gives_way
             Whether floors of promises give way where not all can be met any more. Refused by default.
+        late
+            Whether promises that were added give way to all others of their priority, where not all can be met.
         """
         progress = self.progress.grown(len(terms.floors))
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
@@ -530,7 +533,10 @@ class LoopState:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
             _check_caps(progress, terms, before)
             asked = terms if spending is None else spending.asked(terms)
-            certificate = _certificate(progress, asked, policy, self.certificate, gives_way=gives_way)
+            if late:
+                is_late = np.arange(len(terms.floors)) >= len(before.floors)
+                asked = replace(asked, priorities=np.where(asked.order > 0, 2 * asked.order + is_late, 0))
+            certificate = _certificate(progress, asked, policy, self.certificate, gives_way=gives_way or late)
             goal = terms_in_force(terms, certificate, spending)
             return LoopState(progress, price_state, certificate, goal, spending)
         was_lost = before.auto_restart and not can_be_met(

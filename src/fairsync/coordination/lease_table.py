@@ -14,6 +14,11 @@ lease has to wait until no other is open. The front end of a lease that is alone
 the floors within the lease (:mod:`fairsync.guard`). Therefore the floors hold for any number of front ends, however
 stale their prices are; staleness only costs relevance. A single front end never waits.
 
+If requests have conditions, what later requests can show is forecast (:mod:`fairsync.eligible_slots`). A lease may be
+open beside others only if the slots that the guard counts on after it cover what is missing, too: otherwise the next
+lease could not know how much of it was delivered. Promises that will be missed in any case do not count, so that they
+do not make front ends wait for each other until the horizon ends.
+
 Promises that may overlap have a certificate in place of D (:mod:`fairsync.promises.certificate`). A lease may be open
 beside others only if the certificate holds for R - n requests. Such a lease gets no part of it, and what its lists may
 use of the caps is its *allowance*: what caps have left beyond the certificate and the allowances of other leases. So
@@ -105,7 +110,7 @@ class LeaseTable:
                 allowances = {**allowances, number: allowance}
                 parts = parts if self.open else {number: batch.certificate}
             batch = certified[0]
-        elif self.open and batch.keeps_floors and not _suffices(batch):
+        elif self.open and batch.keeps_floors and not (_suffices(batch) and forecast_suffices(batch, batch.missing)):
             return None
         leases = {**self.open, number: batch.requests}
         table = replace(self, open=leases, issued=number, allowances=allowances, parts=parts)
@@ -139,6 +144,8 @@ class LeaseTable:
         if not alone:
             nothing = np.zeros(len(terms.floors), dtype=np.int64)
             if not is_certificate(terms, plan, nothing, None, batch.left - batch.requests):
+                return None
+            if not forecast_suffices(batch, plan):
                 return None
         part = plan if alone else np.zeros_like(plan)
         reserved = self.reserved(terms, plan)
@@ -180,6 +187,14 @@ class LeaseTable:
 def _suffices(batch: Batch) -> bool:
     """Return whether the requests after a batch can deliver everything that is missing before it."""
     return can_be_met(batch.missing, batch.left - batch.requests, batch.terms)
+
+
+def forecast_suffices(batch: Batch, missing: NDArray[np.int64]) -> bool:
+    """Return whether what can be counted on after a batch covers the missing exposures that are possible at all."""
+    forecast = batch.forecast
+    if forecast is None:
+        return True
+    return forecast.counted(batch.left - batch.requests).suffice(forecast.possible(missing, batch.left))
 
 
 def _without(leases: Mapping[int, T], number: int) -> dict[int, T]:

@@ -32,7 +32,7 @@ import numpy as np
 
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.lease import Lease
-from fairsync.coordination.lease_table import LeaseTable
+from fairsync.coordination.lease_table import LeaseTable, forecast_suffices
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_queries import (
     CLOSE,
@@ -349,6 +349,7 @@ class SharedState:
             or not self._free
             or self._granted + batch.requests > most
             or self._n_entries >= _MAX_ENTRIES
+            or (self.policy.keeps_floors and not forecast_suffices(batch, batch.missing))
         ):
             return None
         slot, horizon = self._free.pop(), self._horizon
