@@ -187,17 +187,19 @@ def main() -> None:
     catalog = fs.Catalog(rng.normal(size=(items, DIM)).astype(np.float32), rng.integers(165, size=items))
     index = ExactIndex(catalog, 1)
     with subprocess.Popen([sys.executable, "-c", COLLECTOR], stdout=subprocess.PIPE, text=True) as collector:
-        assert collector.stdout is not None
-        endpoint = f"http://127.0.0.1:{int(collector.stdout.readline())}/v1/traces"
-        variants = [
-            make_variant("off", catalog, index),
-            make_variant("off, the same again", catalog, index),
-            make_variant("traces", catalog, index, endpoint=endpoint),
-            make_variant("a full audit, a month of statements", catalog, index, filled=True),
-        ]
-        asyncio.run(measure(variants, rounds, requests))
-        variants[2].listener.close()
-        collector.terminate()
+        try:
+            assert collector.stdout is not None
+            endpoint = f"http://127.0.0.1:{int(collector.stdout.readline())}/v1/traces"
+            variants = [
+                make_variant("off", catalog, index),
+                make_variant("off, the same again", catalog, index),
+                make_variant("traces", catalog, index, endpoint=endpoint),
+                make_variant("a full audit, a month of statements", catalog, index, filled=True),
+            ]
+            asyncio.run(measure(variants, rounds, requests))
+            variants[2].listener.close()
+        finally:
+            collector.terminate()
     began, n = time.perf_counter(), 1_000_000
     for _ in range(n):
         with spans.span("search"):
