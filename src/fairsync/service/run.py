@@ -20,15 +20,15 @@ import uvicorn
 from fairsync.catalog.files import open_catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.errors import InvalidInputError, MissingPackageError
+from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.urls import is_postgres
 from fairsync.schedule import Forecast
-from fairsync.search import ExactIndex, ShardedIndex, make_index
 from fairsync.service.ledger_settings import fit_ledger, open_service_ledger, read_groups
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.item_changes import ItemChanges
 from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.search_settings import make_search
 from fairsync.service.server.app import make_app
 from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.json_logging import log, start_logging
@@ -36,10 +36,8 @@ from fairsync.service.server.json_logging import log, start_logging
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fairsync.catalog import Catalog
-    from fairsync.search import Index
     from fairsync.service.server.request_context import RequestContextMiddleware
-    from fairsync.service.settings import HttpSettings, SearchSettings, Settings
+    from fairsync.service.settings import HttpSettings, Settings
 
 # The search thread and the event loop hand the interpreter lock to each other. Python's default interval of 5 ms would
 # be most of the latency of a request.
@@ -95,17 +93,6 @@ def make_promise_service(settings: Settings) -> PromiseService:
 def make_forecast(settings: Settings) -> Forecast:
     """Return the traffic forecast before any traffic was observed."""
     return Forecast(rate=settings.traffic.per_second, zone=settings.traffic.zone)
-
-
-def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
-    """Return the index that the settings name."""
-    if settings.ray is not None:
-        return _ray_index(settings, catalog)
-    if settings.shards > 1:
-        return ShardedIndex(catalog, settings.shards, settings.index)
-    if settings.index == "exact":
-        return ExactIndex(catalog, settings.threads)
-    return make_index(settings.index, catalog)
 
 
 def serve(settings: Settings) -> None:
@@ -248,20 +235,3 @@ def bind(http: HttpSettings) -> list[socket.socket]:
             " or set another http.host or http.port."
         ) from error
     return sockets
-
-
-def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:
-    try:
-        import ray
-    except ImportError:
-        raise MissingPackageError("search.ray is set, but Ray is not installed: pip install 'fairsync[ray]'.") from None
-    from fairsync.search.ray import RayIndex
-
-    if not ray.is_initialized():
-        try:
-            ray.init(address=settings.ray_address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise InvalidInputError(
-                f"there is no Ray cluster at {settings.ray_address!r} ({error}): check search.ray_address."
-            ) from error
-    return RayIndex.attach(str(settings.ray), catalog)

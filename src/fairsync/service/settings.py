@@ -46,9 +46,12 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class SearchSettings(Struct, frozen=True, kw_only=True):
-    """``[search]``: the index."""
+    """``[search]``: the index, in this process or in an engine that holds the items."""
 
+    engine: Literal["embedded", "pgvector", "qdrant", "milvus", "ray"] = "embedded"
+    """What searches: this process, or an engine, with the keys from ``url`` on; shards on Ray have their own."""
     index: Literal["exact", "ivf", "hnsw", "one-hot"] = "exact"
+    """The index. pgvector and Qdrant have ``exact`` and ``hnsw``."""
     threads: Positive | None = None
     """Threads of an exact search. Defaults to the number of processors."""
     shards: Positive = 1
@@ -57,6 +60,41 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     """Name of shards on a Ray cluster that ``fairsync cluster start`` started. Replaces the keys above."""
     ray_address: str = "auto"
     """Address of the Ray cluster."""
+    url: str = ""
+    """Address of the engine. Set FAIRSYNC_SEARCH_URL if it contains a password."""
+    table: str = "items"
+    """pgvector: name of the table."""
+    id_column: str = "id"
+    """pgvector: column of the ids."""
+    embedding_column: str = "embedding"
+    """pgvector: column of the embeddings."""
+    columns: dict[str, str] = {}
+    """Column or payload field of each attribute whose name is another one."""
+    collection: str = "items"
+    """Qdrant, Milvus: name of the collection."""
+    api_key: str = ""
+    """Qdrant, Milvus: key of the server. Set FAIRSYNC_SEARCH_API_KEY."""
+    id_key: str | None = "id"
+    """Qdrant: payload field of ids that are words."""
+    vector_name: str = ""
+    """Qdrant: name of the vector, if it has one."""
+    upload: bool = False
+    """Whether to write to the engine: items that are missing or different at the start, and later changes."""
+    timeout: Seconds = 3.0
+    """Seconds that the engine may take to answer. A call that takes longer gets status 503."""
+
+    def __post_init__(self) -> None:
+        if self.engine in ("pgvector", "qdrant", "milvus"):
+            if not self.url:
+                raise ValueError(f"engine is {self.engine!r}, and there is no url: give the address of the engine")
+            if self.index not in ("exact", "hnsw") or (self.engine == "milvus" and self.index != "exact"):
+                raise ValueError(f"{self.engine} has no index {self.index!r}: use 'exact'")
+            if self.ray is not None or self.shards > 1:
+                raise ValueError(f"engine is {self.engine!r}: leave out ray and shards")
+        elif self.url:
+            raise ValueError(f"url is set, and engine is {self.engine!r}: name the engine, or leave url out")
+        if self.engine == "ray" and self.ray is None:
+            raise ValueError("engine is 'ray', and there is no ray: give the name of the shards")
 
 
 class PromiseSettings(Struct, frozen=True, kw_only=True):
@@ -358,4 +396,7 @@ def _resolve_paths(settings: Settings, folder: Path) -> Settings:
     if url != MEMORY and not is_postgres(url):
         path = folder / sqlite_path(url).expanduser()
         changed["ledger"] = msgspec.structs.replace(settings.ledger, url=f"sqlite:///{quote(str(path))}")
+    search = settings.search
+    if search.engine in ("qdrant", "milvus") and "://" not in search.url and search.url != ":memory:":  # a path
+        changed["search"] = msgspec.structs.replace(search, url=str(folder / Path(search.url).expanduser()))
     return msgspec.structs.replace(settings, **changed)

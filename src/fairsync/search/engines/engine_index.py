@@ -63,7 +63,7 @@ class EngineIndex:
         self._encoding = RowEncoding.of(exact.items, wide=False)
         self._stored = tuple(catalog.ungrouped.attributes)
         kind = str if catalog.ids.dtype.kind in "UO" else int
-        engine.prepare(catalog.dim, kind, catalog.ungrouped.attributes, create=upload)
+        engine.prepare(catalog.dim, kind, catalog.ungrouped.attributes, create=upload, writes=upload)
         alive = self._reconcile(catalog, watch)
         engine.finish(create=upload)
         self._use(catalog, exact, alive)

@@ -102,6 +102,10 @@ class QdrantBackend(Protocol):
         """The address of the collection."""
         ...
 
+    def exists(self) -> bool:
+        """Return whether the collection is there."""
+        ...
+
     def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
         """Check the collection, or make it, with an index of each payload field of these types."""
         ...
