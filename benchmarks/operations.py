@@ -4,8 +4,8 @@
     python -m benchmarks.operations --quick      # small, to see that it runs
 
 Applications that differ in one thing answer the same requests in turns, one request at a time, without a network, over
-ledgers in memory: that is where additions weigh most. Ratios are those of the medians in one run. Traces go to a
-collector in a process of its own.
+ledgers in memory: that is where additions weigh most. Ratios are medians over rounds of one run. Traces go
+to a collector in a process of its own.
 
 An A/A test divides a replay of generated traffic (users with tastes of their own, some of whom come often) into two
 arms with half of the promises each, and looks for a difference in relevance where there is none.
@@ -68,7 +68,13 @@ class Variant:
 
 
 def make_variant(
-    name: str, catalog: fs.Catalog, index: ExactIndex, *, endpoint: str | None = None, filled: bool = False
+    name: str,
+    catalog: fs.Catalog,
+    index: ExactIndex,
+    *,
+    endpoint: str | None = None,
+    sample: float = 0.1,
+    filled: bool = False,
 ) -> Variant:
     """Return an application with 40 promises.
 
@@ -78,8 +84,8 @@ def make_variant(
         Name of the variant.
     catalog, index
         The items.
-    endpoint
-        Collector of traces.
+    endpoint, sample
+        Collector of traces, and the share of the calls that are traced.
     filled
         Whether the ledger has ten thousand changes of promises, and a month of past windows.
     """
@@ -102,7 +108,7 @@ def make_variant(
     promises = [ScheduledPromise.of_group(label, 50_000, day_window, attribute) for label in catalog.labels[:40]]
     service = PromiseService(FrontEnd(catalog, coordinator, index=index), coordinator, promises, Forecast(rate=200.0))
     service.cost_monitor.every = float("inf")
-    traces = {} if endpoint is None else {"traces": {"endpoint": endpoint}}
+    traces = {} if endpoint is None else {"traces": {"endpoint": endpoint, "sample": sample}}
     settings = parse_settings({"catalog": {"path": "x"}, "ledger": "memory://", "http": {"log": "problems"}, **traces})
     spans.listen(None)
     app = make_app(service, settings, refresh_seconds=3600.0)
@@ -193,11 +199,13 @@ def main() -> None:
             variants = [
                 make_variant("off", catalog, index),
                 make_variant("off, the same again", catalog, index),
-                make_variant("traces", catalog, index, endpoint=endpoint),
+                make_variant("traces, of 10 % of the calls (default)", catalog, index, endpoint=endpoint),
+                make_variant("traces, of all calls", catalog, index, endpoint=endpoint, sample=1.0),
                 make_variant("a full audit, a month of statements", catalog, index, filled=True),
             ]
             asyncio.run(measure(variants, rounds, requests))
-            variants[2].listener.close()
+            for variant in variants[2:4]:
+                variant.listener.close()
         finally:
             collector.terminate()
     began, n = time.perf_counter(), 1_000_000
@@ -205,8 +213,10 @@ def main() -> None:
         with spans.span("search"):
             pass
     nothing = 6 * (time.perf_counter() - began) / n
-    medians = [float(np.median(variant.seconds)) for variant in variants]
-    ratios = [median / medians[0] for median in medians]
+    # Means, because a tenth of the calls may take longer, of one round at a time, because the machine is shared.
+    means = [np.array(variant.seconds).reshape(rounds, requests).mean(axis=1) for variant in variants]
+    medians = [float(np.median(one)) for one in means]
+    ratios = [float(np.median(one / means[0])) for one in means]
     rows = [
         (variant.name, f"{1000 * median:.2f} ms", f"{ratio:.3f}")
         for variant, median, ratio in zip(variants, medians, ratios, strict=True)
@@ -214,13 +224,13 @@ def main() -> None:
     splits, users = (4, 60) if quick else (100, 600)
     differ = count_differences(splits, users, 300 if quick else 1_500)
     tables = [
-        Table("One request at a time, exact search", ["", "median", "× off"], rows),
+        Table("One request at a time, exact search", ["", "mean (median of rounds)", "× off"], rows),
         Table("A/A tests", ["splits", "found a difference"], [(str(splits), str(differ))]),
     ]
     claims = [
         Claim("six spans without a listener, as a share of a request", nothing / medians[0], 0.001),
-        Claim("traces on, × off", ratios[2], 1.05),
-        Claim("a full audit and archive, × off", ratios[3], 1.05),
+        Claim("traces on, as by default, × off", ratios[2], 1.05),
+        Claim("a full audit and archive, × off", ratios[4], 1.05),
         Claim("A/A tests that find a difference, of 100", 100 * differ / splits, 5),
     ]
     document = {"medians": medians, "ratios": ratios, "splits": splits, "differ": differ}
