@@ -432,7 +432,7 @@ class LoopState:
         terms: Terms,
         certified: Certified | None,
         leased: int,
-        reserved: Callable[[NDArray[np.int64] | None], NDArray[np.int64] | None],
+        reserved: NDArray[np.int64] | None,
     ) -> LoopState:
         """Return the state with the certificate after requests that were leased, and recorded just now.
 
@@ -446,7 +446,7 @@ class LoopState:
         certified
             The certificate as the front end returned it; None if that is not known, as after a change of the items.
         leased, reserved
-            As for `begin`, without those requests. What is reserved depends on the plan, or None for an unknown one.
+            As for `begin`, without those requests.
         """
         before = self.certificate
         if before is None:
@@ -457,9 +457,9 @@ class LoopState:
             before = before.after(certified._replace(plan=plans[0]))
         missing, left = self.progress.certain_missing(terms), self.progress.left(terms) - leased
         for plan in plans:
-            if is_certificate(terms, plan, missing, self.progress.room(terms, reserved(plan)), left):
+            if is_certificate(terms, plan, missing, self.progress.room(terms, reserved), left):
                 return replace(self, certificate=replace(before, plan=plan))
-        made = open_certificate(self.progress, terms, before, leased, reserved(None))
+        made = open_certificate(self.progress, terms, before, leased, reserved)
         return replace(self, certificate=before if made is None else made)
 
     def _unit_costs(self) -> NDArray[np.float64]:
@@ -531,7 +531,7 @@ class LoopState:
         spending = _spending_under(self.spending, terms, is_new_model=start is not None)
         if terms.membership is not None:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
-            _check_caps(progress, terms, before)
+            check_caps(progress, terms, before)
             asked = terms if spending is None else spending.asked(terms)
             if late:
                 is_late = np.arange(len(terms.floors)) >= len(before.floors)
@@ -558,7 +558,7 @@ def _spending_under(before: Spending | None, terms: Terms, *, is_new_model: bool
     return grown.forgetful() if is_new_model else grown
 
 
-def _check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
+def check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
     """Refuse caps that have been exceeded already, unless they were the same before the change."""
     if terms.caps is None or progress.left(terms) <= 0:  # or the next horizon starts with the next request
         return
