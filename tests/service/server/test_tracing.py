@@ -16,9 +16,11 @@ import msgspec
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from fairsync import spans
 from fairsync.errors import InvalidInputError
+from fairsync.service.server.tracing import WarningExporter
 from fairsync.service.settings import parse_settings
 from service.running import make_settings, running, small_service
 from service.service_process import free_port
@@ -136,6 +138,23 @@ def test_a_collector_that_is_away_delays_nothing_and_is_one_warning(caplog: pyte
     (warning,) = [one for one in lines("collector of traces") if one.levelno == logging.WARNING][:1]
     assert endpoint in warning.getMessage()
     assert not [one for one in caplog.records if one.name.startswith("opentelemetry")]
+
+
+def test_each_loss_of_the_collector_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    outcomes = iter([False, False, OSError("no route"), True, True, False, False])
+
+    class Flaky(SpanExporter):
+        def export(self, spans: Any) -> SpanExportResult:
+            outcome = next(outcomes)
+            if isinstance(outcome, Exception):
+                raise outcome
+            return SpanExportResult.SUCCESS if outcome else SpanExportResult.FAILURE
+
+    caplog.set_level(logging.INFO)
+    exporter = WarningExporter(Flaky(), "http://collector")
+    for _ in range(7):
+        exporter.export([])
+    assert [one.levelname for one in caplog.records] == ["WARNING", "INFO", "WARNING"]
 
 
 @pytest.mark.parametrize("traces", [{"endpoint": "collector:4318"}, {"sample": 0}, {"sample": 1.5}, {"url": "x"}])
