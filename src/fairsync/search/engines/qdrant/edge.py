@@ -48,13 +48,17 @@ class QdrantEdge:
         """The folder."""
         return f"the folder {self._folder} of Qdrant"
 
+    def exists(self) -> bool:
+        """Return whether the folder is there, with something in it."""
+        return self._folder.is_dir() and any(self._folder.iterdir())
+
     def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
         """Check the folder, or make it; see `QdrantBackend.open`."""
         edge = self._edge
         self._bools = {key for key, kind in keys.items() if kind == "bool"}
         with _opening:
             if self._folder not in _opened:
-                if self._folder.is_dir() and any(self._folder.iterdir()):
+                if self.exists():
                     shard = self._called(lambda: edge.EdgeShard.load(str(self._folder)))
                 elif create:
                     params = edge.EdgeVectorParams(size=dim, distance=edge.Distance.Dot)

@@ -93,7 +93,13 @@ class QdrantEngine:
         """The address of the collection."""
         return self.backend.place
 
-    def prepare(self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool) -> None:
+    def exists(self) -> bool:
+        """Return whether there is a collection of this name."""
+        return self.backend.exists()
+
+    def prepare(
+        self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
+    ) -> None:
         """Check the collection, or make it; see `Engine.prepare`."""
         self._has_words = ids is str
         self._paths = {name: path_of(self._keys.get(name, name)) for name in columns}

@@ -102,6 +102,10 @@ class QdrantBackend(Protocol):
         """The address of the collection."""
         ...
 
+    def exists(self) -> bool:
+        """Return whether the collection is there."""
+        ...
+
     def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
         """Check the collection, or make it, with an index of each payload field of these types."""
         ...
@@ -149,6 +153,8 @@ class ClauseWriter:
 
     def one_of(self, attribute: str, values: Sequence[AttributeLabel | float]) -> Clause:
         """Return a clause for points with one of these values."""
+        if not values:
+            return Clause(self._paths[attribute], low=1.0, high=0.0)  # met by none
         return Clause(self._paths[attribute], tuple(values))
 
     def within(self, attribute: str, low: float | None, high: float | None) -> Clause:

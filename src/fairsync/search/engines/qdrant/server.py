@@ -79,12 +79,16 @@ class QdrantServer:
         """The address of the collection."""
         return f"the collection {self._collection!r} of Qdrant at {self._url}"
 
+    def exists(self) -> bool:
+        """Return whether the collection is there."""
+        return bool(self._call(lambda: self._client.collection_exists(self._collection)))
+
     def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
         """Check the collection, or make it; see `QdrantBackend.open`."""
         models, client, name = self._models, self._client, self._collection
         if formulas and not self._is_local:
             self._check_version()
-        if not self._call(lambda: client.collection_exists(name)):
+        if not self.exists():
             if not create:
                 raise InvalidInputError(
                     f"there is no collection {name!r} in Qdrant at {self._url}: check its name, or have it made with"
