@@ -663,8 +663,8 @@ class Coordinator(NoCopies, Closable):
             return before.resolved.atoms
         wheres = None if before is None else [one.where for one in before.promises or ()]
         same = wheres is not None and [one.where for one in promises[: len(wheres)]] == wheres
-        known = before.resolved.atoms if before is not None and before.resolved is not None and same else None
-        atoms = find_atoms(self._catalog, promises, known)
+        atoms_before = before.resolved.atoms if before is not None and before.resolved is not None and same else None
+        atoms = find_atoms(self._catalog, promises, atoms_before)
         terms = shared.terms(self._batch_size, atoms)
         resolved = restore_promises(self._catalog, promises, terms)
         self._commitment = Commitment(self._catalog, resolved.atoms.catalog(self._catalog), terms, resolved)
