@@ -15,6 +15,8 @@ from fairsync.promises.selection import selection_name
 from promise_worlds import make_catalog, make_users
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fairsync.coordination.lease import Lease
 
 K = 10
@@ -25,7 +27,7 @@ def by_the_clock(catalog: fs.Catalog, **changes: Any) -> fs.Coordinator:
     return fs.Coordinator(catalog, **{**settings, **changes})
 
 
-def counts_of(catalog: fs.Catalog, ids: np.ndarray, where: dict[str, Any]) -> int:
+def counts_of(catalog: fs.Catalog, ids: np.ndarray, where: Mapping[str, Any]) -> int:
     """Return the exposures of a selection in lists of items, counted one by one."""
     selected = catalog.select(where)
     rows = set(range(len(catalog))) if selected is None else set(selected.rows.tolist())
