@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Renew the plan when this fraction of the requests that were left at the last renewal has come.
 _RENEWAL = 1 / 8
+# The time limit for finding which floors give way while requests wait, in seconds.
+_SECONDS = 2.0
 # Recent exposures are counted when there is one for this many atoms.
 _ATOMS_PER_RECENT = 16
 
@@ -111,6 +113,7 @@ class CertificateState:
         concession = None
         if plan is None and (gives_way or at_opening is not None):
             plan, concession = concede(terms, missing, room, left)
+            plan = zero if plan is None else plan  # then floors rest on prices
         return None if plan is None else cls(plan, opening, counts, left, concession, at_opening)
 
     @classmethod
@@ -189,7 +192,10 @@ class CertificateState:
         if not is_certificate(terms, plan, wanted, room, left):
             if not is_settled:  # a lease that is out may hold a part of the plan
                 return self
-            plan, concession = concede(terms, missing, room, left)
+            made, concession = concede(terms, missing, room, left, _SECONDS)
+            if made is None:  # the guard delivers what it can of the plan so far
+                made, concession = self.plan, self.concession
+            plan = made
         return replace(self, plan=plan, renewed_at=left, concession=concession, is_stale=False)
 
 

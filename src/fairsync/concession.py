@@ -63,7 +63,7 @@ class Concession:
 
 def concede(
     terms: Terms, missing: Counts, room: Counts | None, left: int, seconds: float = SECONDS
-) -> tuple[Counts, Concession | None]:
+) -> tuple[Counts | None, Concession | None]:
     """Return a plan that keeps what can be kept, higher priorities first, and what floors give up; None for nothing.
 
     Of all plans this one misses the least exposures of the first priority in total, among those the least of the
@@ -78,7 +78,7 @@ def concede(
     left
         Requests left.
     seconds
-        The time limit. If it passes, nothing is planned, so that floors rest on prices.
+        The time limit. If it passes, there is no plan: None.
 
     Examples
     --------
@@ -96,8 +96,8 @@ def concede(
     try:
         found = give_way(bounds, terms.order, seconds)
     except UndecidedPromisesError as error:
-        _log.warning("no plan was found, and floors rest on prices: %s", error)
-        return np.zeros(terms.n_atoms, dtype=np.int64), None
+        _log.warning("it was not found in time which floors give way: %s", error)
+        return None, None
     if not found.shortfall.any():
         return found.plan, None
     return found.plan, conceded(bounds, terms.order, found.shortfall, seconds)

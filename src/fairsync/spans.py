@@ -29,10 +29,11 @@ _NOTHING = nullcontext()
 _listener: SpanListener | None = None
 
 
-def listen(listener: SpanListener | None) -> None:
-    """Send the spans of this process to a listener from now on; None to none."""
+def listen(listener: SpanListener | None) -> SpanListener | None:
+    """Send the spans of this process to a listener from now on, None to none; return the one before."""
     global _listener
-    _listener = listener
+    before, _listener = _listener, listener
+    return before
 
 
 def span(name: str) -> AbstractContextManager[Any]:

@@ -24,6 +24,8 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.urls import is_postgres
 from fairsync.schedule import Forecast
+from fairsync.service.arms.arm_settings import check_same_arms, make_assignment, settings_of_arms
+from fairsync.service.arms.router import ArmObserver, ArmRouter
 from fairsync.service.ledger_settings import fit_ledger, open_service_ledger, read_groups
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.item_changes import ItemChanges
@@ -34,7 +36,7 @@ from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.json_logging import log, start_logging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from fairsync.service.server.request_context import RequestContextMiddleware
     from fairsync.service.settings import HttpSettings, Settings
@@ -90,6 +92,20 @@ def make_promise_service(settings: Settings) -> PromiseService:
     )
 
 
+def make_services(settings: Settings) -> tuple[list[PromiseService], RequestContextMiddleware | ArmRouter]:
+    """Return the promise service of each arm, or the only one without arms, and the application over them."""
+    if not settings.arms:
+        service = make_promise_service(settings)
+        return [service], make_app(service, settings)
+    assignment, parts = make_assignment(settings), settings_of_arms(settings)
+    services = [make_promise_service(part) for part in parts]
+    for service in services:
+        check_same_arms(service, assignment)
+    observer = ArmObserver(assignment, services)
+    apps = [make_app(service, part, more=observer.operations()) for service, part in zip(services, parts, strict=True)]
+    return services, ArmRouter(assignment, apps, observer)
+
+
 def make_forecast(settings: Settings) -> Forecast:
     """Return the traffic forecast before any traffic was observed."""
     return Forecast(rate=settings.traffic.per_second, zone=settings.traffic.zone)
@@ -106,13 +122,13 @@ def serve(settings: Settings) -> None:
     sockets = bind(http)
     start_logging()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    service = make_promise_service(settings)
-    log.info("%r, promises: %d", service.catalog, len(service.promises()))
+    services, app = make_services(settings)
+    for service in services:
+        log.info("%r, promises: %d", service.catalog, len(service.promises()))
     if settings.is_open:
         log.warning("no [[tokens]]: anybody on this machine may do anything")
     for warning in settings.warnings:
         log.warning("%s", warning)
-    app = make_app(service, settings)
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -131,9 +147,10 @@ def serve(settings: Settings) -> None:
     gc.set_threshold(*_GC_THRESHOLD)
     server = uvicorn.Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_run(server, app, service, sockets, http))
-    service.coordinator.ledger.close()
-    if server.force_exit or not service.is_saved:
+        runner.run(_run(server, app, services, sockets, http))
+    for service in services:
+        service.coordinator.ledger.close()
+    if server.force_exit or not all(service.is_saved for service in services):
         how = "stopped at once" if server.force_exit else "stopped"
         log.warning("%s; counts are saved, the state since the last save is not", how)
     else:
@@ -142,8 +159,8 @@ def serve(settings: Settings) -> None:
 
 async def _run(
     server: uvicorn.Server,
-    app: RequestContextMiddleware,
-    service: PromiseService,
+    app: RequestContextMiddleware | ArmRouter,
+    services: Sequence[PromiseService],
     sockets: list[socket.socket],
     http: HttpSettings,
 ) -> None:
@@ -156,7 +173,8 @@ async def _run(
 
     async def drain() -> None:
         await stop.wait()
-        service.readiness.drain()
+        for service in services:
+            service.readiness.drain()
         app.draining = True
         deadline = time.monotonic() + http.drain_seconds
         while time.monotonic() < deadline and not server.force_exit:

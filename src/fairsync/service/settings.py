@@ -18,6 +18,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger import Retention
 from fairsync.ledger.urls import MEMORY, describe_url, is_postgres, sqlite_path
 from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.service.arms.assignment import check_shares
 from fairsync.service.schema import PromiseRecord  # noqa: TC001 - msgspec resolves the annotations
 from fairsync.service.validation import Key, parse_struct
 
@@ -200,8 +201,21 @@ class TracesSettings(Struct, frozen=True, kw_only=True):
     endpoint: Annotated[str, Meta(pattern="^https?://")] | None = None
     """Address of a collector, OTLP over HTTP, such as ``http://collector:4318/v1/traces``. Without it, nothing is
     traced."""
-    sample: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    sample: Annotated[float, Meta(gt=0, le=1)] = 0.1
     """Share of the calls that are traced, unless the caller's ``traceparent`` decides it."""
+
+
+class ArmSettings(Struct, frozen=True, kw_only=True):
+    """``[[arms]]``: an arm of an A/B test. Each has its part of the promises, its own prices and its own ledger."""
+
+    name: Annotated[str, Meta(pattern="^[a-z0-9_]{1,20}$")]
+    """Name of the arm: small letters, digits and underscores."""
+    share: float
+    """Share of the users. All shares add up to 1."""
+    policy: str | None = None
+    """Policy of the arm, in place of ``promise.policy``."""
+    batch_size: Positive | None = None
+    """Most requests between two changes of the arm's prices, in place of ``promise.batch_size``."""
 
 
 class TokenSettings(Struct, frozen=True, kw_only=True):
@@ -243,8 +257,13 @@ class Settings(Struct, frozen=True, kw_only=True):
     http: HttpSettings = HttpSettings()
     traces: TracesSettings = TracesSettings()
     tokens: list[TokenSettings] = []
+    arms: list[ArmSettings] = []
+    experiment: Annotated[str, Meta(pattern="^[a-z0-9_]{1,20}$")] = "test"
+    """Name of the A/B test. Under another name users are divided anew, and ledgers begin anew."""
 
     def __post_init__(self) -> None:
+        if self.arms:
+            check_shares([arm.name for arm in self.arms], [arm.share for arm in self.arms])
         names = [token.name for token in self.tokens]
         if len(set(names)) < len(names):
             raise ValueError("two tokens have the same name: give each its own, it is what the log shows")

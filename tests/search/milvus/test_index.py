@@ -222,4 +222,4 @@ class Asked:
             self.expressions += given[2:3]
             return search(*given)
 
-        index.stored.search = recorded  # type: ignore[method-assign]
+        index.stored.search = recorded  # type: ignore[assignment, method-assign]

@@ -73,7 +73,7 @@ def ask(url: str, headers: dict[str, str] | None = None) -> None:
 
 
 def test_a_call_its_search_guard_and_settlement_are_one_trace(collector: Collector) -> None:
-    with running(small_service(), make_settings(traces={"endpoint": collector.endpoint})) as service:
+    with running(small_service(), make_settings(traces={"endpoint": collector.endpoint, "sample": 1.0})) as service:
         ask(service.url, {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "x-request-id": "mine"})
         assert httpx.get(f"{service.url}/v1/nothing").status_code == 404
     found = {one.name: one for one in collector.spans if one.trace_id.hex() == TRACE}
@@ -114,7 +114,7 @@ def test_a_collector_that_is_away_delays_nothing_and_is_one_warning(caplog: pyte
     port, settings = free_port(), make_settings()
     endpoint = f"http://127.0.0.1:{port}/v1/traces"
     settings = msgspec.structs.replace(settings, traces=parse_settings(
-        {"catalog": {"path": "x"}, "traces": {"endpoint": endpoint}}).traces)  # fmt: skip
+        {"catalog": {"path": "x"}, "traces": {"endpoint": endpoint, "sample": 1.0}}).traces)  # fmt: skip
 
     def lines(words: str) -> list[logging.LogRecord]:
         return [one for one in caplog.records if words in one.getMessage()]

@@ -35,7 +35,7 @@ def inspect_engine(engine: Engine, catalog: Catalog, *, upload: bool) -> str:
         Whether what is missing or different will be written.
     """
     kind = str if catalog.ids.dtype.kind in "UO" else int
-    columns = catalog.ungrouped.attributes
+    columns = catalog.conditioned_attributes
     if upload and not engine.exists():
         return f"{engine.place}, which will be made"
     engine.prepare(catalog.dim, kind, columns, create=False, writes=upload)
@@ -68,7 +68,7 @@ def _compare(engine: Engine, catalog: Catalog) -> None:
 
 def _abilities(engine: Engine, catalog: Catalog) -> str:
     """Return how the engine searches, in words."""
-    labels = [name for name, column in catalog.ungrouped.attributes.items() if isinstance(column, LabelColumn)]
+    labels = [name for name, column in catalog.conditioned_attributes.items() if isinstance(column, LabelColumn)]
     can = engine.abilities
     how = "exact" if can.exact else "approximate"
     if can.prices == "none" or priced_labels(catalog, labels, can.most_labels) is None:

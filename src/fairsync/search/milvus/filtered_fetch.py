@@ -51,7 +51,7 @@ class FilteredFetch:
         written = [self._expression(chosen) for chosen in eligible.selections]
         if any(one is None for one in written):
             return False
-        return bool(written) or self._alone(eligible, 0).any()
+        return bool(written) or bool(self._alone(eligible, 0).any())
 
     def __call__(self, vectors: _Floats, count: int, eligible: Eligibility) -> tuple[_Floats, _Rows]:
         """Return scores and rows as `fairsync.search.over_fetch.Fetch` does, -inf and -1 where no more items are found.

@@ -43,6 +43,7 @@ from fairsync.service.schema import (
     RetrieveRequest,
     UpsertItems,
 )
+from fairsync.service.schema.arms import ArmsReport
 from fairsync.service.schema.statement import Statement
 
 if TYPE_CHECKING:
@@ -279,6 +280,11 @@ class Endpoints:
             for name, value in (("attribute", attribute), ("label", label), ("month", month))
         )
         return Request("GET", f"/v1/statement?{query}", _decoder(Statement))
+
+    @endpoint
+    def arms(self) -> Request[ArmsReport]:
+        """Return the comparison of the arms of an A/B test."""
+        return Request("GET", "/v1/arms", _decoder(ArmsReport))
 
     @endpoint
     def report(self) -> Request[ReportView]:

@@ -40,16 +40,19 @@ from fairsync.service.server.routes_status import status_operations
 from fairsync.service.server.timeout import TimeoutMiddleware
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from fairsync.service.promises.promise_service import PromiseService
+    from fairsync.service.server.operations import Operation
     from fairsync.service.settings import Settings
 
 
-def make_app(service: PromiseService, settings: Settings, refresh_seconds: float = 1.0) -> RequestContextMiddleware:
+def make_app(
+    service: PromiseService, settings: Settings, refresh_seconds: float = 1.0, more: Sequence[Operation] = ()
+) -> RequestContextMiddleware:
     """Return the service as an ASGI application.
 
     Its shutdown answers the requests in flight, then closes the promise service.
@@ -62,6 +65,8 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         Limits, tokens, and the model.
     refresh_seconds
         Seconds between two refreshes of the promise service.
+    more
+        Further operations of the API.
     """
     http, tokens, metrics = settings.http, Tokens(settings.tokens), Metrics(service)
     retrieve = partial(service.retrieve, checked=True)  # each call was checked before it was put into a batch
@@ -81,6 +86,7 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         *audit_operations(service),
         *statement_operations(service),
         *status_operations(service, metrics),
+        *more,
     ]
     document = make_document(operations, with_tokens=tokens.required)
     add_limits(document, service.catalog.dim, http, with_histories=histories is not None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from fairsync import spans
@@ -20,7 +21,6 @@ with explain_missing("[traces]"):
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from contextlib import AbstractContextManager
 
     from opentelemetry.sdk.trace import ReadableSpan
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # Seconds for one export. A collector that is away must not delay the end of the service by much.
 _EXPORT_SECONDS = 2.0
+_NOTHING: AbstractContextManager[Any] = nullcontext()
 
 
 class Tracing:
@@ -54,6 +55,8 @@ class Tracing:
 
     def span(self, name: str) -> AbstractContextManager[Any]:
         """Return the context manager of a part of a micro-batch."""
+        if not trace.get_current_span().is_recording():  # work for calls that are not traced, or for none
+            return _NOTHING
         return self._tracer.start_as_current_span(name, record_exception=False)
 
     def capture(self) -> object:
@@ -64,8 +67,7 @@ class Tracing:
         """Return the span of a micro-batch: part of its first call that is traced, linked with the others."""
         traced = [one for one in causes if isinstance(one, trace.Span) and one.get_span_context().trace_flags.sampled]
         if not traced:
-            first = next((one for one in causes if isinstance(one, trace.Span)), trace.INVALID_SPAN)
-            return self._tracer.start_as_current_span(name, trace.set_span_in_context(first))
+            return _NOTHING
         links = [trace.Link(one.get_span_context()) for one in traced[1:]]
         parent = trace.set_span_in_context(traced[0])
         return self._tracer.start_as_current_span(name, parent, links=links, attributes={"calls": len(causes)})

@@ -153,6 +153,8 @@ class ClauseWriter:
 
     def one_of(self, attribute: str, values: Sequence[AttributeLabel | float]) -> Clause:
         """Return a clause for points with one of these values."""
+        if not values:
+            return Clause(self._paths[attribute], low=1.0, high=0.0)  # met by none
         return Clause(self._paths[attribute], tuple(values))
 
     def within(self, attribute: str, low: float | None, high: float | None) -> Clause:
