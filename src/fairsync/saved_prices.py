@@ -137,6 +137,14 @@ class PriceSaver:
         self._saved: PriceState | None = None
         self._due_at = math.inf if save_seconds == math.inf else -math.inf
 
+    def saved_membership(self) -> Membership | None:
+        """Return the atoms that the saved prices were learnt for; None if there are none, or they cannot be read."""
+        data = self._ledger.load(self._name)
+        try:
+            return None if data is None else SavedPrices.load(self._policy, data).terms.membership
+        except Exception:  # `load` says what is wrong with it
+            return None
+
     def load(self, terms: Terms, loop: LoopState) -> LoopState:
         """Return the loop with the saved prices, if there are any that fit."""
         if self._save_seconds < math.inf:  # raise now, not at the first save, if the state cannot be saved

@@ -78,8 +78,8 @@ def test_promises_over_a_horizon_hold_with_several_replicas(start: Start, seed: 
 
 
 def scaled(promise: fs.Promise, by: float) -> fs.Promise:
-    bounds = (None if one is None else int(one * by) for one in (promise.at_least, promise.at_most))
-    return fs.Promise(promise.where, *bounds, name=promise.name)
+    low, high = (None if one is None else int(one * by) for one in (promise.at_least, promise.at_most))
+    return fs.Promise(promise.where, low, high, name=promise.name)
 
 
 @pytest.mark.parametrize("seed", range(WORLDS))

@@ -15,6 +15,8 @@ from fairsync.promises.selection import selection_name
 from promise_worlds import make_catalog, make_users
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fairsync.coordination.lease import Lease
 
 K = 10
@@ -25,7 +27,7 @@ def by_the_clock(catalog: fs.Catalog, **changes: Any) -> fs.Coordinator:
     return fs.Coordinator(catalog, **{**settings, **changes})
 
 
-def counts_of(catalog: fs.Catalog, ids: np.ndarray, where: dict[str, Any]) -> int:
+def counts_of(catalog: fs.Catalog, ids: np.ndarray, where: Mapping[str, Any]) -> int:
     """Return the exposures of a selection in lists of items, counted one by one."""
     selected = catalog.select(where)
     rows = set(range(len(catalog))) if selected is None else set(selected.rows.tolist())
@@ -226,3 +228,24 @@ def test_bad_input_is_named_and_changes_nothing() -> None:
         by_the_clock(catalog.groups).set_targets(promises=[fs.Promise({"new": True}, at_least=5)], requests=10)  # type: ignore[arg-type]
     assert coordinator.terms is before
     assert coordinator.ledger.load("x") is None
+
+
+def test_prices_of_selections_survive_a_restart() -> None:
+    catalog = make_catalog()
+    ledger = fs.MemoryLedger(catalog.n_groups)
+    promises = [fs.Promise({"new": True}, at_least=150), fs.Promise({"provider": "dune"}, at_least=100)]
+    with by_the_clock(catalog, ledger=ledger, save_seconds=0.0) as first:
+        front_end = fs.FrontEnd(catalog, first)
+        first.set_targets(promises=[promises[1]], requests=100)  # atoms come one after another
+        front_end.retrieve(make_users(20))
+        first.set_targets(promises=promises, requests=80)
+        front_end.retrieve(make_users(40))
+        prices, labels = first.prices(), first.labels
+    assert (prices < 0).any()
+    catalog = catalog.under(labels)  # as a service fits its catalog to its ledger
+    with by_the_clock(catalog, ledger=ledger) as second:
+        assert second.labels == labels
+        second.set_targets(promises=promises, requests=40)
+        assert second.prices().tolist() == prices.tolist()
+        found = fs.FrontEnd(catalog, second).retrieve(make_users(40))
+        assert counts_of(catalog, found.ids, {"new": True}) >= 150

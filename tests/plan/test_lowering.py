@@ -30,7 +30,8 @@ def least_by_priority(bounds: PlanBounds, floors: list[Counts]) -> list[int]:
     for i in range(len(floors)):
         cost = np.zeros(m + n * len(floors))
         cost[m + i * n : m + (i + 1) * n] = 1
-        found = milp(cost, constraints=rows, integrality=np.ones(len(cost)), bounds=most)
+        found = milp(cost, constraints=rows, integrality=np.ones(len(cost), dtype=np.int64), bounds=most)
+        assert found.fun is not None
         least.append(round(found.fun))
         rows.append(LinearConstraint(cost[None], -np.inf, least[-1] + 0.01))
     return least

@@ -170,14 +170,16 @@ class Coordinator(NoCopies, Closable):
         else:
             self.ledger = MemoryLedger(len(groups.labels)) if ledger is None else ledger
         try:
+            saved_as = f"policy {self.policy.name}" + (f" of {replica}" if replica else "")
+            self._saver = PriceSaver(self.ledger, self.policy, save_seconds, saved_as)
             if isinstance(self.ledger, SqlLedger) and self.ledger.shared:
                 self._state = self._shared_state(self.ledger, groups, terms, if_differs)
             else:
                 self._state = LocalState(
                     self.ledger, groups, terms, self.policy, lease_seconds, allow_infeasible=allow_infeasible
                 )
-            saved_as = f"policy {self.policy.name}" + (f" of {replica}" if replica else "")
-            self._saver = PriceSaver(self.ledger, self.policy, save_seconds, saved_as)
+                if not auto_restart:
+                    self._restore_selections()
             self._state.price_state = self._saver.load(self._state.terms, self._state.loop).price_state
         except BaseException:
             self._release_ledger()
@@ -624,6 +626,18 @@ class Coordinator(NoCopies, Closable):
         ledger.fence = self._election.check
         return state
 
+    def _restore_selections(self) -> None:
+        """Count the selections that the saved prices know, so that these can be used; targets follow."""
+        known = None if self._catalog is None else self._saver.saved_membership()
+        if self._catalog is None or known is None or known.n_promises > len(self.labels):
+            return
+        selections = selections_in([self.labels[code] for code in np.unique(known.promises).tolist()])
+        self._counted = Counted.of(self._catalog, self.labels, selections, known=known)
+        nothing = np.zeros(len(self._counted.labels), dtype=np.int64)
+        self._state.set_targets(
+            Targets(self._counted.groups, 1, (nothing,), atoms=self._counted.atoms, selections=selections)
+        )
+
     @property
     def _promises_made(self) -> tuple[Promise, ...] | None:
         return None if self._commitment is None else self._commitment.promises
@@ -637,7 +651,11 @@ class Coordinator(NoCopies, Closable):
             raise InvalidInputError("the ledger has promises about selections: they need the catalog, not its groups.")
         if shared.promises is None:
             selections = frozenset(shared.selections or ())
-            counted = Counted.of(self._catalog, shared.groups.labels, selections, self._counted, grows=False)
+            known = self._saver.saved_membership() if self._counted is None else None
+            if known is not None and known.n_promises > len(shared.groups.labels):
+                known = None
+            labels = shared.groups.labels
+            counted = Counted.of(self._catalog, labels, selections, self._counted, known, grows=False)
             self._counted = counted
             return counted.atoms
         promises, before = tuple(map(Promise.from_dict, shared.promises)), self._commitment
@@ -645,8 +663,8 @@ class Coordinator(NoCopies, Closable):
             return before.resolved.atoms
         wheres = None if before is None else [one.where for one in before.promises or ()]
         same = wheres is not None and [one.where for one in promises[: len(wheres)]] == wheres
-        known = before.resolved.atoms if before is not None and before.resolved is not None and same else None
-        atoms = find_atoms(self._catalog, promises, known)
+        atoms_before = before.resolved.atoms if before is not None and before.resolved is not None and same else None
+        atoms = find_atoms(self._catalog, promises, atoms_before)
         terms = shared.terms(self._batch_size, atoms)
         resolved = restore_promises(self._catalog, promises, terms)
         self._commitment = Commitment(self._catalog, resolved.atoms.catalog(self._catalog), terms, resolved)

@@ -149,7 +149,7 @@ class LeaseTable:
                 return None
             entry = replace(entry, requests=0)
         lost = tuple(n for n in self.lost if n != number)
-        open_, allowances = (_without(some, number) for some in (self.open, self.allowances))
+        open_, allowances = _without(self.open, number), _without(self.allowances, number)
         return replace(self, open=open_, lost=lost, allowances=allowances), entry
 
     def release(self, number: int) -> LeaseTable:
@@ -157,7 +157,7 @@ class LeaseTable:
         if number not in self.open:
             return self
         lost = (*self.lost, number)[-_MAX_LOST:]
-        open_, allowances = (_without(some, number) for some in (self.open, self.allowances))
+        open_, allowances = _without(self.open, number), _without(self.allowances, number)
         return replace(self, open=open_, lost=lost, allowances=allowances)
 
     def allows(self, progress: Progress, terms: Terms) -> bool:

@@ -103,7 +103,7 @@ class SharedTerms:
         """Return the promise from the bytes of `dump`."""
         document = json.loads(data)
         groups = Groups(document.pop("labels"), np.array(document.pop("sizes"), dtype=np.int64))
-        lists = {name: tuple(one) if isinstance(one, list) else one for name, one in document.items()}
+        lists: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in document.items()}
         return cls(groups=groups, **lists)
 
     @classmethod
@@ -163,7 +163,7 @@ class SharedTerms:
         if atoms is None:
             return terms
         values = {name: getattr(self, name) for name in _ARRAYS}
-        arrays = {name: None if one is None else np.array(one) for name, one in values.items()}
+        arrays: dict[str, Any] = {name: None if one is None else np.array(one) for name, one in values.items()}
         capacities = np.minimum(self.k, np.maximum(atoms.sizes - self.max_exclude, 0))
         return replace(terms, capacities=capacities, membership=atoms.membership, **arrays)
 

@@ -76,20 +76,20 @@ def _one_floor_each(bounds: PlanBounds, tiers: Sequence[Counts]) -> tuple[PlanBo
         more += [(code, int(tier[code]), number) for code in again.tolist()]
     if more:
         copies, floors, order = (np.array(column, dtype=np.int64) for column in zip(*more, strict=True))
-        matrix = members.matrix.tocsc()
-        twice = [matrix.tocsr(), matrix.tocsr()[copies]]
-        members = _membership(twice)
+        members = _with_copies(members, copies)
         lower, priorities = np.concatenate([lower, floors]), np.concatenate([priorities, order])
         bounds = replace(bounds, membership=members, upper=np.concatenate([bounds.upper, bounds.upper[copies]]))
     return replace(bounds, lower=lower), priorities
 
 
-def _membership(rows: Sequence[object]) -> Membership:
+def _with_copies(members: Membership, copies: Counts) -> Membership:
+    """Return the membership with further promises that select what some of them select."""
     from scipy import sparse
 
-    matrix = sparse.csc_array(sparse.vstack(rows))  # by atom, promises in ascending order
-    matrix.sort_indices()
-    return Membership(matrix.shape[0], matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64))
+    matrix = members.matrix[np.concatenate([np.arange(members.n_promises), copies])]
+    by_atom = sparse.csc_array(matrix)  # promises in ascending order
+    by_atom.sort_indices()
+    return Membership(matrix.shape[0], by_atom.indices.astype(np.int64), by_atom.indptr.astype(np.int64))
 
 
 def _quickly_lowered(bounds: PlanBounds, tiers: Sequence[Counts]) -> Counts:
