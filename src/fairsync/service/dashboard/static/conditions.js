@@ -21,7 +21,8 @@ function nameOf(label, labels) {
 
 /** Load the attributes. */
 export async function loadAttributes() {
-  attributes = (await api.attributes(null, "", MOST_SUGGESTED)).filter((one) => one.kind === "labels");
+  // The service keeps promises about labels of the first attribute.
+  attributes = (await api.attributes(null, "", MOST_SUGGESTED)).filter((one) => one.kind === "labels").slice(0, 1);
   return attributes;
 }
 
