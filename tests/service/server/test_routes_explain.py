@@ -116,8 +116,8 @@ def test_promises_are_named_as_they_were_made() -> None:
     catalog = words_catalog()
     coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=4, auto_restart=False)
     promises = [
-        ScheduledPromise.of_group("toys", 120, Window.day("UTC")),
-        ScheduledPromise.of_group("toys", 60, Window.hour("UTC")),
+        ScheduledPromise.of_group("toys", 120, Window.day("UTC"), catalog.group_attribute),
+        ScheduledPromise.of_group("toys", 60, Window.hour("UTC"), catalog.group_attribute),
     ]
     service = PromiseService(
         FrontEnd(catalog, coordinator), coordinator, promises, Forecast(rate=0.1), clock=lambda: 1_700_000_000.0

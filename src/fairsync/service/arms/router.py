@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from fairsync.service.arms.comparison import ArmSums, compare
+from fairsync.service.arms.comparison import compare
 from fairsync.service.arms.pro_rata import split_promise
+from fairsync.service.arms.saved_sums import SavedSums
 from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.schema import PromiseRecord, PromiseView
 from fairsync.service.schema.arms import ArmsReport
@@ -33,7 +34,6 @@ USER = b"x-user-id"
 _ARM_PATH = re.compile(r"/arms/([^/]+)(/.*)?")
 # Calls of one user, which need the header. All others are answered by the first arm, or name an arm in their path.
 _OF_USERS = ("/v1/retrieve", "/v1/impressions", "/v1/explain/")
-_SUMS = "arm sums"
 _MOST_PAST = 1_000
 
 
@@ -68,8 +68,7 @@ class ArmObserver:
 
     def __init__(self, assignment: Assignment, services: Sequence[PromiseService]) -> None:
         self._assignment, self._services = assignment, services
-        saved = [service.coordinator.ledger.load(_SUMS) for service in services]
-        self.sums = [ArmSums.zero(assignment.buckets) if one is None else ArmSums.load(one) for one in saved]
+        self.sums = [SavedSums(service.coordinator.ledger, assignment.buckets) for service in services]
         self._promised: list[frozenset[Any]] = [frozenset()] * len(services)
         self.refresh()
 
@@ -94,12 +93,12 @@ class ArmObserver:
         for groups, values in zip(*lists, strict=True):
             relevance += sum(values)
             exposures += sum(group in promised for group in groups)
-        self.sums[arm].add(bucket, len(lists[0]), relevance, exposures)
+        self.sums[arm].own.add(bucket, len(lists[0]), relevance, exposures)
 
     def save(self) -> None:
         """Save the sums."""
-        for sums, service in zip(self.sums, self._services, strict=True):
-            service.coordinator.ledger.save(_SUMS, sums.dump())
+        for sums in self.sums:
+            sums.save()
 
     def report(self) -> ArmsReport:
         """Return the comparison of the arms."""
@@ -110,7 +109,9 @@ class ArmObserver:
             promises = len(service.scheduler.state.promises)
             more.append({"promises": promises, "kept": kept, "past": len(past), "cost_share": overview.cost_share})
         shares = dict(zip(self._assignment.names, self._assignment.shares, strict=True))
-        return ArmsReport(experiment=self._assignment.experiment, arms=compare(shares, self.sums, more))
+        return ArmsReport(
+            experiment=self._assignment.experiment, arms=compare(shares, [sums.total() for sums in self.sums], more)
+        )
 
     def operations(self) -> list[Operation]:
         """Return the operation that every arm's application has."""
