@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # Floors do not come back when they would need exposures at more than this many times the pace of a whole horizon: in a
 # hurry they cost more than before.
 _PACE = 1.5
-# The mean relevance of the last candidate is that of about so many requests.
+# Requests over which the mean relevance of the last candidate is taken, about.
 _MEMORY = 2048
 # A price within this part of its limit is at the limit.
 _CLOSE = 0.05

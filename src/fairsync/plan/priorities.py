@@ -24,8 +24,8 @@ _EXPOSURE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Solution:
-    """The solution of a program.
+class ShortfallPlan:
+    """A plan with the least shortfall.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class Solution:
     requests: float
 
 
-def least_shortfall(program: Program, seconds: float = SECONDS, *, is_whole: bool = False) -> Solution:
+def least_shortfall(program: Program, seconds: float = SECONDS, *, is_whole: bool = False) -> ShortfallPlan:
     """Return a plan with the least shortfall, lexicographically by priority.
 
     The total shortfall of the first priority is as small as possible, that of the second as small as possible beside
@@ -144,7 +144,7 @@ class _Phases:
         return values
 
 
-def _solution(program: Program, values: Floats) -> Solution:
+def _solution(program: Program, values: Floats) -> ShortfallPlan:
     exposures = np.zeros(program.columns.shape)
     used = program.columns >= 0
     exposures[used] = values[program.columns[used]]
@@ -152,4 +152,4 @@ def _solution(program: Program, values: Floats) -> Solution:
     first = program.n_exposures
     shortfall[program.floors] = values[first : first + len(program.floors)]
     requests = float(values[-1]) if program.is_brief else float(program.requests[0])
-    return Solution(exposures, np.where(shortfall > TOLERANCE, shortfall, 0.0), requests)
+    return ShortfallPlan(exposures, np.where(shortfall > TOLERANCE, shortfall, 0.0), requests)

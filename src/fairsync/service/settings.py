@@ -259,7 +259,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     tokens: list[TokenSettings] = []
     arms: list[ArmSettings] = []
     experiment: Annotated[str, Meta(pattern="^[a-z0-9_]{1,20}$")] = "test"
-    """Name of the A/B test. Under another name users are divided anew, and ledgers begin anew."""
+    """Name of the A/B test. Under another name users are divided again, and the ledgers are new."""
 
     def __post_init__(self) -> None:
         if self.arms:

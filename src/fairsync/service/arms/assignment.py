@@ -43,7 +43,7 @@ class Assignment:
     Parameters
     ----------
     experiment
-        Name of the experiment. Under another name users are divided anew, independently.
+        Name of the experiment. Under another name users are divided again, independently.
     names, shares
         The arms, and the share of the users that each gets.
 

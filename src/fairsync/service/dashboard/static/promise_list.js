@@ -63,7 +63,7 @@ export class PromiseList {
 
   reorder(elements) {
     const focused = this.root.contains(document.activeElement) ? document.activeElement : null;
-    let here = this.root.firstElementChild; // walked along: the place of a child would be counted anew for each of thousands
+    let here = this.root.firstElementChild; // walked along: the place of a child would be counted again for each of thousands
     for (const element of elements) {
       if (here === element) {
         here = here.nextElementSibling;
