@@ -9,8 +9,7 @@ prices, the prices err by :math:`H^{-1} \Sigma H^{-1} / R` when R requests are l
 .. math::  \tfrac12 \operatorname{tr}(H^{-1} \Sigma) \, (1 + \tfrac12 + \dots + \tfrac1T)
 
 This is an estimate, not a bound: it holds for prices that can change after every request, and ignores that exposures
-are whole numbers. A cold start pays about as much again, because prices that were learnt from t requests err by
-:math:`H^{-1} \Sigma H^{-1} / t`.
+are whole numbers. A cold start pays for learning on top.
 """
 
 import numpy as np

@@ -308,7 +308,7 @@ def test_a_promise_changed_at_one_replica_changes_at_all(two: Fleet) -> None:
 def test_the_server_is_killed_during_traffic(two: Fleet) -> None:
     """Clients retry with the same ids: no request is lost or counted twice, and the promise is kept."""
     one, other = two.clients.values()
-    made = one.make_promise(campaign(80, 8))
+    made = one.make_promise(campaign(150, 8))
     with Traffic(two, 10_000):
         for _ in range(2):
             time.sleep(1.5)
