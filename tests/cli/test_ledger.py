@@ -57,7 +57,7 @@ def opened(source: str, tmp_path: Path) -> SqlLedger:
 def fill(ledger: SqlLedger) -> None:
     """Record exposures, and save the promises of a service."""
     ledger.record([ENTRY], key="x", answers={"a": b"answer"})
-    promise = ScheduledPromise("books [bold]", 500, Window.day("UTC"))
+    promise = ScheduledPromise.of_group("books [bold]", 500, Window.day("UTC"))
     SavedState(("books [bold]", "wine"), {"p1": promise}, Forecast(rate=1.0)).save(ledger)
 
 
@@ -72,7 +72,7 @@ def test_show(source: str, tmp_path: Path) -> None:
             "0 expired",
             "books [bold]",
             "1,200",
-            "500 exposures of 'books [bold]'",
+            "500 exposures of group=books [bold]",
         ):
             assert words in shown.output, shown.output
         rows = [line.split("│")[1].strip() for line in shown.output.splitlines() if line.startswith("│")]
@@ -86,7 +86,9 @@ def test_show(source: str, tmp_path: Path) -> None:
     ]
     assert (found["answers"], found["answer_bytes"], found["expired_answers"]) == (1, 6, 0)
     assert abs((datetime.fromisoformat(found["answers_since"]) - datetime.now(UTC)).total_seconds()) < 600
-    assert [(one["id"], one["group"], one["floor"]) for one in found["promises"]] == [("p1", "books [bold]", 500)]
+    assert [(one["id"], one["where"], one["at_least"]) for one in found["promises"]] == [
+        ("p1", {"group": "books [bold]"}, 500)
+    ]
 
 
 def test_show_without_a_service(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_later_windows_are_counted_as_one_by_one() -> None:
     windows = [Window.hour("UTC"), Window.day("Europe/Berlin"), Window.week("UTC")]
     windows += [Window.campaign(START + n * HOUR, START + (n + 30) * HOUR, "UTC") for n in (-5, 0, 5, 100)]
     windows += [Window("day", "UTC", start=START + 50 * HOUR), Window("day", "UTC", end=START + 100 * HOUR)]
-    promises = [ScheduledPromise("toys", 1 + n, window) for n, window in enumerate(windows)]
+    promises = [ScheduledPromise.of_group("toys", 1 + n, window) for n, window in enumerate(windows)]
     active = ActiveWindows.of(promises, START, 3, {"toys": 3})
     counted = active.requirements([0] * len(active.promises), [0] * len(active.deadlines)).later_windows
     for promise, span, row in zip(active.promises, active.spans, counted.tolist(), strict=True):
@@ -53,7 +53,7 @@ def test_a_plan_with_thousands_of_deadlines_is_as_with_few() -> None:
     """Campaigns that end one after the other get the pace that each of them alone would need, or a little more."""
     n, forecast = 2_000, Forecast(rate=10.0)
     promises = [
-        ScheduledPromise(group, 50, Window.campaign(START - HOUR, START + (1 + group) * HOUR, "UTC"))
+        ScheduledPromise.of_group(group, 50, Window.campaign(START - HOUR, START + (1 + group) * HOUR, "UTC"))
         for group in range(n)
     ]
     capacities: dict[Label, int] = dict.fromkeys(range(n), 3)

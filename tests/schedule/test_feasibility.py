@@ -1,7 +1,6 @@
 """The largest feasible floor: by a linear program, one more exposure is infeasible."""
 
 import json
-from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -28,7 +27,7 @@ def fits(promises: list[ScheduledPromise], requests: list[int], k: int, capaciti
 def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
     others, forecast, k, capacities = data.draw(situations(recurring=False))
     last = data.draw(st.integers(1, HOURS))
-    new = ScheduledPromise(
+    new = ScheduledPromise.of_group(
         data.draw(st.sampled_from(list(capacities))), 10**6, Window.campaign(START, START + last * HOUR, "UTC")
     )
     assume(fits(others, forecast.lower_hourly, k, capacities))
@@ -40,10 +39,10 @@ def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
         (verdict.largest, forecast.expected_hourly),
         (verdict.largest_safe, forecast.lower_hourly),
     ):
-        assert largest == 0 or fits([*others, replace(new, floor=largest)], requests, k, capacities)
-        assert not fits([*others, replace(new, floor=largest + 1)], requests, k, capacities)
+        assert largest == 0 or fits([*others, new.with_floor(largest)], requests, k, capacities)
+        assert not fits([*others, new.with_floor(largest + 1)], requests, k, capacities)
     if verdict.largest_safe:
-        again = check_promise(replace(new, floor=verdict.largest_safe), others, {}, forecast, START, k, capacities)
+        again = check_promise(new.with_floor(verdict.largest_safe), others, {}, forecast, START, k, capacities)
         assert again.accepted
         assert again.effective_from == START
         plan = make_plan([*others, again.promise], {}, forecast, START, k, capacities)
@@ -58,7 +57,9 @@ DAYS = Hours(
 
 
 def test_the_weakest_hour_limits_an_hourly_promise() -> None:
-    verdict = check_promise(ScheduledPromise("toys", 50, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS)
+    verdict = check_promise(
+        ScheduledPromise.of_group("toys", 50, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS
+    )
     assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (False, 20, 16)
     assert verdict.tightest.start == START + DAY
     assert verdict.message == (
@@ -67,14 +68,16 @@ def test_the_weakest_hour_limits_an_hourly_promise() -> None:
         " is expected to have room for 20 beside all other promises. The largest feasible"
         " floor is 20; to be safe, 16. Lower the floor to that, or lengthen the window."
     )
-    fine = check_promise(ScheduledPromise("toys", 18, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS)
+    fine = check_promise(
+        ScheduledPromise.of_group("toys", 18, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS
+    )
     assert fine.accepted
     assert fine.message.endswith("if traffic comes as expected. To be safe, promise 16.")
     assert json.loads(json.dumps(fine.to_dict()))["largest"] == 20
 
 
 def test_a_daily_promise_late_in_the_day_takes_effect_tomorrow() -> None:
-    daily = ScheduledPromise("toys", 1000, Window.day("UTC"))
+    daily = ScheduledPromise.of_group("toys", 1000, Window.day("UTC"))
     early = check_promise(daily, [], {}, DAYS, START, 2, CAPS)
     late = check_promise(daily, [], {}, DAYS, START + 22 * HOUR, 2, CAPS)
     assert early.largest == late.largest == 2 * (8 * 10 + 16 * 100)
@@ -84,20 +87,23 @@ def test_a_daily_promise_late_in_the_day_takes_effect_tomorrow() -> None:
 
 
 def test_a_daily_promise_beside_a_campaign_leaves_it_its_share() -> None:
-    sale = ScheduledPromise("books", 14_000, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
-    daily = ScheduledPromise("toys", 1, Window.day("UTC"))
+    sale = ScheduledPromise.of_group("books", 14_000, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+    daily = ScheduledPromise.of_group("toys", 1, Window.day("UTC"))
     # A week has 7 x 3,360 slots, of which 14,000 are promised: 1,360 are left each day.
     assert check_promise(daily, [sale], {}, DAYS, START, 2, CAPS).largest == 1360
     # With two days left the sale should miss 4,000 exposures. It misses 6,000, which leaves less for others.
     behind = check_promise(daily, [sale], {sale: 8_000}, DAYS, START + 5 * DAY, 2, CAPS)
     assert behind.largest == (2 * 3360 - 6_000) // 2
     # Exposures of another promise of the same group count for the new one too.
-    assert check_promise(replace(daily, group="books"), [sale], {}, DAYS, START, 2, CAPS).largest == 3360
+    assert (
+        check_promise(ScheduledPromise.of_group("books", 1, daily.window), [sale], {}, DAYS, START, 2, CAPS).largest
+        == 3360
+    )
 
 
 def test_campaigns_in_the_future_the_present_and_the_past() -> None:
     def campaign(first: int, last: int) -> ScheduledPromise:
-        return ScheduledPromise("toys", 100, Window.campaign(START + first * DAY, START + last * DAY, "UTC"))
+        return ScheduledPromise.of_group("toys", 100, Window.campaign(START + first * DAY, START + last * DAY, "UTC"))
 
     soon = check_promise(campaign(2, 3), [], {}, DAYS, START, 2, CAPS)
     assert (soon.largest, soon.effective_from) == (3360, START + 2 * DAY)
@@ -109,7 +115,7 @@ def test_campaigns_in_the_future_the_present_and_the_past() -> None:
 
 def test_exposures_so_far_count_towards_a_campaign() -> None:
     """If a floor is raised while the campaign runs, earlier exposures are not required again."""
-    campaign = ScheduledPromise("toys", 100, Window.campaign(START, START + 4 * HOUR, "UTC"))
+    campaign = ScheduledPromise.of_group("toys", 100, Window.campaign(START, START + 4 * HOUR, "UTC"))
     capacities: dict[Label, int] = {"toys": 1}
     forecast = Hours([10] * HOURS, [10] * HOURS)
     cold = check_promise(campaign, [], {}, forecast, START + 2 * HOUR, 1, capacities)

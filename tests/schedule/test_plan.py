@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -33,10 +32,10 @@ def situations(draw: st.DrawFn, recurring: bool) -> tuple[list[ScheduledPromise]
         first = 0 if not recurring else draw(st.integers(0, last - 1))
         floor = draw(st.integers(1, max(1, sum(sure[first:last]) * int(capacities[group]))))
         if recurring and draw(st.booleans()):
-            promises.append(ScheduledPromise(group, max(1, floor // 8), Window.hour("UTC")))
+            promises.append(ScheduledPromise.of_group(group, max(1, floor // 8), Window.hour("UTC")))
         else:
             window = Window.campaign(START + first * HOUR, START + last * HOUR, "UTC")
-            promises.append(ScheduledPromise(group, floor, window))
+            promises.append(ScheduledPromise.of_group(group, floor, window))
     return promises, Hours(likely, sure), k, capacities
 
 
@@ -84,7 +83,10 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
     rng = np.random.default_rng(0)
     catalog = Catalog(rng.normal(size=(40, 4)), ["red"] * 36 + ["blue"] * 3 + ["green"])
     capacities: dict[Label, int] = {"red": 5, "blue": 3, "green": 1}
-    promises = [ScheduledPromise("blue", 120, Window.hour("UTC")), ScheduledPromise("green", 200, Window.day("UTC"))]
+    promises = [
+        ScheduledPromise.of_group("blue", 120, Window.hour("UTC")),
+        ScheduledPromise.of_group("green", 200, Window.day("UTC")),
+    ]
     plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, 5, capacities)
     assert (plan.floors, plan.horizon) == ({"blue": 72, "green": 4}, 24)
     retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
@@ -93,8 +95,8 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
 
 
 TOYS: dict[Label, int] = {"toys": 4, "books": 4}
-DAILY = ScheduledPromise("toys", 100, Window.day("UTC"))
-SALE = ScheduledPromise("toys", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+DAILY = ScheduledPromise.of_group("toys", 100, Window.day("UTC"))
+SALE = ScheduledPromise.of_group("toys", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
 STEADY = Hours([100] * 24 * 14, [80] * 24 * 14)
 
 
@@ -111,9 +113,9 @@ def test_shares_and_the_largest_of_a_groups_promises() -> None:
 
 def test_shares_of_many_small_promises_add_up() -> None:
     week = Window.week("UTC")
-    promises = [ScheduledPromise(group, 3, week) for group in range(50)]
+    promises = [ScheduledPromise.of_group(group, 3, week) for group in range(50)]
     capacities: dict[Label, int] = dict.fromkeys(range(50), 1)
-    hourly = ScheduledPromise(0, 1, Window.hour("UTC"))
+    hourly = ScheduledPromise.of_group(0, 1, Window.hour("UTC"))
     exposures: dict[ScheduledPromise, int] = {hourly: 1}
     done = 0
     for hour in range(168):
@@ -128,8 +130,8 @@ def test_shares_of_many_small_promises_add_up() -> None:
 def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
     # Of 400 exposures the second hour's 80 requests (lower bound) hold 320 at 4 each, less the slot that is promised to
     # books. So 81 have to come in the first hour. By expected traffic, nearly all in the second hour, 4 would do.
-    promise = ScheduledPromise("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
-    clock = ScheduledPromise("books", 1, Window.hour("UTC"))
+    promise = ScheduledPromise.of_group("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
+    clock = ScheduledPromise.of_group("books", 1, Window.hour("UTC"))
     forecast = Hours([100, 9_900], [80, 80])
     assert make_plan([promise, clock], {}, forecast, START, 4, TOYS).floors == {"toys": 81, "books": 1}
 
@@ -137,13 +139,13 @@ def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
 def test_later_windows_of_other_groups_are_reserved() -> None:
     # Each hour has at least 80 requests of one slot, 60 of them promised to books: toys can have 20 an hour, 40 in all.
     one: dict[Label, int] = {"toys": 1, "books": 1}
-    books = ScheduledPromise("books", 60, Window.hour("UTC"))
-    toys = ScheduledPromise("toys", 40, Window.campaign(START, START + 2 * HOUR, "UTC"))
+    books = ScheduledPromise.of_group("books", 60, Window.hour("UTC"))
+    toys = ScheduledPromise.of_group("toys", 40, Window.campaign(START, START + 2 * HOUR, "UTC"))
     forecast = Hours([800, 8000], [80, 80])
     plan = make_plan([books, toys], {}, forecast, START, 1, one)
     assert plan.floors == {"books": 60, "toys": 20}
     assert not any(status.at_risk for status in plan.statuses)
-    more = replace(toys, floor=41)
+    more = toys.with_floor(41)
     assert [status.at_risk for status in make_plan([books, more], {}, forecast, START, 1, one).statuses] == [
         False,
         True,
@@ -152,15 +154,18 @@ def test_later_windows_of_other_groups_are_reserved() -> None:
 
 def test_a_campaign_to_come_is_reserved_too_and_its_start_ends_the_period() -> None:
     one: dict[Label, int] = {"toys": 1, "books": 1}
-    soon = ScheduledPromise("books", 70, Window.campaign(START + 2 * HOUR, START + 3 * HOUR, "UTC"))
-    toys = ScheduledPromise("toys", 180, Window.campaign(START, START + 3 * HOUR, "UTC"))
+    soon = ScheduledPromise.of_group("books", 70, Window.campaign(START + 2 * HOUR, START + 3 * HOUR, "UTC"))
+    toys = ScheduledPromise.of_group("toys", 180, Window.campaign(START, START + 3 * HOUR, "UTC"))
     plan = make_plan([soon, toys], {}, Hours([100] * 3, [80] * 3), START, 1, one)
     assert plan.span.end == START + 2 * HOUR
     assert [(status.promise, status.certain) for status in plan.statuses] == [(toys, 170)]
 
 
 def test_infeasible_floors_are_cut_and_reported() -> None:
-    promises = [ScheduledPromise("toys", 600, Window.hour("UTC")), ScheduledPromise("books", 200, Window.hour("UTC"))]
+    promises = [
+        ScheduledPromise.of_group("toys", 600, Window.hour("UTC")),
+        ScheduledPromise.of_group("books", 200, Window.hour("UTC")),
+    ]
     plan = make_plan(promises, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS, worst_case_traffic=1.0)
     # 80 requests hold at most 320 exposures of toys, and 320 slots are apportioned as 320 to 200.
     assert plan.floors == {"toys": 197, "books": 123}
@@ -169,13 +174,13 @@ def test_infeasible_floors_are_cut_and_reported() -> None:
     # The 100 expected requests have 400 slots, apportioned as 400 to 200.
     assert [status.reachable for status in plan.statuses] == [267, 133]
     assert [status.shortfall for status in plan.statuses] == [333, 67]
-    later = [promises[0], ScheduledPromise("books", 200, Window.day("UTC"))]
+    later = [promises[0], ScheduledPromise.of_group("books", 200, Window.day("UTC"))]
     assert make_plan(later, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS).floors == {"toys": 320, "books": 0}
 
 
 def test_impression_rates_and_pending_impressions() -> None:
     """One in four retrieved toys is shown. 40 are missing, 8 of them pending: 128 must be retrieved for the others."""
-    promise, forecast = ScheduledPromise("toys", 100, Window.hour("UTC")), Hours([100], [80])
+    promise, forecast = ScheduledPromise.of_group("toys", 100, Window.hour("UTC")), Hours([100], [80])
     plan = make_plan(
         [promise],
         {promise: 60},
@@ -190,9 +195,9 @@ def test_impression_rates_and_pending_impressions() -> None:
     assert (plan.floors, plan.statuses[0].reachable, plan.statuses[0].certain) == ({"toys": 128}, 100, 100)
     # 100 requests can retrieve 400 toys, of which 100 count; 80 can retrieve 320.
     rates: dict[Label, float] = {"toys": 0.25}
-    cold = make_plan([replace(promise, floor=120)], {}, forecast, START, 4, TOYS, impression_rates=rates).statuses[0]
+    cold = make_plan([promise.with_floor(120)], {}, forecast, START, 4, TOYS, impression_rates=rates).statuses[0]
     assert (cold.reachable, cold.certain, cold.shortfall) == (100, 80, 20)
-    verdict = check_promise(replace(promise, floor=120), [], {}, STEADY, START, 4, TOYS, rates)
+    verdict = check_promise(promise.with_floor(120), [], {}, STEADY, START, 4, TOYS, rates)
     assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (False, 100, 80)
     with pytest.raises(InvalidInputError, match="impression_rates"):
         make_plan([promise], {}, forecast, START, 4, TOYS, impression_rates={"toys": 0.0})
@@ -209,7 +214,7 @@ def test_counts_of_the_next_plan() -> None:
 def test_nothing_promised() -> None:
     plan = make_plan([], {}, STEADY, START + HOUR / 2, 4, {})
     assert (plan.floors, plan.span.end, plan.statuses) == ({}, START + HOUR, ())
-    over = ScheduledPromise("toys", 1, Window.campaign(START - DAY, START, "UTC"))
+    over = ScheduledPromise.of_group("toys", 1, Window.campaign(START - DAY, START, "UTC"))
     assert make_plan([over], {}, STEADY, START, 4, TOYS).statuses == ()
 
 
@@ -225,7 +230,7 @@ def test_a_group_without_items() -> None:
         ({"capacities": {"tois": 4}}, "Did you mean 'tois'"),
         ({"capacities": {"toys": 5}}, "the cap of group 'toys' is 5"),
         ({"k": 0}, "k must be a whole number"),
-        ({"exposures": {DAILY: -1}}, "must be whole numbers, 0 or more; of 100 exposures of 'toys'"),
+        ({"exposures": {DAILY: -1}}, "must be whole numbers, 0 or more; of 100 exposures of group=toys"),
     ],
 )
 def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:

@@ -13,4 +13,4 @@ from fairsync.schedule import ScheduledPromise, Window
 )
 def test_invalid_promises_are_refused(group: Any, floor: Any, window: Any) -> None:
     with pytest.raises(InvalidInputError):
-        ScheduledPromise(group, floor, window)
+        ScheduledPromise.of_group(group, floor, window)

@@ -8,7 +8,7 @@ TOYS: dict[Label, int] = {"toys": 4, "books": 4}
 
 
 def test_an_early_warning_while_it_is_still_possible() -> None:
-    promise = ScheduledPromise("toys", 360, Window.hour("UTC"))
+    promise = ScheduledPromise.of_group("toys", 360, Window.hour("UTC"))
     plan = make_plan([promise], {}, Hours([100], [80]), START, 4, TOYS)
     assert (plan.floors, plan.horizon, plan.cut) == ({"toys": 320}, 80, {"toys": 40})
     assert plan.statuses[0].possible
@@ -17,7 +17,7 @@ def test_an_early_warning_while_it_is_still_possible() -> None:
 
 
 def test_the_first_moment_of_impossibility_is_kept() -> None:
-    promise = ScheduledPromise("toys", 1000, Window.campaign(START, START + 4 * HOUR, "UTC"))
+    promise = ScheduledPromise.of_group("toys", 1000, Window.campaign(START, START + 4 * HOUR, "UTC"))
     good, bad = Hours([100] * 4, [80] * 4), Hours([10] * 4, [5] * 4)
     plan = make_plan([promise], {promise: 0}, good, START, 4, TOYS)
     assert plan.statuses[0].impossible_since is None
@@ -31,7 +31,7 @@ def test_the_first_moment_of_impossibility_is_kept() -> None:
         again = make_plan([promise], {promise: 800}, forecast, START + 2 * HOUR, 4, TOYS, plan)
         assert again.statuses[0].possible is possible
         assert again.statuses[0].impossible_since == START + HOUR
-    hourly = ScheduledPromise("toys", 200, Window.hour("UTC"))
+    hourly = ScheduledPromise.of_group("toys", 200, Window.hour("UTC"))
     failed = make_plan([hourly], {}, bad, START, 4, TOYS)
     assert failed.statuses[0].impossible_since == START
     assert make_plan([hourly], {}, good, START + HOUR, 4, TOYS, failed).statuses[0].impossible_since is None

@@ -37,7 +37,9 @@ def test_traffic_that_halves_at_any_time_keeps_all_feasible_floors(data: st.Data
     came = [count if hour < breaks else -(-count // 2) for hour, count in enumerate(likely)]
     window = Window.campaign(START, START + HOURS * HOUR, "UTC")
     promises = [
-        ScheduledPromise(group, data.draw(st.integers(1, max(1, 3 * k * sum(likely) // (4 * len(capacities))))), window)
+        ScheduledPromise.of_group(
+            group, data.draw(st.integers(1, max(1, 3 * k * sum(likely) // (4 * len(capacities))))), window
+        )
         for group in capacities
     ]
     _, outcomes = serve_floors_only(promises, Hours(likely, likely), came, k, capacities, step=1)
@@ -62,10 +64,18 @@ def test_safe_promises_keep_their_pace() -> None:
     forecast = Hours([900], [800])
     capacities: dict[Label, int] = {"toys": 1}
     for floor, horizon in ((225, 800), (450, 450)):
-        plan = make_plan([ScheduledPromise("toys", floor, Window.hour("UTC"))], {}, forecast, START, 1, capacities)
+        plan = make_plan(
+            [ScheduledPromise.of_group("toys", floor, Window.hour("UTC"))], {}, forecast, START, 1, capacities
+        )
         assert (plan.floors, plan.horizon) == ({"toys": floor}, horizon)
     trusting = make_plan(
-        [ScheduledPromise("toys", 450, Window.hour("UTC"))], {}, forecast, START, 1, capacities, worst_case_traffic=1.0
+        [ScheduledPromise.of_group("toys", 450, Window.hour("UTC"))],
+        {},
+        forecast,
+        START,
+        1,
+        capacities,
+        worst_case_traffic=1.0,
     )
     assert trusting.horizon == 800
 
@@ -87,8 +97,11 @@ def test_a_longer_promise_relies_on_later_windows_only_where_they_are_safe(books
     If the second hour's floors fit into 20 requests, the first hour brings half of the sale. If they do not, it is
     unknown how many of those slots toys will get, and the first hour brings all.
     """
-    sale = ScheduledPromise("toys", 20, Window.campaign(START, START + 2 * HOUR, "UTC"))
-    hourly = [ScheduledPromise("toys", 8, Window.hour("UTC")), ScheduledPromise("books", books, Window.hour("UTC"))]
+    sale = ScheduledPromise.of_group("toys", 20, Window.campaign(START, START + 2 * HOUR, "UTC"))
+    hourly = [
+        ScheduledPromise.of_group("toys", 8, Window.hour("UTC")),
+        ScheduledPromise.of_group("books", books, Window.hour("UTC")),
+    ]
     _, outcomes = serve_floors_only(
         [sale, *hourly], Hours([60, 60], [60, 60]), [60], 1, {"toys": 1, "books": 1}, step=1
     )

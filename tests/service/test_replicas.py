@@ -191,7 +191,10 @@ def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pyte
     monkeypatch.setattr("fairsync.coordination.coordinator._ELECTION_SECONDS", 0.0)
     catalog, rng, retrieved = make_catalog(), np.random.default_rng(0), Counter[Any]()
     now = [datetime(2026, 3, 2, tzinfo=UTC).timestamp()]
-    promises = [ScheduledPromise("wine", 200, Window.day("UTC")), ScheduledPromise("toys", 5, Window.hour("UTC"))]
+    promises = [
+        ScheduledPromise.of_group("wine", 200, Window.day("UTC")),
+        ScheduledPromise.of_group("toys", 5, Window.hour("UTC")),
+    ]
     with PostgresServer() as server, ExitStack() as stack:
 
         def started() -> PromiseService:

@@ -84,8 +84,8 @@ class ActiveWindows:
         --------
         >>> from datetime import UTC, date, datetime
         >>> from fairsync.schedule import ScheduledPromise, Window
-        >>> daily = ScheduledPromise("toys", 100, Window.day("UTC"))
-        >>> sale = ScheduledPromise("toys", 900, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+        >>> daily = ScheduledPromise.of_group("toys", 100, Window.day("UTC"))
+        >>> sale = ScheduledPromise.of_group("toys", 900, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
         >>> active = ActiveWindows.of([daily, sale], datetime(2026, 3, 4, 9, tzinfo=UTC), k=20, capacities={"toys": 20})
         >>> active.end.isoformat(), len(active.deadlines)
         ('2026-03-05T00:00:00+00:00', 2)

@@ -138,8 +138,8 @@ def check_promise(
     >>> from datetime import UTC, datetime
     >>> from fairsync.schedule import Forecast, ScheduledPromise, Window
     >>> now, shown = datetime(2026, 3, 2, 18, tzinfo=UTC), {"toys": 2, "books": 2}
-    >>> made = [ScheduledPromise("toys", 1000, Window.day("UTC"))]
-    >>> more = ScheduledPromise("books", 900, Window.day("UTC"))
+    >>> made = [ScheduledPromise.of_group("toys", 1000, Window.day("UTC"))]
+    >>> more = ScheduledPromise.of_group("books", 900, Window.day("UTC"))
     >>> verdict = check_promise(more, made, {}, Forecast(rate=0.01), now, 2, shown)
     >>> verdict.accepted, verdict.largest  # a day has 864 requests of two slots
     (False, 728)

@@ -93,10 +93,10 @@ class Plan:
         }
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Plan:
-        """Return the object that :meth:`to_dict` describes."""
+    def from_dict(cls, values: dict[str, Any], attribute: str = "group") -> Plan:
+        """Return the object that :meth:`to_dict` describes; see :meth:`ScheduledPromise.from_dict`."""
         floors, cut = ({label: int(number) for label, number in values[name]} for name in ("floors", "cut"))
-        statuses = tuple(PromiseStatus.from_dict(one) for one in values["outlooks"])
+        statuses = tuple(PromiseStatus.from_dict(one, attribute) for one in values["outlooks"])
         horizon, expected, lower_bound = int(values["horizon"]), float(values["expected"]), float(values["cautious"])
         return cls(Span.from_dict(values["span"]), floors, horizon, expected, lower_bound, cut, statuses)
 
@@ -152,8 +152,8 @@ def make_plan(
 
     >>> from datetime import UTC, date, datetime
     >>> from fairsync.schedule import Forecast, ScheduledPromise, Window
-    >>> daily = ScheduledPromise("toys", 100, Window.day("UTC"))
-    >>> sale = ScheduledPromise("books", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+    >>> daily = ScheduledPromise.of_group("toys", 100, Window.day("UTC"))
+    >>> sale = ScheduledPromise.of_group("books", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
     >>> plan = make_plan([daily, sale], {daily: 70, sale: 75}, Forecast(rate=0.01),
     ...                  datetime(2026, 3, 2, 18, tzinfo=UTC), k=10, capacities={"toys": 10, "books": 10})
     >>> plan.floors, plan.horizon, round(plan.expected)

@@ -1,12 +1,16 @@
-"""A promise of the schedule: a floor on the exposures of a group in each window."""
+"""A promise of the schedule: bounds on the exposures of a selection of items in each window."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
+from fairsync.promises import Promise
+from fairsync.promises.selection import selection_name
 from fairsync.schedule.window import Window
 from fairsync.text import count
 
@@ -14,49 +18,110 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScheduledPromise:
-    """A floor on the exposures of a group in each window.
+    """A promise that holds in each window.
 
-    A group may have several promises. One exposure counts for all of them.
+    A selection may have several promises. One exposure counts for all of them.
 
     Parameters
     ----------
-    group
-        Label of the group.
-    floor
-        Minimum number of exposures in each window.
+    promise
+        The promise: items, bounds on their exposures, priority.
     window
         The window, such as ``Window.day("UTC")``.
 
     Examples
     --------
-    >>> promise = ScheduledPromise("toys", 100, Window.day("Europe/Berlin"))
+    >>> promise = ScheduledPromise(Promise({"category": "toys"}, at_least=100), Window.day("Europe/Berlin"))
     >>> print(promise)
-    100 exposures of 'toys' (each day, Europe/Berlin)
+    100 exposures of category=toys (each day, Europe/Berlin)
     >>> ScheduledPromise.from_dict(promise.to_dict()) == promise
     True
     """
 
-    group: Label
-    floor: int
+    promise: Promise
     window: Window
 
     def __post_init__(self) -> None:
-        if isinstance(self.group, bool) or not isinstance(self.group, str | int):
-            raise InvalidInputError(f"group must be a label, text or a whole number, got {self.group!r}.")
+        if not isinstance(self.promise, Promise):
+            raise InvalidInputError(f"promise must be a Promise, got {self.promise!r:.80}.")
         if not isinstance(self.window, Window):
             raise InvalidInputError(f"window must be a Window, such as Window.day('UTC'), got {self.window!r}.")
-        object.__setattr__(self, "floor", check_positive(self.floor, f"the floor of group {self.group!r}"))
+
+    @classmethod
+    def of_group(cls, group: Label, floor: int, window: Window, attribute: str = "group") -> ScheduledPromise:
+        """Return the promise of a minimum of exposures for all items with one label.
+
+        Parameters
+        ----------
+        group
+            The label.
+        floor
+            Minimum number of exposures in each window.
+        window
+            The window.
+        attribute
+            The attribute that has the label.
+
+        Examples
+        --------
+        >>> print(ScheduledPromise.of_group("toys", 100, Window.day("UTC")))
+        100 exposures of group=toys (each day, UTC)
+        """
+        if isinstance(group, bool) or not isinstance(group, str | int):
+            raise InvalidInputError(f"group must be a label, text or a whole number, got {group!r}.")
+        return cls(Promise({attribute: group}, check_positive(floor, f"the floor of group {group!r}")), window)
+
+    @cached_property
+    def selection(self) -> str:
+        """The canonical name of the items that the promise is about, by which exposures are counted."""
+        return selection_name(self.promise.where)
+
+    @property
+    def floor(self) -> int:
+        """Minimum number of exposures in each window, 0 without one."""
+        return self.promise.floor(0)
+
+    @property
+    def group(self) -> Label:
+        """The label of a promise to all items with one label."""
+        (label,) = self.promise.where.values()
+        return label  # type: ignore[no-any-return]
+
+    def with_floor(self, floor: int) -> ScheduledPromise:
+        """Return the promise with another minimum of exposures."""
+        return replace(self, promise=replace(self.promise, at_least=floor))
+
+    @cached_property
+    def _key(self) -> tuple[str, Window]:
+        # JSON tells 1 exposure from 1.0, all slots, and the label 1 from True, which are equal to Python.
+        return json.dumps({**self.promise.to_dict(), "where": self.selection}, sort_keys=True), self.window
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, ScheduledPromise) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
-        return f"{count(self.floor, 'exposure')} of {self.group!r} ({self.window})"
+        return f"{count(self.floor, 'exposure')} of {self.promise.name} ({self.window})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary."""
-        return {"group": self.group, "floor": self.floor, "window": self.window.to_dict()}
+        return {**self.promise.to_dict(), "window": self.window.to_dict()}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> ScheduledPromise:
-        """Return the object that :meth:`to_dict` describes."""
-        return cls(values["group"], values["floor"], Window.from_dict(values["window"]))
+    def from_dict(cls, values: dict[str, Any], attribute: str = "group") -> ScheduledPromise:
+        """Return the object that :meth:`to_dict` describes.
+
+        Earlier versions wrote ``{"group": label, "floor": number, "window": ...}``, and named no attribute.
+        """
+        window = Window.from_dict(values["window"])
+        if "group" in values:
+            return cls.of_group(values["group"], values["floor"], window, attribute)
+        return cls(Promise.from_dict({name: one for name, one in values.items() if name != "window"}), window)

@@ -43,7 +43,7 @@ class PromiseStatus:
     --------
     >>> from datetime import UTC, datetime
     >>> from fairsync.schedule import Window
-    >>> daily = ScheduledPromise("toys", 100, Window.day("UTC"))
+    >>> daily = ScheduledPromise.of_group("toys", 100, Window.day("UTC"))
     >>> span = daily.window.at(datetime(2026, 3, 4, 9, tzinfo=UTC))
     >>> status = PromiseStatus(daily, span, exposures=20, at_pace=60, reachable=100, certain=80)
     >>> status.missing, status.possible, status.at_risk, status.shortfall
@@ -87,7 +87,8 @@ class PromiseStatus:
         --------
         >>> from datetime import UTC, datetime
         >>> from fairsync.schedule import Window
-        >>> daily, noon = ScheduledPromise("toys", 100, Window.day("UTC")), datetime(2026, 3, 4, 12, tzinfo=UTC)
+        >>> daily = ScheduledPromise.of_group("toys", 100, Window.day("UTC"))
+        >>> noon = datetime(2026, 3, 4, 12, tzinfo=UTC)
         >>> bad = PromiseStatus(daily, daily.window.at(noon), exposures=20, at_pace=40, reachable=70, certain=50)
         >>> earlier = bad.carry_over(None, noon)
         >>> better = PromiseStatus(daily, daily.window.at(noon), exposures=60, at_pace=90, reachable=100, certain=95)
@@ -122,12 +123,12 @@ class PromiseStatus:
         }
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> PromiseStatus:
-        """Return the object that :meth:`to_dict` describes."""
+    def from_dict(cls, values: dict[str, Any], attribute: str = "group") -> PromiseStatus:
+        """Return the object that :meth:`to_dict` describes; see :meth:`ScheduledPromise.from_dict`."""
         # Plans that older versions stored do not have all of these keys.
         at_risk, impossible = values.get("at_risk_since"), values["impossible_since"]
         return cls(
-            ScheduledPromise.from_dict(values["promise"]),
+            ScheduledPromise.from_dict(values["promise"], attribute),
             Span.from_dict(values["span"]),
             exposures=int(values["exposures"]),
             at_pace=int(values["at_pace"]),

@@ -17,7 +17,7 @@ FLOORS = {"Toys": 1500, "Books": 400, "Garden": 600, MARKUP: 300}
 
 def daily_promises(floors: Mapping[str, int]) -> list[ScheduledPromise]:
     """Return a promise per group, with a window per day of UTC."""
-    return [ScheduledPromise(label, floor, Window.day("UTC")) for label, floor in floors.items()]
+    return [ScheduledPromise.of_group(label, floor, Window.day("UTC")) for label, floor in floors.items()]
 
 
 class Page:

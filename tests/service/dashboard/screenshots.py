@@ -21,8 +21,8 @@ PHONE = {"width": 390, "height": 844}
 def make_shop() -> SimulatedShop:
     """Return a shop on a Saturday at 18:00, after five days of which one had little traffic."""
     day, week = Window.day("Europe/Berlin"), Window.week("Europe/Berlin")
-    promises = [ScheduledPromise(label, floor, day) for label, floor in FLOORS.items()]
-    promises.append(ScheduledPromise("Independent films", 3900, week))
+    promises = [ScheduledPromise.of_group(label, floor, day) for label, floor in FLOORS.items()]
+    promises.append(ScheduledPromise.of_group("Independent films", 3900, week))
     labels = [*FLOORS, "Independent films", "Kitchen", "Music"]
     start = utc("2026-03-01T23:00")
     shop = SimulatedShop(labels, promises, start, index=lambda catalog: FailingShards(catalog, 4))

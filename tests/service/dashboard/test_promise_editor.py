@@ -33,7 +33,7 @@ def test_an_impossible_floor_is_refused_and_the_largest_possible_one_offered(pag
     page.tab.keyboard.press("Enter")
     assert page.tab.locator("#editor").is_visible()
     view = shop.view("Garden")
-    asked = ScheduledPromise("Garden", 10_000_000, window_from_record(view.window))
+    asked = ScheduledPromise.of_group("Garden", 10_000_000, window_from_record(view.window))
     largest = shop.promise_service.preview(asked, view.id).largest
     page.tab.get_by_role("button", name=f"Use {largest:,}").click()
     page.wait_for(page.tab.locator("#verdict"), "This can be kept")
@@ -44,11 +44,11 @@ def test_an_impossible_floor_is_refused_and_the_largest_possible_one_offered(pag
 
 def test_a_floor_that_became_impossible_after_the_preview_is_refused(page: Page, shop: SimulatedShop) -> None:
     view = shop.view("Garden")
-    record = ScheduledPromise("Garden", 10_000_000, window_from_record(view.window))
+    record = ScheduledPromise.of_group("Garden", 10_000_000, window_from_record(view.window))
     largest = shop.promise_service.preview(record, view.id).largest
     page.edit("Garden", largest)
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
-    kitchen = ScheduledPromise("Kitchen", 500, Window.day("UTC"))
+    kitchen = ScheduledPromise.of_group("Kitchen", 500, Window.day("UTC"))
     other = shop.promise_service.set_promise(kitchen)
     try:
         page.tab.get_by_role("button", name="Save").click()
@@ -83,7 +83,7 @@ def test_a_campaign_is_created_and_deleted(page: Page, shop: SimulatedShop) -> N
 
 def test_a_promise_that_has_not_begun_shows_its_start_and_keeps_its_days(page: Page, shop: SimulatedShop) -> None:
     window = WindowRecord(every="day", start="2026-03-20", end="2026-03-22")
-    made = shop.promise_service.set_promise(ScheduledPromise("Music", 50, window_from_record(window)))
+    made = shop.promise_service.set_promise(ScheduledPromise.of_group("Music", 50, window_from_record(window)))
     try:
         page.wait_for(page.figure("Music", "promise"), r"^50 a day, in \d+d")
         page.edit("Music", 60)

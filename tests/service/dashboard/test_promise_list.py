@@ -84,7 +84,7 @@ def test_updates_with_the_traffic(page: Page, shop: SimulatedShop) -> None:
 
 
 def test_says_early_that_few_requests_can_show_a_promised_group(browser: Any) -> None:
-    promises = [ScheduledPromise("Toys", 2_000, Window.day("UTC"))]
+    promises = [ScheduledPromise.of_group("Toys", 2_000, Window.day("UTC"))]
     narrow = SimulatedShop(["Toys", "Books"], promises, utc("2026-03-03T00:00"))
     for _ in range(30):
         narrow.serve(1)
@@ -123,7 +123,9 @@ def test_without_promises_it_explains_the_next_step(browser: Any) -> None:
 
 def test_hundreds_of_groups_are_filtered_sorted_and_rendered_near_the_viewport(browser: Any) -> None:
     labels = [f"Provider {number:03}" for number in range(400)]
-    promises = [ScheduledPromise(label, 1 + number % 7, Window.day("UTC")) for number, label in enumerate(labels)]
+    promises = [
+        ScheduledPromise.of_group(label, 1 + number % 7, Window.day("UTC")) for number, label in enumerate(labels)
+    ]
     many = SimulatedShop(labels, promises, utc("2026-03-03T00:00"))
     own = ServedShop(many)
     page = Page(browser, own.url)

@@ -99,7 +99,7 @@ def test_a_service_raises_an_alert_and_keeps_its_windows() -> None:
 
     def start() -> PromiseService:
         coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, ledger=ledger, auto_restart=False)
-        promises = [ScheduledPromise("toys", 5, Window.hour("UTC"))]
+        promises = [ScheduledPromise.of_group("toys", 5, Window.hour("UTC"))]
         front = FrontEnd(catalog, coordinator)
         return PromiseService(front, coordinator, promises, Forecast(rate=0.01), clock=machine.make_clock())
 
@@ -131,7 +131,10 @@ class WrongForHours:
 
     def start(self) -> PromiseService:
         coordinator = Coordinator(self.catalog, k=3, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
-        promises, front = [ScheduledPromise("toys", 5, Window.hour("UTC"))], FrontEnd(self.catalog, coordinator)
+        promises, front = (
+            [ScheduledPromise.of_group("toys", 5, Window.hour("UTC"))],
+            FrontEnd(self.catalog, coordinator),
+        )
         return PromiseService(front, coordinator, promises, Forecast(rate=0.01), clock=self.machine.make_clock())
 
     def restart(self) -> None:

@@ -34,7 +34,9 @@ def test_two_promises_for_the_same_windows_are_refused_by_name() -> None:
         "toys",
     ]
     for floor in (5, 6):
-        with pytest.raises(InvalidInputError, match=r"promises 1 and 5 .* 5 exposures of 'toys' .*each day.* Keep one"):
+        with pytest.raises(
+            InvalidInputError, match=r"promises 1 and 5 .* 5 exposures of group=toys .*each day.* Keep one"
+        ):
             promises_from_records([*records, made("toys", floor, every="day")], small_catalog())
     first, second = made("toys", 5, every="day", end="2026-03-01"), made("toys", 9, every="day", start="2026-03-02")
     assert len(promises_from_records([first, second], small_catalog())) == 2, "one after the other"

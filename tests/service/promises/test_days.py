@@ -114,12 +114,12 @@ def test_days_that_were_made_up(trouble: str) -> None:
     )
     one, two, three, four = shop.large[:4]
     shop.promises = [
-        ScheduledPromise(one, 60, Window.day(zone.key)),
-        ScheduledPromise(two, 25, Window.day(zone.key)),
-        ScheduledPromise(two, 60, Window.week(zone.key)),
-        ScheduledPromise(three, 80, Window.campaign(start + 12 * HOUR, end - 12 * HOUR, zone.key)),
-        ScheduledPromise(four, 2, Window.hour(zone.key)),
-        ScheduledPromise("rare", 30, Window.day(zone.key)),
+        ScheduledPromise.of_group(one, 60, Window.day(zone.key)),
+        ScheduledPromise.of_group(two, 25, Window.day(zone.key)),
+        ScheduledPromise.of_group(two, 60, Window.week(zone.key)),
+        ScheduledPromise.of_group(three, 80, Window.campaign(start + 12 * HOUR, end - 12 * HOUR, zone.key)),
+        ScheduledPromise.of_group(four, 2, Window.hour(zone.key)),
+        ScheduledPromise.of_group("rare", 30, Window.day(zone.key)),
     ]
     found = run(shop, times, start, end, trouble, every=HOUR)
     assert found.surprised == []
@@ -139,14 +139,17 @@ def test_a_week_is_kept_although_its_last_day_is_not() -> None:
     forecast = Forecast(rate=0.001, zone=zone.key, slot=1800).learn(times, start - 28 * DAY, start)
     shop = Shop([], forecast, seed=1, plan_seconds=60)
     one, two, three, four = shop.large[:4]
-    daily, weekly = ScheduledPromise(two, 30, Window.day(zone.key)), ScheduledPromise(two, 90, Window.week(zone.key))
+    daily, weekly = (
+        ScheduledPromise.of_group(two, 30, Window.day(zone.key)),
+        ScheduledPromise.of_group(two, 90, Window.week(zone.key)),
+    )
     shop.promises = [
-        ScheduledPromise(one, 60, Window.day(zone.key)),
+        ScheduledPromise.of_group(one, 60, Window.day(zone.key)),
         daily,
         weekly,
-        ScheduledPromise(three, 100, Window.campaign(start + 12 * HOUR, end - 12 * HOUR, zone.key)),
-        ScheduledPromise(four, 2, Window.hour(zone.key)),
-        ScheduledPromise("rare", 30, Window.day(zone.key)),
+        ScheduledPromise.of_group(three, 100, Window.campaign(start + 12 * HOUR, end - 12 * HOUR, zone.key)),
+        ScheduledPromise.of_group(four, 2, Window.hour(zone.key)),
+        ScheduledPromise.of_group("rare", 30, Window.day(zone.key)),
     ]
     found = run(shop, times, start, end, "slump", every=HOUR)
     assert found.surprised == []
@@ -169,12 +172,12 @@ def test_complete_journey(trouble: str) -> None:
     )
     one, two, three, four = shop.large[:4]
     shop.promises = [
-        ScheduledPromise(one, 200, Window.day(zone.key)),
-        ScheduledPromise(two, 100, Window.day(zone.key)),
-        ScheduledPromise(two, 900, Window.week(zone.key)),
-        ScheduledPromise(three, 300, Window.campaign(date(2017, 3, 10), date(2017, 3, 12), zone.key)),
-        ScheduledPromise(four, 3, Window.hour(zone.key)),
-        ScheduledPromise("rare", 380, Window.day(zone.key)),  # nearly as many as there are requests
+        ScheduledPromise.of_group(one, 200, Window.day(zone.key)),
+        ScheduledPromise.of_group(two, 100, Window.day(zone.key)),
+        ScheduledPromise.of_group(two, 900, Window.week(zone.key)),
+        ScheduledPromise.of_group(three, 300, Window.campaign(date(2017, 3, 10), date(2017, 3, 12), zone.key)),
+        ScheduledPromise.of_group(four, 3, Window.hour(zone.key)),
+        ScheduledPromise.of_group("rare", 380, Window.day(zone.key)),  # nearly as many as there are requests
     ]
     found = run(shop, times, start, end, trouble, every=HOUR / 2)
     assert found.surprised == []
@@ -198,11 +201,11 @@ def test_tafeng(trouble: str, worst_case_traffic: float) -> None:
     one, two, three, four = shop.large[:4]
     part = 1 if DAYS > 1 else 3
     shop.promises = [
-        ScheduledPromise(one, 450 // part, Window.day("UTC")),
-        ScheduledPromise(two, 2_000 // part, Window.week("UTC")),
-        ScheduledPromise(three, 1_500 // part, Window.campaign(date(2000, 12, 18), date(2000, 12, 20), "UTC")),
-        ScheduledPromise(four, 6 // part, Window.hour("UTC")),
-        ScheduledPromise("rare", 500 // part, Window.day("UTC")),
+        ScheduledPromise.of_group(one, 450 // part, Window.day("UTC")),
+        ScheduledPromise.of_group(two, 2_000 // part, Window.week("UTC")),
+        ScheduledPromise.of_group(three, 1_500 // part, Window.campaign(date(2000, 12, 18), date(2000, 12, 20), "UTC")),
+        ScheduledPromise.of_group(four, 6 // part, Window.hour("UTC")),
+        ScheduledPromise.of_group("rare", 500 // part, Window.day("UTC")),
     ]
     found = run(shop, times, start, start + DAYS * DAY, trouble, every=HOUR)
     assert found.surprised == [] or (DAYS > 1 and worst_case_traffic == WORST_CASE_TRAFFIC)
@@ -223,9 +226,9 @@ def test_what_was_shown_counts_however_late_it_is_heard_of() -> None:
     easy, half = shop.large[:2]
     # Every request can show the rare item once, and half of them do.
     shop.promises = [
-        ScheduledPromise(easy, 60, Window.day("UTC")),
-        ScheduledPromise(half, 110, Window.day("UTC")),
-        ScheduledPromise("rare", 110, Window.day("UTC")),
+        ScheduledPromise.of_group(easy, 60, Window.day("UTC")),
+        ScheduledPromise.of_group(half, 110, Window.day("UTC")),
+        ScheduledPromise.of_group("rare", 110, Window.day("UTC")),
     ]
     rng = np.random.default_rng(9)
     waiting: list[tuple[float, str, list[int | str], list[str]]] = []
@@ -267,8 +270,8 @@ def test_what_was_shown_counts_however_late_it_is_heard_of() -> None:
 def test_a_stretch_of_it_over_http() -> None:
     shop, times, start = made_up_day(150)
     shop.promises = [
-        ScheduledPromise(shop.large[0], 5, Window.hour("UTC")),
-        ScheduledPromise("rare", 40, Window.day("UTC")),
+        ScheduledPromise.of_group(shop.large[0], 5, Window.hour("UTC")),
+        ScheduledPromise.of_group("rare", 40, Window.day("UTC")),
     ]
     begin, end = start + 17 * HOUR, start + 21 * HOUR
     with ExitStack() as stack:

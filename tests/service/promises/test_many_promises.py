@@ -38,7 +38,7 @@ def make_service(windows: list[Window], ledger: Ledger | None = None) -> tuple[P
     catalog = Catalog(np.random.default_rng(0).normal(size=(2 * n, 4)), np.tile(np.arange(n), 2))
     ledger = MemoryLedger(n) if ledger is None else ledger
     coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, ledger=ledger, auto_restart=False)
-    promises = [ScheduledPromise(group, 3, window) for group, window in enumerate(windows)]
+    promises = [ScheduledPromise.of_group(group, 3, window) for group, window in enumerate(windows)]
     front, forecast = FrontEnd(catalog, coordinator), Forecast(rate=100.0)
     service = PromiseService(front, coordinator, promises, forecast, clock=lambda: clock[0].timestamp())
     return service, clock
@@ -59,8 +59,8 @@ def test_thousands_of_promises_are_served(kind: str) -> None:
     assert {one.state for one in views} <= {"kept", "on track"}, "100 requests a second are plenty"
     overview = service.overview()
     assert (len(overview.promises), len(overview.groups), overview.alerts) == (MANY, MANY, [])
-    made = service.set_promise(ScheduledPromise(7, 5, Window.week("UTC")))
-    assert service.preview(ScheduledPromise(8, 5, Window.week("UTC"))).feasible
+    made = service.set_promise(ScheduledPromise.of_group(7, 5, Window.week("UTC")))
+    assert service.preview(ScheduledPromise.of_group(8, 5, Window.week("UTC"))).feasible
     service.delete_promise(made.id)
     service.close()
     again, _ = make_service(windows, ledger)
@@ -79,7 +79,7 @@ def test_promises_hold_while_another_is_checked(monkeypatch: pytest.MonkeyPatch)
         return run(check)
 
     monkeypatch.setattr(FeasibilityCheck, "run", slow)
-    thread = threading.Thread(target=service.set_promise, args=(ScheduledPromise(0, 5, Window.week("UTC")),))
+    thread = threading.Thread(target=service.set_promise, args=(ScheduledPromise.of_group(0, 5, Window.week("UTC")),))
     thread.start()
     try:
         assert checking.wait(30)
@@ -103,20 +103,20 @@ def test_a_promise_is_checked_again_if_others_were_changed_meanwhile(monkeypatch
     def meanwhile(check: FeasibilityCheck) -> Feasibility:
         checked.append(len(check.others))
         if len(checked) == 1:  # another caller makes the same promise
-            service.set_promise(ScheduledPromise(0, 7, Window.week("UTC")))
+            service.set_promise(ScheduledPromise.of_group(0, 7, Window.week("UTC")))
         return run(check)
 
     monkeypatch.setattr(FeasibilityCheck, "run", meanwhile)
     with pytest.raises(InvalidInputError, match="already"):
-        service.set_promise(ScheduledPromise(0, 5, Window.week("UTC")))
+        service.set_promise(ScheduledPromise.of_group(0, 5, Window.week("UTC")))
     assert [one.floor for one in service.promises()] == [3, 3, 3, 7]
-    service.set_promise(ScheduledPromise(1, 5, Window.week("UTC")))
+    service.set_promise(ScheduledPromise.of_group(1, 5, Window.week("UTC")))
     assert checked == [3, 3, 4]
 
 
 def test_paces_of_thousands_of_promises_fit_into_memory() -> None:
     window, few, many = Window.day("UTC"), PaceHistory(), PaceHistory()
-    promises = [ScheduledPromise(group, 3, window) for group in range(MANY)]
+    promises = [ScheduledPromise.of_group(group, 3, window) for group in range(MANY)]
     prices: dict[Label, float] = dict.fromkeys(range(MANY), 0.0)
     for step in range(100):
         for history, some in ((few, promises[:3]), (many, promises)):
@@ -135,7 +135,7 @@ def test_a_window_that_begins_in_seven_thousand_years_is_not_forecast(every: str
     )
     begin = datetime(8999, 1, 1, tzinfo=UTC)
     window = Window(every, "UTC", begin, begin + timedelta(days=30))
-    service.set_promise(ScheduledPromise("toys", 1, window))
+    service.set_promise(ScheduledPromise.of_group("toys", 1, window))
     (view,) = service.overview().promises
     assert view.start == begin
     assert service.overview().period_end == START.replace(hour=11, minute=0)

@@ -15,7 +15,7 @@ START = utc("2026-03-03T00:00")
 def make_shop() -> SimulatedShop:
     return SimulatedShop(
         ["Toys", "Books", "Garden", "Kitchen"],
-        [ScheduledPromise("Toys", 1900, DAY), ScheduledPromise("Books", 1500, DAY)],
+        [ScheduledPromise.of_group("Toys", 1900, DAY), ScheduledPromise.of_group("Books", 1500, DAY)],
         START,
     )
 

@@ -7,7 +7,7 @@ from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.projections import Projections
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
-DAILY = ScheduledPromise("toys", 240, Window.day("UTC"))
+DAILY = ScheduledPromise.of_group("toys", 240, Window.day("UTC"))
 
 
 def pace_at(history: PaceHistory, now: datetime) -> list[tuple[datetime, int]]:

@@ -11,7 +11,7 @@ NOON, ONE = datetime(2026, 3, 2, 12, tzinfo=UTC), datetime(2026, 3, 2, 13, tzinf
 
 
 def test_only_a_missed_window_blames_the_outage() -> None:
-    promise = ScheduledPromise("toys", 9, Window.hour("UTC"))
+    promise = ScheduledPromise.of_group("toys", 9, Window.hour("UTC"))
     status = PromiseStatus(
         promise, Span(NOON, ONE), exposures=1, at_pace=2, reachable=3, certain=3, impossible_since=NOON, foreseen=6
     )
@@ -24,7 +24,9 @@ def test_only_a_missed_window_blames_the_outage() -> None:
 @pytest.mark.parametrize("most", [1, 100, 250, 10_000])
 def test_of_a_long_outage_the_latest_windows_are_listed(most: int) -> None:
     """All windows of thousands of promises would take the memory of the service when it starts."""
-    promises = {f"{n}": ScheduledPromise(n, 9, Window.hour("UTC") if n % 2 else Window.day("UTC")) for n in range(100)}
+    promises = {
+        f"{n}": ScheduledPromise.of_group(n, 9, Window.hour("UTC") if n % 2 else Window.day("UTC")) for n in range(100)
+    }
     plan = make_plan(promises.values(), {}, Forecast(rate=1.0), NOON, k=10, capacities=dict.fromkeys(range(100), 10))
     now = NOON + timedelta(days=3)
     every, latest = windows_ended(plan, promises, now), windows_ended(plan, promises, now, most=most)

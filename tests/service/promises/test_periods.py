@@ -13,7 +13,10 @@ from fairsync.service.promises.periods import Periods, missing_at_start
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 HOUR = timedelta(hours=1)
-HOURLY, DAILY = ScheduledPromise("b", 4, Window.hour("UTC")), ScheduledPromise("b", 50, Window.day("UTC"))
+HOURLY, DAILY = (
+    ScheduledPromise.of_group("b", 4, Window.hour("UTC")),
+    ScheduledPromise.of_group("b", 50, Window.day("UTC")),
+)
 
 
 def make_periods(count: str = "retrieved", time: LedgerTime | None = None) -> Periods:

@@ -26,18 +26,22 @@ def test_caps_are_the_items_of_a_group_up_to_k() -> None:
 
 
 def test_a_promise_that_becomes_impossible_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    planner, daily, forecast = make_planner(), ScheduledPromise("rare", 1000, Window.day("UTC")), Forecast(rate=0.01)
+    planner, daily, forecast = (
+        make_planner(),
+        ScheduledPromise.of_group("rare", 1000, Window.day("UTC")),
+        Forecast(rate=0.01),
+    )
     with caplog.at_level(logging.WARNING):
         plan = planner.plan([daily], {daily: 0}, forecast, NOON, None)
         planner.plan([daily], {daily: 1}, forecast, NOON.replace(minute=1), plan)
     (record,) = caplog.records
-    assert "1,000 exposures of 'rare'" in record.message
+    assert "1,000 exposures of group=rare" in record.message
     assert "cannot be kept: 568 will be missing" in record.message
 
 
 def test_a_promise_is_checked_beside_others() -> None:
     planner, forecast = make_planner(), Forecast(rate=0.01)
-    fits, too_much = (ScheduledPromise("a", floor, Window.day("UTC")) for floor in (900, 10_000))
-    others = [ScheduledPromise("b", 900, Window.day("UTC"))]
+    fits, too_much = (ScheduledPromise.of_group("a", floor, Window.day("UTC")) for floor in (900, 10_000))
+    others = [ScheduledPromise.of_group("b", 900, Window.day("UTC"))]
     assert planner.check(fits, others, {}, forecast, NOON).accepted
     assert not planner.check(too_much, others, {}, forecast, NOON).accepted

@@ -65,7 +65,7 @@ def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyP
         return check_promise(*arguments)
 
     monkeypatch.setattr(planning, "check_promise", held)
-    service, promise = small_service(), ScheduledPromise("wine", 5, Window.day("UTC"))
+    service, promise = small_service(), ScheduledPromise.of_group("wine", 5, Window.day("UTC"))
     threads = [threading.Thread(target=service.preview, args=(promise,)) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -84,7 +84,7 @@ def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyP
 
 
 def test_a_preview_that_is_cancelled_ends_and_leaves_its_place() -> None:
-    service, promise = small_service(), ScheduledPromise("wine", 5, Window.day("UTC"))
+    service, promise = small_service(), ScheduledPromise.of_group("wine", 5, Window.day("UTC"))
     for _ in range(3):
         with pytest.raises(PreviewCancelledError):
             service.preview(promise, is_cancelled=lambda: True)

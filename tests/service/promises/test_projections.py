@@ -13,7 +13,9 @@ START = utc("2026-03-03T00:00")
 
 
 def test_days_end_within_the_band_and_near_the_forecast() -> None:
-    shop = SimulatedShop(list(FLOORS), [ScheduledPromise(label, floor, DAY) for label, floor in FLOORS.items()], START)
+    shop = SimulatedShop(
+        list(FLOORS), [ScheduledPromise.of_group(label, floor, DAY) for label, floor in FLOORS.items()], START
+    )
     inside, errors = [], []
     for _ in range(3):
         shop.advance(16)
@@ -33,7 +35,7 @@ def test_days_end_within_the_band_and_near_the_forecast() -> None:
 
 def test_what_cannot_be_kept_is_not_expected_to_reach_its_floor() -> None:
     shop = SimulatedShop(
-        list(FLOORS), [ScheduledPromise(label, 3 * floor, DAY) for label, floor in FLOORS.items()], START
+        list(FLOORS), [ScheduledPromise.of_group(label, 3 * floor, DAY) for label, floor in FLOORS.items()], START
     )
     shop.advance(10, traffic=0.5)
     shop.estimate_cost()
@@ -46,7 +48,7 @@ def test_what_cannot_be_kept_is_not_expected_to_reach_its_floor() -> None:
 def test_a_campaign_before_during_and_after() -> None:
     shop = SimulatedShop(list(FLOORS), [], START)
     window = Window.campaign(START + timedelta(days=1), START + timedelta(days=2), "UTC")
-    made = shop.promise_service.set_promise(ScheduledPromise("Toys", 500, window))
+    made = shop.promise_service.set_promise(ScheduledPromise.of_group("Toys", 500, window))
     assert (made.state, made.projected, made.exposures) == ("on track", 500, 0)
     shop.advance(24 + 12)
     during = shop.view("Toys")

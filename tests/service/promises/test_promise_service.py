@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -77,7 +76,10 @@ class World:
 
 
 def test_a_daily_promise_is_kept_day_after_day() -> None:
-    world = World([ScheduledPromise("blue", 1500, DAY), ScheduledPromise("green", 100, Window.hour("UTC"))], rate=0.028)
+    world = World(
+        [ScheduledPromise.of_group("blue", 1500, DAY), ScheduledPromise.of_group("green", 100, Window.hour("UTC"))],
+        rate=0.028,
+    )
     world.pass_hours(72)
     past = world.promise_service.past(1000)
     days = [one for one in past if one.group == "blue"]
@@ -94,7 +96,7 @@ def test_a_daily_promise_is_kept_day_after_day() -> None:
 
 def test_a_shortfall_of_traffic_is_reported_early() -> None:
     """Usual days teach what to expect; then hardly anybody comes."""
-    world = World([ScheduledPromise("blue", 6000, DAY)])
+    world = World([ScheduledPromise.of_group("blue", 6000, DAY)])
     world.pass_hours(24 * 9)
     assert all(one.kept for one in world.promise_service.past())
     world.pass_hours(10, per_hour=10)
@@ -111,7 +113,7 @@ def test_a_shortfall_of_traffic_is_reported_early() -> None:
 
 
 def test_a_promise_that_few_requests_can_show_is_reported_early() -> None:
-    world = World([ScheduledPromise("blue", 900, DAY)])
+    world = World([ScheduledPromise.of_group("blue", 900, DAY)])
     world.pass_hours(24 * 3)
     (view,) = world.promise_service.promises()
     assert (view.state, view.eligible_share, view.reason) == ("on track", None, "")
@@ -131,7 +133,7 @@ def test_a_promise_that_few_requests_can_show_is_reported_early() -> None:
 
 
 def test_a_surge_does_not_end_the_window() -> None:
-    world = World([ScheduledPromise("blue", 2000, DAY)])
+    world = World([ScheduledPromise.of_group("blue", 2000, DAY)])
     world.pass_hours(5)
     world.serve(6000)
     assert world.promise_service.overview().requests == 6500
@@ -149,8 +151,8 @@ def file(tmp_path: Path) -> Iterator[SqlLedger]:
 
 def test_a_restart_forgets_nothing(file: SqlLedger) -> None:
     """Not the counts of the window, nor prices, promises and traffic; also when it was away over the end of a day."""
-    world = World([ScheduledPromise("blue", 2000, DAY)], ledger=file)
-    made = world.promise_service.set_promise(ScheduledPromise("green", 700, Window.week("Europe/Berlin")))
+    world = World([ScheduledPromise.of_group("blue", 2000, DAY)], ledger=file)
+    made = world.promise_service.set_promise(ScheduledPromise.of_group("green", 700, Window.week("Europe/Berlin")))
     world.pass_hours(15)
     before = world.promise_service.overview()
     world.promise_service.close()
@@ -177,9 +179,9 @@ def test_windows_that_came_and_went_while_it_was_down_are_listed(file: SqlLedger
     berlin = Window.campaign(START + timedelta(hours=30), START + timedelta(hours=40), "Europe/Berlin")
     world = World(
         [
-            ScheduledPromise("blue", 500, DAY),
-            ScheduledPromise("green", 5, Window.hour("UTC")),
-            ScheduledPromise("red", 1, berlin),
+            ScheduledPromise.of_group("blue", 500, DAY),
+            ScheduledPromise.of_group("green", 5, Window.hour("UTC")),
+            ScheduledPromise.of_group("red", 1, berlin),
         ],
         ledger=file,
     )
@@ -203,7 +205,7 @@ def test_windows_that_came_and_went_while_it_was_down_are_listed(file: SqlLedger
 def test_impressions_count() -> None:
     """Two fifths of the candidates are shown, of green ones fewer; some reports come late, twice, or never."""
     world = World(
-        [ScheduledPromise("blue", 1000, DAY), ScheduledPromise("green", 300, DAY)],
+        [ScheduledPromise.of_group("blue", 1000, DAY), ScheduledPromise.of_group("green", 300, DAY)],
         count="impressions",
         report_within=600.0,
     )
@@ -243,15 +245,15 @@ def test_impressions_count() -> None:
 
 def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others() -> None:
     """At eight in the evening four hours are left, of 1,600 slots: too few for a day's promise."""
-    world = World([ScheduledPromise("blue", 2000, DAY)])
+    world = World([ScheduledPromise.of_group("blue", 2000, DAY)])
     world.pass_hours(20)
-    late = ScheduledPromise("green", 3000, DAY)
+    late = ScheduledPromise.of_group("green", 3000, DAY)
     assert "from 2026-03-03 00:00 on" in world.promise_service.preview(late).message
     made = world.promise_service.set_promise(late)
     assert (made.start, made.state, made.exposures) == (START + timedelta(days=1), "on track", 0)
     with pytest.raises(InvalidInputError, match="already"):
         world.promise_service.set_promise(late)
-    more = replace(late, floor=3200)
+    more = late.with_floor(3200)
     assert "from 2026-03-03 00:00 on" in world.promise_service.preview(more, made.id).message
     changed = world.promise_service.set_promise(more, made.id)
     assert changed.start == START + timedelta(days=1), "also when it is changed before it has begun"
@@ -262,17 +264,17 @@ def test_a_promise_made_late_begins_with_the_next_window_and_spares_the_others()
     assert world.impressions["green"] < 1000, "nothing was done for it yet"
     world.pass_hours(24)
     assert {(one.group, one.kept) for one in world.promise_service.past()[:2]} == {("blue", True), ("green", True)}
-    early = ScheduledPromise("red", 10, DAY)
+    early = ScheduledPromise.of_group("red", 10, DAY)
     assert world.promise_service.set_promise(early).start == START + timedelta(days=2), (
         "where the rest is enough, at once"
     )
 
 
 def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
-    world = World([ScheduledPromise("blue", 2000, DAY), ScheduledPromise("green", 600, DAY)])
+    world = World([ScheduledPromise.of_group("blue", 2000, DAY), ScheduledPromise.of_group("green", 600, DAY)])
     world.pass_hours(20)
     (name,) = (one.id for one in world.promise_service.promises() if one.group == "green")
-    higher = ScheduledPromise("green", 3000, DAY)
+    higher = ScheduledPromise.of_group("green", 3000, DAY)
     changed = world.promise_service.set_promise(higher, name)
     tomorrow = START + timedelta(days=1)
     assert (changed.id, changed.floor, changed.start) == (name, 3000, tomorrow)
@@ -281,7 +283,7 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
         (3000, tomorrow, tomorrow + timedelta(days=1)),
         (600, START, tomorrow),
     }
-    lower = world.promise_service.set_promise(replace(higher, floor=2900), name)
+    lower = world.promise_service.set_promise(higher.with_floor(2900), name)
     assert lower.start == tomorrow, "it has not begun"
     world.pass_hours(28)
     past = [(one.group, one.floor, one.kept) for one in world.promise_service.past()]
@@ -291,20 +293,20 @@ def test_a_promise_raised_late_holds_as_it_was_until_the_next_window() -> None:
     assert [one.id for one in world.promise_service.promises() if one.group == "green"] == [name], (
         "what it replaced is over"
     )
-    lowest = world.promise_service.set_promise(replace(higher, floor=5), name)
+    lowest = world.promise_service.set_promise(higher.with_floor(5), name)
     assert lowest.start == START + timedelta(days=2), "what is lowered is lowered at once"
 
 
 def test_promises_are_checked_before_they_are_made() -> None:
-    world = World([ScheduledPromise("blue", 500, DAY)])
+    world = World([ScheduledPromise.of_group("blue", 500, DAY)])
     world.pass_hours(3)
     name = world.promise_service.promises()[0].id
-    good = ScheduledPromise("green", 200, DAY)
+    good = ScheduledPromise.of_group("green", 200, DAY)
     preview = world.promise_service.preview(good)
     assert preview.feasible
     assert preview.least_cost is not None
     assert preview.least_cost >= 0
-    much = ScheduledPromise("green", 10**6, DAY)
+    much = ScheduledPromise.of_group("green", 10**6, DAY)
     refused = world.promise_service.preview(much)
     assert not refused.feasible
     assert 0 < refused.largest < 10**6
@@ -314,7 +316,7 @@ def test_promises_are_checked_before_they_are_made() -> None:
     assert made.exposures == world.impressions["green"], "the day has had them already"
     with pytest.raises(InvalidInputError, match="already"):
         world.promise_service.set_promise(good)
-    changed = world.promise_service.set_promise(replace(good, floor=300), made.id)
+    changed = world.promise_service.set_promise(good.with_floor(300), made.id)
     assert (changed.floor, changed.exposures) == (300, made.exposures)
     with pytest.raises(UnknownPromiseError):
         world.promise_service.delete_promise("none")
@@ -331,7 +333,7 @@ def test_promises_are_checked_before_they_are_made() -> None:
 
 
 def test_the_pace_of_a_promise() -> None:
-    world = World([ScheduledPromise("blue", 500, DAY)])
+    world = World([ScheduledPromise.of_group("blue", 500, DAY)])
     world.pass_hours(12, steps=20)
     pace = world.promise_service.pace(world.promise_service.promises()[0].id)
     assert [point.exposures for point in pace.points] == sorted(point.exposures for point in pace.points)
@@ -341,11 +343,11 @@ def test_the_pace_of_a_promise() -> None:
 
 
 def test_items_come_and_go(file: SqlLedger) -> None:
-    world = World([ScheduledPromise("blue", 500, DAY)], ledger=file)
+    world = World([ScheduledPromise.of_group("blue", 500, DAY)], ledger=file)
     world.pass_hours(2)
     world.promise_service.upsert_items(world.rng.normal(size=(20, 8)), ["new"] * 20, list(range(200, 220)))
     world.promise_service.remove_items(list(range(60, 80)))
-    world.promise_service.set_promise(ScheduledPromise("new", 300, DAY))
+    world.promise_service.set_promise(ScheduledPromise.of_group("new", 300, DAY))
     world.pass_hours(22)
     assert {one.group: one.kept for one in world.promise_service.past()} == {"blue": True, "new": True}
     assert len(world.promise_service.catalog) == 120
@@ -365,7 +367,9 @@ def test_groups_of_changed_files_keep_their_counts(tmp_path: Path) -> None:
     """One group is gone and another one has come, which sorts before the others: counts stay with their labels."""
     path = tmp_path / "a.db"
     with SqlLedger(path, 3) as ledger:
-        world = World([ScheduledPromise("blue", 500, DAY), ScheduledPromise("green", 100, DAY)], ledger=ledger)
+        world = World(
+            [ScheduledPromise.of_group("blue", 500, DAY), ScheduledPromise.of_group("green", 100, DAY)], ledger=ledger
+        )
         world.pass_hours(3)
         world.promise_service.close()
     vectors = world.rng.normal(size=(120, 8))

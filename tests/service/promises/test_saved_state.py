@@ -13,7 +13,7 @@ from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.schema import PastWindow
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
-HOURLY = ScheduledPromise("toys", 9, Window.hour("UTC"))
+HOURLY = ScheduledPromise.of_group("toys", 9, Window.hour("UTC"))
 
 
 def past(start: datetime, exposures: int = 9) -> PastWindow:
@@ -67,7 +67,9 @@ def test_the_forecast_observes_requests_once() -> None:
 
 
 def test_recurring_promises_that_have_ended_are_dropped() -> None:
-    ended = ScheduledPromise("wine", 1, Window("day", "UTC", end=datetime(2026, 3, 2, tzinfo=UTC)))
-    campaign = ScheduledPromise("wine", 1, Window.campaign(NOON - timedelta(days=2), NOON - timedelta(days=1), "UTC"))
+    ended = ScheduledPromise.of_group("wine", 1, Window("day", "UTC", end=datetime(2026, 3, 2, tzinfo=UTC)))
+    campaign = ScheduledPromise.of_group(
+        "wine", 1, Window.campaign(NOON - timedelta(days=2), NOON - timedelta(days=1), "UTC")
+    )
     state = SavedState(("toys", "wine"), {"a": HOURLY, "b": ended, "c": campaign}, Forecast(rate=1.0))
     assert set(state.without_ended(NOON).promises) == {"a", "c"}, "the outcome of a campaign stays visible"

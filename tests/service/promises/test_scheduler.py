@@ -36,8 +36,8 @@ class World:
         self.set_ahead = self.skew = 0.0  # seconds by which the clock was set, and by which another one is ahead
         self.given: dict[datetime, Counter[Any]] = {}
         self.promises = {
-            "a": ScheduledPromise("blue", 20, Window.hour("UTC")),
-            "b": ScheduledPromise("blue", 400, Window.day("UTC")),
+            "a": ScheduledPromise.of_group("blue", 20, Window.hour("UTC")),
+            "b": ScheduledPromise.of_group("blue", 400, Window.day("UTC")),
         }
         self.start()
 
@@ -267,7 +267,7 @@ def test_a_promise_within_a_period_begins_another_one() -> None:
     """Its exposures are counted from its own start on."""
     world = World()
     world.run(0.5)
-    campaign = ScheduledPromise("red", 5, Window.campaign(START + HOUR / 2, START + 2 * HOUR, "UTC"))
+    campaign = ScheduledPromise.of_group("red", 5, Window.campaign(START + HOUR / 2, START + 2 * HOUR, "UTC"))
     world.scheduler.change(lambda promises: {**promises, "c": campaign})
     assert world.scheduler.exposures()[campaign] == 0
     world.run(0.5)

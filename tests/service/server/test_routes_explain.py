@@ -115,7 +115,10 @@ def test_promises_are_named_as_they_were_made() -> None:
     """The floors of the loop are those of the present plan; an explanation names the promise."""
     catalog = words_catalog()
     coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, batch_size=4, auto_restart=False)
-    promises = [ScheduledPromise("toys", 120, Window.day("UTC")), ScheduledPromise("toys", 60, Window.hour("UTC"))]
+    promises = [
+        ScheduledPromise.of_group("toys", 120, Window.day("UTC")),
+        ScheduledPromise.of_group("toys", 60, Window.hour("UTC")),
+    ]
     service = PromiseService(
         FrontEnd(catalog, coordinator), coordinator, promises, Forecast(rate=0.1), clock=lambda: 1_700_000_000.0
     )

@@ -16,19 +16,20 @@ from fairsync.service.schema import WindowRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fairsync.catalog.groups import Grouped, Label
+    from fairsync.catalog import Catalog
+    from fairsync.catalog.groups import Label
     from fairsync.service.schema import PromiseRecord
 
 # A plan considers every hour of a campaign.
 _LONGEST_CAMPAIGN = timedelta(days=400)
 
 
-def promises_from_records(records: Sequence[PromiseRecord], groups: Grouped) -> list[ScheduledPromise]:
+def promises_from_records(records: Sequence[PromiseRecord], catalog: Catalog) -> list[ScheduledPromise]:
     """Return the promises of the settings; two promises to one group for the same windows are refused.
 
     Only the larger could ever matter, and one of them is most likely a slip.
     """
-    promises = [promise_from_record(record, groups) for record in records]
+    promises = [promise_from_record(record, catalog) for record in records]
     of_group: dict[Label, list[int]] = {}
     for place, promise in enumerate(promises):
         for before in of_group.setdefault(promise.group, []):
@@ -42,13 +43,13 @@ def promises_from_records(records: Sequence[PromiseRecord], groups: Grouped) -> 
     return promises
 
 
-def promise_from_record(record: PromiseRecord, groups: Grouped) -> ScheduledPromise:
+def promise_from_record(record: PromiseRecord, catalog: Catalog) -> ScheduledPromise:
     """Return a promise; an unknown group, and a window that makes no sense, are refused."""
-    groups.code_of(record.group)
+    catalog.code_of(record.group)
     window = window_from_record(record.window)
     if not window.recurs and window.end - window.start > _LONGEST_CAMPAIGN:  # type: ignore[operator]
         raise InvalidInputError(f"a campaign lasts {_LONGEST_CAMPAIGN.days} days at most: make several.")
-    return ScheduledPromise(record.group, record.floor, window)
+    return ScheduledPromise.of_group(record.group, record.floor, window, catalog.group_attribute)
 
 
 def window_from_record(record: WindowRecord) -> Window:

@@ -54,7 +54,8 @@ def windows_ended(
 
     >>> from datetime import UTC, datetime
     >>> from fairsync.schedule import Forecast, ScheduledPromise, Window, make_plan
-    >>> hourly, evening = ScheduledPromise("toys", 9, Window.hour("UTC")), datetime(2026, 3, 2, 21, 50, tzinfo=UTC)
+    >>> hourly = ScheduledPromise.of_group("toys", 9, Window.hour("UTC"))
+    >>> evening = datetime(2026, 3, 2, 21, 50, tzinfo=UTC)
     >>> plan = make_plan([hourly], {}, Forecast(rate=1.0), evening, k=10, capacities={"toys": 10})
     >>> ended = windows_ended(plan, {"a": hourly}, datetime(2026, 3, 3, 0, 10, tzinfo=UTC))
     >>> [(name, status.span.start.hour) for name, status in ended]

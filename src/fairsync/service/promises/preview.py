@@ -155,7 +155,7 @@ def exposure_rates(
     --------
     >>> from datetime import UTC, datetime
     >>> from fairsync.schedule import Forecast, ScheduledPromise, Window
-    >>> hourly, noon = ScheduledPromise("toys", 900, Window.hour("UTC")), datetime(2026, 3, 2, 12, tzinfo=UTC)
+    >>> hourly, noon = ScheduledPromise.of_group("toys", 900, Window.hour("UTC")), datetime(2026, 3, 2, 12, tzinfo=UTC)
     >>> exposure_rates([hourly], Forecast(rate=0.5), noon)
     {'toys': 0.5}
     """

@@ -62,12 +62,12 @@ def split_at(
 
     >>> from datetime import UTC, datetime
     >>> from fairsync.schedule import ScheduledPromise, Window
-    >>> before, raised = (ScheduledPromise("toys", floor, Window.day("UTC")) for floor in (100, 900))
+    >>> before, raised = (ScheduledPromise.of_group("toys", floor, Window.day("UTC")) for floor in (100, 900))
     >>> evening, midnight = datetime(2026, 3, 2, 20, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC)
     >>> for promise in split_at(before, raised, midnight, evening):
     ...     print(promise)
-    900 exposures of 'toys' (each day from 2026-03-03 00:00 on, UTC)
-    100 exposures of 'toys' (each day until 2026-03-03 00:00, UTC)
+    900 exposures of group=toys (each day from 2026-03-03 00:00 on, UTC)
+    100 exposures of group=toys (each day until 2026-03-03 00:00, UTC)
     """
     window = promise.window
     if not window.recurs or window.at(moment) != window.after(moment):

@@ -114,8 +114,9 @@ class PromiseService:
         initial = SavedState(tuple(coordinator.labels), {_new_id(): promise for promise in promises}, forecast)
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
-            coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock
-        )
+            coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock,
+            front.catalog.group_attribute,
+        )  # fmt: skip
         self.cost_monitor = CostMonitor(self._conditions)
         self.readiness, self._preview_limit = Readiness(coordinator.ledger), PreviewLimit()
         self.is_saved = False  # whether it was closed, and its state saved

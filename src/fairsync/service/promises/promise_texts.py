@@ -21,8 +21,8 @@ def promise_texts(promises: Iterable[ScheduledPromise], now: datetime) -> dict[L
     --------
     >>> from datetime import datetime, UTC
     >>> from fairsync.schedule import ScheduledPromise, Window
-    >>> day = ScheduledPromise("toys", 500, Window.day("UTC"))
-    >>> week = ScheduledPromise("toys", 2_000, Window.week("UTC"))
+    >>> day = ScheduledPromise.of_group("toys", 500, Window.day("UTC"))
+    >>> week = ScheduledPromise.of_group("toys", 2_000, Window.week("UTC"))
     >>> promise_texts([day, week], datetime(2026, 3, 1, tzinfo=UTC))
     {'toys': 'toys ≥ 500 each day, toys ≥ 2000 each week'}
     """

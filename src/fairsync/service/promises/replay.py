@@ -68,7 +68,7 @@ def replay(
     >>> catalog, ledger = Catalog(rng.normal(size=(40, 8)), ["red"] * 20 + ["blue"] * 20), MemoryLedger(2)
     >>> def open_service(clock):
     ...     coordinator = Coordinator(catalog, k=2, horizon=1, ledger=ledger, auto_restart=False)
-    ...     promises = [ScheduledPromise("blue", 200, Window.day("UTC"))]
+    ...     promises = [ScheduledPromise.of_group("blue", 200, Window.day("UTC"))]
     ...     front_end, forecast = FrontEnd(catalog, coordinator), Forecast(rate=1 / 600)
     ...     return PromiseService(front_end, coordinator, promises, forecast, clock=clock)
     >>> times = np.arange(day.timestamp(), (day + timedelta(days=2)).timestamp(), 600)

@@ -106,8 +106,16 @@ class SavedState:
         return {_NAME: json.dumps(document).encode()}
 
     @classmethod
-    def load(cls, ledger: Saved) -> SavedState | None:
-        """Load the state from the ledger; None if there is none."""
+    def load(cls, ledger: Saved, attribute: str = "group") -> SavedState | None:
+        """Load the state from the ledger; None if there is none.
+
+        Parameters
+        ----------
+        ledger
+            The ledger.
+        attribute
+            The attribute of the groups, which earlier versions did not save.
+        """
         saved = ledger.load(_NAME)
         if saved is None:
             return None
@@ -119,9 +127,9 @@ class SavedState:
             )
         return cls(
             tuple(document["labels"]),
-            {name: ScheduledPromise.from_dict(promise) for name, promise in document["promises"].items()},
+            {name: ScheduledPromise.from_dict(promise, attribute) for name, promise in document["promises"].items()},
             Forecast.from_dict(document["forecast"]),
-            None if document["plan"] is None else Plan.from_dict(document["plan"]),
+            None if document["plan"] is None else Plan.from_dict(document["plan"], attribute),
             msgspec.convert(document["past"], tuple[PastWindow, ...]),
             document["requests"],
             LedgerTime(tuple((since, seconds) for since, seconds in document.get("ledger_time", ()))),

@@ -69,6 +69,8 @@ class Scheduler:
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
     read_clock
         Returns a reading of the clock, if it has readings: they tell an outage from a clock that was set.
+    attribute
+        The attribute of the groups.
 
     Attributes
     ----------
@@ -90,7 +92,9 @@ class Scheduler:
         report_within: float,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
         read_clock: Callable[[], ClockReading] | None = None,
+        attribute: str = "group",
     ) -> None:
+        self._attribute = attribute
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
         self._rule = ExposureRule(count, report_within)
@@ -98,8 +102,8 @@ class Scheduler:
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = 0.0
         self._leadership = Leadership(coordinator)
-        self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger) is not None)
-        self.state = SavedState.load(coordinator.ledger) or initial
+        self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
+        self.state = SavedState.load(coordinator.ledger, attribute) or initial
         self.periods = Periods(coordinator, count, self.state.ledger_time)
         if self._leadership.is_leader:
             self._resume()
@@ -212,7 +216,7 @@ class Scheduler:
         return True
 
     def _load(self) -> None:
-        self.state = SavedState.load(self.coordinator.ledger) or self.state
+        self.state = SavedState.load(self.coordinator.ledger, self._attribute) or self.state
         self.periods.time = self.state.ledger_time
         self._recount()
 

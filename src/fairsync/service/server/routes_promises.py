@@ -69,10 +69,10 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         return await read_promises()
 
     def make_promise(_: RequestContext, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise_from_record(promise, service.groups))
+        return service.set_promise(promise_from_record(promise, service.catalog))
 
     async def preview(_: RequestContext, record: PromiseRecord, query: PreviewQuery, receive: Receive) -> Preview:
-        promise = promise_from_record(record, service.groups)
+        promise = promise_from_record(record, service.catalog)
         computing = run_cancellable(lambda is_cancelled: service.preview(promise, query.replacing, is_cancelled))
         try:
             return await unless_disconnected(computing, receive)
@@ -85,7 +85,7 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         return service.pace(context.path_params["promise_id"])
 
     def change_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise_from_record(promise, service.groups), context.path_params["promise_id"])
+        return service.set_promise(promise_from_record(promise, service.catalog), context.path_params["promise_id"])
 
     def delete_promise(context: RequestContext) -> None:
         service.delete_promise(context.path_params["promise_id"])
