@@ -23,6 +23,7 @@ _TOGETHER = {
     "milvus": ("milvus/test_server.py",),
     "browser": (
         "test_accessibility.py",
+        "test_audit_panel.py",
         "test_pace_chart.py",
         "test_promise_editor.py",
         "test_promise_list.py",

@@ -16,6 +16,7 @@ OPTIONAL = (
     "AsyncClient",
     "Client",
     "MilvusIndex",
+    "PgvectorIndex",
     "RayCoordinator",
     "RayIndex",
     "RefusedError",

@@ -149,7 +149,7 @@ class CountingLedger(SqlLedger):
 
     saves = 0
 
-    def save(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes, audit: object = ()) -> None:
         self.saves += name.startswith("policy")
         super().save(name, value)
 

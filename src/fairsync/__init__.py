@@ -39,6 +39,7 @@ from fairsync.errors import (
     FairSyncError,
     InfeasibleFloorsError,
     InvalidInputError,
+    LostLeaseError,
     MissingPackageError,
     MissingTorchError,
     PreviewCancelledError,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.files import open_catalog as open_catalog
     from fairsync.catalog.files import save_catalog as save_catalog
     from fairsync.coordination.ray import RayCoordinator as RayCoordinator
+    from fairsync.search.engines.pgvector import PgvectorIndex as PgvectorIndex
     from fairsync.search.milvus import MilvusIndex as MilvusIndex
     from fairsync.search.ray import RayIndex as RayIndex
     from fairsync.service.client import AccessError as AccessError
@@ -91,6 +93,7 @@ __all__ = [
     "InfeasibleFloorsError",
     "InvalidInputError",
     "IvfIndex",
+    "LostLeaseError",
     "MemoryLedger",
     "MissingPackageError",
     "MissingTorchError",
@@ -123,6 +126,7 @@ _LAZY = {
     "AsyncClient": ("fairsync.service.client", "client"),
     "Client": ("fairsync.service.client", "client"),
     "MilvusIndex": ("fairsync.search.milvus", "milvus"),
+    "PgvectorIndex": ("fairsync.search.engines.pgvector", "postgres"),
     "RayCoordinator": ("fairsync.coordination.ray", "ray"),
     "RayIndex": ("fairsync.search.ray", "ray"),
     "RefusedError": ("fairsync.service.client", "client"),

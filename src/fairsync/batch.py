@@ -11,6 +11,7 @@ from fairsync import guard
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import BackendUnavailableError, FairSyncError
 from fairsync.explain.trace import BatchTrace
+from fairsync.guard.price_limits import PriceLimits
 from fairsync.ledger import Entry
 from fairsync.policies import Sample, Terms
 from fairsync.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
@@ -67,6 +68,9 @@ class Batch:
         requests; None if promises do not overlap, so that it is ``missing``.
     room : numpy.ndarray or None
         (P,) exposures that the cap of each promise still allows; None if there are no caps.
+    highest : numpy.ndarray or None
+        (P,) the most relevance that the guard gives up for a slot of each promise, inf where there is no limit; None if
+        no promise has one.
     """
 
     requests: int
@@ -83,6 +87,7 @@ class Batch:
     promise_prices: NDArray[np.float64] | None = None
     certificate: NDArray[np.int64] | None = None
     room: NDArray[np.int64] | None = None
+    highest: NDArray[np.float64] | None = None
 
     @property
     def prices_by_promise(self) -> NDArray[np.float64]:
@@ -114,6 +119,11 @@ class ServedBatch:
         What the requests could show; None if that is what was declared.
     certified : Certified or None
         The certificate after these requests; None if promises do not overlap.
+    reached : numpy.ndarray or None
+        (A,) the items of each atom that were within reach; None for all.
+    last_relevance : float or None
+        The relevance of the last candidates of plain retrieval in total, or an upper bound; None if no promise has a
+        highest price.
     """
 
     hits: Hits
@@ -125,6 +135,8 @@ class ServedBatch:
     trace: BatchTrace | None = None
     slots: EligibleSlots | None = None
     certified: Certified | None = None
+    reached: NDArray[np.int64] | None = None
+    last_relevance: float | None = None
 
 
 def uncounted_batch(requests: int, k: int, catalog: Catalog) -> Batch:
@@ -211,6 +223,7 @@ def _serve_all(
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
     certificate = batch.certificate
+    limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
         needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
         if needs_guard:
@@ -218,6 +231,7 @@ def _serve_all(
                 lambda i, p, n: index.search(users[i : i + 1], p, n),
                 catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
                 None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+                limits,
             )  # fmt: skip
             counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
         elif certificate is not None:
@@ -229,7 +243,9 @@ def _serve_all(
         best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
-    certified = None if certificate is None else Certified(certificate, counts)
+    certified = (
+        None if certificate is None else Certified(certificate, counts, None if limits is None else limits.refused)
+    )
     counts = terms.exposures(counts)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:
@@ -238,7 +254,10 @@ def _serve_all(
     if batch.watched and width > k:
         sample = _priced_sample(k, groups, hits, batch.prices_by_promise, None if fixed is None else fixed.requests)
     entry = Entry(counts, len(users), relevance, cost, forced)
-    return ServedBatch(chosen, entry, sample, searched, costs, certified=certified)
+    return ServedBatch(
+        chosen, entry, sample, searched, costs,
+        certified=certified, reached=hits.reached, last_relevance=_last_relevance(terms, best),
+    )  # fmt: skip
 
 
 def _serve_eligible(
@@ -266,6 +285,7 @@ def _serve_eligible(
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
     counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
     certificate = batch.certificate
+    limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
         needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
         if needs_guard:
@@ -273,6 +293,7 @@ def _serve_eligible(
                 lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
                 catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
                 None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+                limits,
             )  # fmt: skip
             counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
         elif certificate is not None:
@@ -289,7 +310,9 @@ def _serve_eligible(
     if best is not None:
         short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
         cost = max(float(best.sum()) + float(short[np.isfinite(short)].sum()) - relevance, 0.0)
-    certified = None if certificate is None else Certified(certificate, counts)
+    certified = (
+        None if certificate is None else Certified(certificate, counts, None if limits is None else limits.refused)
+    )
     counts = terms.exposures(counts)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:  # a short list has no alternative: it costs nothing
@@ -301,7 +324,10 @@ def _serve_eligible(
     entry = Entry(counts, len(users), relevance, cost, forced)
     slots = _eligible_slots(batch, catalog, eligible)
     limited = 0 if slots is None else slots.limited
-    return ServedBatch(chosen, entry, sample, searched, costs, limited, slots=slots, certified=certified)
+    return ServedBatch(
+        chosen, entry, sample, searched, costs, limited,
+        slots=slots, certified=certified, reached=hits.reached, last_relevance=_last_relevance(terms, best),
+    )  # fmt: skip
 
 
 def _needs_guard(
@@ -364,6 +390,8 @@ def make_sample(k: int, groups: NDArray[np.int32], hits: Hits, prices: NDArray[n
     """Return the part of the lists that a policy may see: groups and relative relevance, no items."""
     beyond_last = hits.relevance - hits.relevance[:, k - 1, None]
     within = np.minimum(np.maximum(beyond_last, -1e30), 1e30)  # the range of float32
+    if hits.rows[:, -1].min(initial=0) < 0:  # there was no further item
+        within[hits.rows < 0] = -np.inf
     return Sample(groups.astype(np.intp), within.astype(np.float32), prices)
 
 
@@ -405,6 +433,13 @@ def _plain_relevance(
         last = hits.relevance[:, -1] - prices[groups[:, -1]]
         np.maximum(best, (last + highest)[:, None], out=best)
     return best
+
+
+def _last_relevance(terms: Terms, best: NDArray[np.float64] | None) -> float | None:
+    """Return the relevance of the last candidates of plain retrieval, if some promise has a highest price."""
+    if terms.max_prices is None or best is None:
+        return None
+    return float(best.min(axis=1).sum()) if best.size else None
 
 
 def _costs(

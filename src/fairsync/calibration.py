@@ -34,7 +34,7 @@ def calibrate(
     vectors = check_users(past_users, catalog)[-policy.memory :]
     if len(vectors) == 0:
         raise InvalidInputError("past_users is empty: give at least one past request.")
-    totals, price_state = state.progress.totals, state.price_state
+    totals, price_state, spending, terms = state.progress.totals, state.price_state, state.spending, state.goal or terms
     zeros = np.zeros_like(totals.exposures)
     left, exposures = state.progress.left(terms), totals.exposures
     if left <= 0:  # the horizon is over: calibrate for the next one
@@ -43,6 +43,10 @@ def calibrate(
     for _ in range(_ROUNDS):
         hits = index.search(vectors, terms.atom_prices(price_state.prices), min(width, len(catalog)))
         sample = make_sample(terms.k, catalog.group_of[hits.rows], hits)
-        learnt = learn(price_state.state, terms, Feedback(0, zeros, exposures, left, sample))
+        if spending is not None and not spending.seen:
+            last = np.partition(hits.relevance, -terms.k, axis=1)[:, -terms.k]
+            spending = spending.observed(float(last.sum()), len(last))
+        highest = None if spending is None else spending.highest(terms)
+        learnt = learn(price_state.state, terms, Feedback(0, zeros, exposures, left, sample, highest=highest))
         price_state = price_state.with_state(policy, learnt, terms.n_atoms)
-    return replace(state, price_state=price_state)
+    return replace(state, price_state=price_state, spending=spending)

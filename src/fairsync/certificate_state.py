@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.catalog.groups import grow
+from fairsync.concession import Concession, concede, conceded
 from fairsync.errors import InvalidInputError
 from fairsync.promises.certificate import find_certificate, is_certificate, renew
+from fairsync.promises.plan_bounds import PlanBounds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -37,12 +39,24 @@ class CertificateState:
         (A,) exposures of each atom so far.
     renewed_at : int
         Requests that were left when the plan was last renewed.
+    concession, opening_concession : Concession or None
+        What floors give up in the horizon under way, and in a whole horizon, because not all promises can be kept; None
+        if they can.
+    reached : numpy.ndarray or None
+        (A,) the exposures of each atom that a request can have while a part of the catalog is out of reach; None for
+        what was declared.
+    is_stale : bool
+        Whether that has changed since the plan was made.
     """
 
     plan: NDArray[np.int64]
     opening: NDArray[np.int64]
     counts: NDArray[np.int64]
     renewed_at: int
+    concession: Concession | None = None
+    opening_concession: Concession | None = None
+    reached: NDArray[np.int64] | None = None
+    is_stale: bool = False
 
     @classmethod
     def open(
@@ -52,6 +66,8 @@ class CertificateState:
         room: NDArray[np.int64] | None,
         left: int,
         before: CertificateState | None = None,
+        *,
+        gives_way: bool = False,
     ) -> CertificateState | None:
         """Return the certificate of a horizon that may be under way; None if the promises can no longer be kept.
 
@@ -65,6 +81,8 @@ class CertificateState:
             Requests left.
         before
             The state before a change of promises or items; those that it knew have kept their codes.
+        gives_way
+            Whether floors give way where not all can be kept. Then None is never returned.
         """
         zero = np.zeros(terms.n_atoms, dtype=np.int64)
         opening = terms.certificate
@@ -72,34 +90,92 @@ class CertificateState:
             raise InvalidInputError("terms with overlapping promises need a certificate; see `resolve_promises`.")
         near = zero if before is None else grow(before.plan, terms.n_atoms)
         counts = zero if before is None else grow(before.counts, terms.n_atoms)
+        at_opening = _opening_concession(terms, opening)
         if left == terms.horizon and not counts.any():
-            return cls(opening, opening, counts, left)
+            return cls(opening, opening, counts, left, at_opening, at_opening)
         plan = find_certificate(terms, missing, room, left, near=near)
-        return None if plan is None else cls(plan, opening, counts, left)
+        concession = None
+        if plan is None and (gives_way or at_opening is not None):
+            plan, concession = concede(terms, missing, room, left)
+        return None if plan is None else cls(plan, opening, counts, left, concession, at_opening)
 
     @classmethod
-    def lost(cls, terms: Terms, left: int) -> CertificateState:
-        """Return the state of a horizon whose promises can no longer be kept: nothing is planned until it ends."""
-        zero, opening = np.zeros(terms.n_atoms, dtype=np.int64), terms.certificate
-        return cls(zero, zero if opening is None else opening, zero, left)
+    def aimed(
+        cls, terms: Terms, requests: int, before: CertificateState | None, served: int | None
+    ) -> CertificateState:
+        """Return the certificate of targets for a number of further requests.
+
+        Parameters
+        ----------
+        terms, requests
+            The targets, with their certificate, and the number of requests.
+        before
+            The state so far; atoms that it knew have kept their codes.
+        served
+            Requests since the plan was last renewed; None in a new horizon.
+        """
+        plan = np.zeros(terms.n_atoms, dtype=np.int64) if terms.certificate is None else terms.certificate
+        if before is None or served is None:
+            return cls(plan, plan, np.zeros_like(plan), requests)
+        return cls(plan, plan, grow(before.counts, terms.n_atoms), requests + max(served, 0))
 
     def restarted(self, terms: Terms) -> CertificateState:
         """Return the certificate of a new horizon."""
-        return CertificateState(self.opening, self.opening, np.zeros_like(self.counts), terms.horizon)
+        return replace(
+            self,
+            plan=self.opening,
+            counts=np.zeros_like(self.counts),
+            renewed_at=terms.horizon,
+            concession=self.opening_concession,
+            is_stale=self.reached is not None,
+        )
 
     def after(self, plan: NDArray[np.int64], counts: NDArray[np.int64]) -> CertificateState:
         """Return the certificate after requests for which the guard returned this plan, with these counts by atom."""
         return replace(self, plan=plan, counts=self.counts + counts)
 
-    def renewed(
-        self, terms: Terms, missing: NDArray[np.int64], room: NDArray[np.int64] | None, left: int
-    ) -> CertificateState:
-        """Return a certificate near what requests choose anyway, if enough of them have come since the last time."""
-        if left > (1 - _RENEWAL) * self.renewed_at or left <= 0:
+    def reaching(self, reached: NDArray[np.int64] | None) -> CertificateState:
+        """Return the certificate after requests that could have these exposures of each atom; None for all."""
+        before = self.reached
+        if reached is before or (reached is not None and before is not None and np.array_equal(reached, before)):
             return self
+        return replace(self, reached=reached, is_stale=True)
+
+    def renewed(
+        self,
+        terms: Terms,
+        missing: NDArray[np.int64],
+        room: NDArray[np.int64] | None,
+        left: int,
+        *,
+        is_settled: bool = True,
+    ) -> CertificateState:
+        """Return a certificate near what requests choose anyway, if enough of them have come since the last time.
+
+        If the promises in force can no longer be kept, as after an outage, floors give way. Those that have given way
+        come back, if they can, only when what requests can show has changed: until then no plan could be better.
+        Nothing gives way as long as the counts of some requests are not known (``is_settled``).
+        """
+        if (left > (1 - _RENEWAL) * self.renewed_at and not self.is_stale) or left <= 0:
+            return self
+        if self.reached is not None:
+            terms = replace(terms, capacities=np.minimum(terms.capacities, self.reached))
         served = max(terms.horizon - left, 1)
         likely = self.counts.astype(np.float64) * (left / served)
-        plan = renew(terms, self.plan, missing, room, left, likely)
-        if not is_certificate(terms, plan, missing, room, left):  # after an outage none may exist
-            plan = self.plan
-        return replace(self, plan=plan, renewed_at=left)
+        concession = None if self.is_stale else self.concession
+        wanted = missing if concession is None else np.maximum(missing - concession.shortfall, 0)
+        plan = renew(terms, self.plan, wanted, room, left, likely)
+        if not is_certificate(terms, plan, wanted, room, left):
+            if not is_settled:  # a lease that is out may hold a part of the plan
+                return self
+            plan, concession = concede(terms, missing, room, left)
+        return replace(self, plan=plan, renewed_at=left, concession=concession, is_stale=False)
+
+
+def _opening_concession(terms: Terms, opening: NDArray[np.int64]) -> Concession | None:
+    """Return what floors give up in a whole horizon whose plan is this one."""
+    floors = terms.floors if terms.certain is None else np.where(terms.certain, terms.floors, 0)
+    shortfall = np.maximum(floors - terms.exposures(opening), 0)
+    if not shortfall.any():
+        return None
+    return conceded(PlanBounds.of(terms, floors, terms.caps, terms.horizon), terms.order, shortfall)

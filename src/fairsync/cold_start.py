@@ -181,6 +181,11 @@ class ColdStart:
         rows = self._listed[1]
         return FixedList(rows, cold) if len(rows) else None
 
+    @property
+    def has_list(self) -> bool:
+        """Whether the fallback is a list of ids."""
+        return self._ids is not None
+
     def recent(self) -> NDArray[np.float64]:
         """Return a copy of the vectors whose mean is taken, oldest first."""
         with self._lock:

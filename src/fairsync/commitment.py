@@ -10,6 +10,7 @@ import numpy as np
 from fairsync.catalog.changes import CatalogChange
 from fairsync.errors import InvalidInputError
 from fairsync.floors import changed_terms, make_terms
+from fairsync.plan import give_way
 from fairsync.promises.resolve import ResolvedPromises, resolve_promises
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.floors import Floors
     from fairsync.policies import Terms
+    from fairsync.policies.base import Counts
     from fairsync.promises import Promise
+    from fairsync.promises.plan_bounds import PlanBounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,12 +39,15 @@ class Commitment:
         The promises as arrays.
     resolved : ResolvedPromises or None
         Promises that may overlap; None for floors of groups.
+    gives_way : bool
+        Whether promises that cannot all hold together are accepted, and those of the lowest priority give way.
     """
 
     catalog: Catalog
     searched: Catalog
     terms: Terms
     resolved: ResolvedPromises | None = None
+    gives_way: bool = False
 
     @classmethod
     def of(
@@ -53,17 +59,24 @@ class Commitment:
         horizon: int,
         batch_size: int,
         max_exclude: int = 0,
+        *,
+        gives_way: bool = False,
     ) -> Commitment:
         """Return floors of groups, or promises, if there are any; refuse what cannot be kept."""
         if isinstance(promises, ResolvedPromises):
-            return cls(catalog, promises.atoms.catalog(catalog), promises.terms, promises)
+            return cls(catalog, promises.atoms.catalog(catalog), promises.terms, promises, gives_way)
         if promises is None:
+            if gives_way:
+                raise InvalidInputError("floors of groups have no priorities: give promises, some of which give way.")
             terms = make_terms(catalog, k, floors, horizon, batch_size, max_exclude=max_exclude)
             return cls(catalog, catalog, terms)
         if not isinstance(floors, int) or floors != 0:
             raise InvalidInputError("give floors or promises, not both: a floor is Promise({...}, at_least=...).")
-        resolved = resolve_promises(catalog, promises, k, horizon, batch_size, max_exclude=max_exclude)
-        return cls(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved)
+        resolved = resolve_promises(
+            catalog, promises, k, horizon, batch_size,
+            max_exclude=max_exclude, give_way=_best_plan if gives_way else None,
+        )  # fmt: skip
+        return cls(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved, gives_way)
 
     @property
     def labels(self) -> Sequence[Label]:
@@ -93,9 +106,9 @@ class Commitment:
         resolved = resolve_promises(
             catalog, self.resolved.promises if promises is None else promises, terms.k,
             terms.horizon if horizon is None else horizon, terms.batch_size,
-            max_exclude=terms.max_exclude, before=self.resolved,
+            max_exclude=terms.max_exclude, before=self.resolved, give_way=_best_plan if self.gives_way else None,
         )  # fmt: skip
-        return Commitment(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved)
+        return Commitment(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved, self.gives_way)
 
     def searched_change(self, change: CatalogChange, after: Commitment) -> CatalogChange:
         """Return a change of the catalog as one of the items that are searched, which may move to another atom."""
@@ -106,3 +119,8 @@ class Commitment:
         moved = self.searched.group_of[kept] != after.searched.group_of[rows[kept]]
         rows[kept[moved]] = -1
         return CatalogChange(after.searched, rows)
+
+
+def _best_plan(bounds: PlanBounds, order: Counts) -> Counts:
+    """Return a plan that keeps what can be kept, higher priorities first."""
+    return give_way(bounds, order).plan

@@ -40,6 +40,21 @@ class RepeatedRequestError(FairSyncError):
         return type(self), (self.request_ids,)
 
 
+class LostLeaseError(FairSyncError):
+    """A lease that was lost, and has expired or was released, cannot be settled while there are caps.
+
+    What it showed could exceed them: others may have used what it had of them. Nothing was counted. Do not return its
+    answers: lease again. A :class:`fairsync.FrontEnd` does so itself.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"The lease {number} has expired, and its answers do not count: lease again.")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.number,)
+
+
 class ExpiredRequestError(InvalidInputError):
     """A repeated request whose answer is no longer saved (:class:`fairsync.Retention`). It was not searched again.
 

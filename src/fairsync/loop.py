@@ -32,12 +32,14 @@ from fairsync.policies.base import NO_CAP
 from fairsync.promise_costs import PromiseCosts
 from fairsync.promises.certificate import is_certificate
 from fairsync.promises.promise import EVERY_SLOT
+from fairsync.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
+    from fairsync.concession import Concession
     from fairsync.policies import Policy, Terms
     from fairsync.promises.certificate import Certified
 
@@ -182,6 +184,7 @@ class PriceState:
         left: int,
         certificate: NDArray[np.int64] | None = None,
         room: NDArray[np.int64] | None = None,
+        highest: NDArray[np.float64] | None = None,
     ) -> Batch:
         """Return a batch of these requests at the current prices."""
         return Batch(
@@ -199,6 +202,7 @@ class PriceState:
             promise_prices=None if terms.membership is None else self.prices,
             certificate=certificate,
             room=room,
+            highest=highest,
         )
 
     def record(
@@ -229,13 +233,15 @@ class PriceState:
             _joined(self.new_slots, slots),
         )
 
-    def step(self, policy: Policy, terms: Terms, totals: Totals) -> PriceState:
+    def step(
+        self, policy: Policy, terms: Terms, totals: Totals, highest: NDArray[np.float64] | None = None
+    ) -> PriceState:
         """Let the policy learn from the price batch under way; return its new prices."""
         left = max(terms.horizon - totals.requests, 1)
         sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
         slots = self.all_slots
         most = None if slots is None else slots.highest(terms)
-        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample, most)
+        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample, most, highest)
         return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1, self.costs, slots)
 
     def restarted(self) -> PriceState:
@@ -262,14 +268,28 @@ class LoopState:
         The policy's state, the prices, and the price batch under way.
     certificate : CertificateState or None
         Proves that promises which may overlap can still be kept; None where the counts of groups are proof enough.
+    goal : Terms or None
+        The terms in force while some floors give way; None while all are in force.
+    spending : Spending or None
+        What promises may cost, and which floors are given up for that; None if there are no limits.
     """
 
     progress: Progress
     price_state: PriceState = field(repr=False)
     certificate: CertificateState | None = field(default=None, repr=False)
+    goal: Terms | None = field(default=None, repr=False)
+    spending: Spending | None = field(default=None, repr=False)
 
     @classmethod
-    def open(cls, terms: Terms, policy: Policy, totals: Totals, *, allow_infeasible: bool = False) -> LoopState:
+    def open(
+        cls,
+        terms: Terms,
+        policy: Policy,
+        totals: Totals,
+        *,
+        allow_infeasible: bool = False,
+        budget: float | None = None,
+    ) -> LoopState:
         """Return the state that continues a horizon with these totals.
 
         Parameters
@@ -279,7 +299,10 @@ class LoopState:
         totals
             Totals of the horizon under way, from the ledger.
         allow_infeasible
-            Continue with a warning where floors can no longer be met, as after an outage. Refused by default.
+            Continue with a warning where floors can no longer be met, as after an outage: where promises may overlap,
+            those of the lowest priority give way. Refused by default.
+        budget
+            The part of the relevance that all promises together may cost; None for no limit.
         """
         try:
             check_reachable(terms, totals, keeps_floors=policy.keeps_floors and terms.membership is None)
@@ -289,8 +312,10 @@ class LoopState:
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
         progress = Progress(totals)
-        certificate = _certificate(progress, terms, policy, allow_infeasible=allow_infeasible)
-        return cls(progress, PriceState.of(policy, policy.start(terms), costs=costs), certificate)
+        certificate = _certificate(progress, terms, policy, gives_way=allow_infeasible)
+        price_state = PriceState.of(policy, policy.start(terms), costs=costs)
+        spending = Spending.of(terms, budget)
+        return cls(progress, price_state, certificate, terms_in_force(terms, certificate), spending)
 
     def begin(
         self, terms: Terms, policy: Policy, *, leased: int = 0, reserved: NDArray[np.int64] | None = None
@@ -310,19 +335,32 @@ class LoopState:
         if not over and self.price_state.requests < self._price_batch(terms, policy):
             return self
         progress, certificate = self.progress.restart() if over else self.progress, self.certificate
-        price_state = self.price_state.step(policy, terms, progress.totals)
+        totals, before, spending, asked, highest = progress.totals, self.spending, self.spending, terms, None
+        if before is not None:
+            spending = before.restarted() if over else before.checked(terms, totals, self._unit_costs())
+            asked, highest = spending.asked(terms), spending.highest(terms)
+            if certificate is not None and spending.cut != before.cut:
+                certificate = replace(certificate, is_stale=True)
         if certificate is not None:
             certificate = (
                 certificate.restarted(terms)
                 if over
                 else certificate.renewed(
-                    terms,
-                    progress.certain_missing(terms),
-                    progress.room(terms, reserved),
+                    asked,
+                    progress.certain_missing(asked),
+                    progress.room(asked, reserved),
                     progress.left(terms) - leased,
+                    is_settled=not leased,
                 )
             )
-        return LoopState(progress, price_state.restarted() if over else price_state, certificate)
+        goal = self.goal
+        has_changed = spending is not None and (over or spending.has_changed)
+        if has_changed or _concession(certificate) is not _concession(self.certificate):
+            goal = terms_in_force(terms, certificate, spending)
+        price_state = self.price_state.step(policy, goal or terms, totals, highest)
+        if spending is not None:
+            spending = replace(spending.priced(terms, price_state.prices, totals), has_changed=False)
+        return LoopState(progress, price_state.restarted() if over else price_state, certificate, goal, spending)
 
     def next_batch(self, terms: Terms, policy: Policy, n: int, *, leased: int = 0) -> Batch:
         """Return a batch of at most n requests that does not exceed the price batch or the horizon.
@@ -348,9 +386,10 @@ class LoopState:
         else:
             requests = min(n, self._price_batch(terms, policy))
             left = max(left, requests)
-        plan = None if self.certificate is None else self.certificate.plan
+        plan, goal = None if self.certificate is None else self.certificate.plan, self.goal or terms
+        highest = None if self.spending is None else self.spending.highest(terms)
         return self.price_state.batch(
-            terms, policy, requests, self.progress.missing(terms), left, plan, self.progress.room(terms)
+            goal, policy, requests, self.progress.missing(goal), left, plan, self.progress.room(goal), highest
         )
 
     def record(
@@ -361,6 +400,8 @@ class LoopState:
         costs: PromiseCosts | None = None,
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
+        reached: NDArray[np.int64] | None = None,
+        last_relevance: float | None = None,
     ) -> tuple[LoopState, Entry]:
         """Count the answers to some requests; return also the entry as the ledger has to record it.
 
@@ -368,7 +409,7 @@ class LoopState:
         ----------
         policy
             The policy that makes the prices.
-        entry, sample, costs, slots, certified
+        entry, sample, costs, slots, certified, reached, last_relevance
             As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown. Without
             slots, the requests could show what was declared.
         """
@@ -378,8 +419,13 @@ class LoopState:
             slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
         certificate = self.certificate
         if certificate is not None and certified is not None:
-            certificate = certificate.after(*certified)
-        return LoopState(progress, self.price_state.record(policy, entry, sample, costs, slots), certificate), entry
+            certificate = certificate.after(certified.plan, certified.counts).reaching(reached)
+        price_state, spending = self.price_state.record(policy, entry, sample, costs, slots), self.spending
+        if spending is not None and last_relevance is not None and entry.requests:
+            spending = spending.observed(last_relevance, entry.requests)
+        if spending is not None and certified is not None and certified.too_dear is not None:
+            spending = spending.refused(certified.too_dear, progress.totals)
+        return LoopState(progress, price_state, certificate, self.goal, spending), entry
 
     def certified(
         self,
@@ -416,6 +462,15 @@ class LoopState:
         made = open_certificate(self.progress, terms, before, leased, reserved(None))
         return replace(self, certificate=before if made is None else made)
 
+    def _unit_costs(self) -> NDArray[np.float64]:
+        """Return (P,) the relevance given up for one exposure of each promise, or its subsidy if that is not known."""
+        subsidies, costs = np.maximum(-self.price_state.prices, 0.0), self.price_state.costs
+        exposures = self.progress.totals.exposures
+        if costs is None:
+            return subsidies
+        given_up = costs.given_up
+        return np.where((exposures > 0) & np.isfinite(given_up), given_up / np.maximum(exposures, 1), subsidies)
+
     def _price_batch(self, terms: Terms, policy: Policy) -> int:
         """Return the requests from one policy step to the next: the batch size, unless the policy wants fewer."""
         wanted = getattr(policy, "price_batch", None)
@@ -424,7 +479,8 @@ class LoopState:
     def prices_in_force(self, terms: Terms, policy: Policy) -> NDArray[np.float64]:
         """Return (G,) the prices as they act: under the guard, a subsidy ends when its floor is met."""
         prices, exposures = self.price_state.prices, self.progress.totals.exposures
-        return np.where((exposures >= terms.floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
+        floors = (self.goal or terms).floors
+        return np.where((exposures >= floors) & (prices < 0), 0.0, prices) if policy.keeps_floors else prices
 
     def with_every_slot(self, labels: Sequence[object], terms: Terms) -> tuple[LoopState, Entry | None]:
         """Count the slots so far for the promise of every slot, if it is new; return also the entry for the ledger.
@@ -443,7 +499,13 @@ class LoopState:
         return replace(self, progress=progress), entry
 
     def under(
-        self, terms: Terms, policy: Policy, before: Terms, start: Callable[[Terms], Any] | None = None
+        self,
+        terms: Terms,
+        policy: Policy,
+        before: Terms,
+        start: Callable[[Terms], Any] | None = None,
+        *,
+        gives_way: bool = False,
     ) -> LoopState:
         """Return the state under other terms, which may have more groups; refuse floors that can no longer be met.
 
@@ -457,14 +519,20 @@ class LoopState:
             The promise so far.
         start
             Makes a fresh state of the policy. By default the policy continues with the state it has.
+        gives_way
+            Whether floors of promises give way where not all can be met any more. Refused by default.
         """
         progress = self.progress.grown(len(terms.floors))
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
         price_state = self.price_state.with_state(policy, state, terms.n_atoms)
+        spending = _spending_under(self.spending, terms, is_new_model=start is not None)
         if terms.membership is not None:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
             _check_caps(progress, terms, before)
-            return LoopState(progress, price_state, _certificate(progress, terms, policy, self.certificate))
+            asked = terms if spending is None else spending.asked(terms)
+            certificate = _certificate(progress, asked, policy, self.certificate, gives_way=gives_way)
+            goal = terms_in_force(terms, certificate, spending)
+            return LoopState(progress, price_state, certificate, goal, spending)
         was_lost = before.auto_restart and not can_be_met(
             self.progress.missing(before), self.progress.left(before), before
         )
@@ -473,7 +541,15 @@ class LoopState:
             check_reachable(
                 terms, progress.totals, keeps_floors=policy.keeps_floors, is_over=self.progress.is_over(before)
             )
-        return LoopState(progress, price_state)
+        return LoopState(progress, price_state, None, terms_in_force(terms, None, spending), spending)
+
+
+def _spending_under(before: Spending | None, terms: Terms, *, is_new_model: bool) -> Spending | None:
+    """Return the limits on what promises cost under other terms."""
+    if before is None:
+        return Spending.of(terms, None)
+    grown = before.grown(len(terms.floors))
+    return grown.forgetful() if is_new_model else grown
 
 
 def _check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
@@ -496,6 +572,8 @@ def open_certificate(
     before: CertificateState | None = None,
     leased: int = 0,
     reserved: NDArray[np.int64] | None = None,
+    *,
+    gives_way: bool = False,
 ) -> CertificateState | None:
     """Return the certificate for promises that may overlap; None if they cannot be kept by the requests left.
 
@@ -507,11 +585,16 @@ def open_certificate(
         The certificate before a change of promises or items.
     leased, reserved
         As for `LoopState.begin`.
+    gives_way
+        Whether floors give way where not all can be kept. Then None is never returned.
     """
     left = progress.left(terms) - leased
+    if left <= 0 and not terms.auto_restart:  # more requests came than were expected: the next targets plan for more
+        return CertificateState.aimed(replace(terms, certificate=None), left, before, 0)
     if left <= 0 and not leased:  # the horizon is over: the next one starts with the next request
         progress, left, before = progress.restart(), terms.horizon, None
-    return CertificateState.open(terms, progress.certain_missing(terms), progress.room(terms, reserved), left, before)
+    missing, room = progress.certain_missing(terms), progress.room(terms, reserved)
+    return CertificateState.open(terms, missing, room, left, before, gives_way=gives_way)
 
 
 def _certificate(
@@ -520,22 +603,35 @@ def _certificate(
     policy: Policy,
     before: CertificateState | None = None,
     *,
-    allow_infeasible: bool = False,
+    gives_way: bool = False,
 ) -> CertificateState | None:
     """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
     if terms.membership is None or not policy.keeps_floors:
         return None
-    made = open_certificate(progress, terms, before)
-    if made is not None:
-        return made
+    made = open_certificate(progress, terms, before, gives_way=gives_way)
     error = (
         f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
         f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
     )
-    if not allow_infeasible:
+    if made is None:
         raise InvalidInputError(error)
-    _log.warning("continuing all the same: %s", error)
-    return CertificateState.lost(terms, progress.left(terms))
+    if made.concession is not None and progress.totals.requests:
+        _log.warning("floors of the lowest priority give way: %s", error)
+    return made
+
+
+def terms_in_force(
+    terms: Terms, certificate: CertificateState | None, spending: Spending | None = None
+) -> Terms | None:
+    """Return the terms without what floors have given up; None if that is nothing."""
+    asked, concession = terms if spending is None else spending.asked(terms), _concession(certificate)
+    if concession is not None:
+        asked = replace(asked, floors=np.maximum(asked.floors - grow(concession.shortfall, len(terms.floors)), 0))
+    return None if asked is terms else asked
+
+
+def _concession(certificate: CertificateState | None) -> Concession | None:
+    return None if certificate is None else certificate.concession
 
 
 def _joined(some: EligibleSlots | None, more: EligibleSlots | None) -> EligibleSlots | None:

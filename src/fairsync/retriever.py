@@ -20,7 +20,7 @@ from fairsync.closing import Closable, NoCopies
 from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.commitment import Commitment
 from fairsync.eligible import Exclude, Rules
-from fairsync.errors import FairSyncError
+from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.explain.explained_batch import explain_requests
 from fairsync.fixed_list import FixedList
 from fairsync.floors import Floors
@@ -29,14 +29,16 @@ from fairsync.inputs import check_catalog, check_seconds, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
-from fairsync.loop import LoopState
+from fairsync.loop import LoopState, terms_in_force
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.promises import Promise
 from fairsync.promises.resolve import ResolvedPromises, restore_promises
 from fairsync.report import Report, make_report
+from fairsync.report.gave_way import find_given_way
 from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
+from fairsync.spending import check_budget
 
 
 class FairRetriever(NoCopies, Closable):
@@ -87,6 +89,13 @@ class FairRetriever(NoCopies, Closable):
     count_cold
         Whether answers to cold requests are exposures. If not, they are made without prices, and the horizon, counts
         and prices are as if these requests had not come.
+    if_infeasible
+        What becomes of promises that cannot all hold together, when they are made or changed: ``"refuse"`` them, or let
+        floors ``"give way"``, those of the lowest priority first. The report says which, by how much, and to which.
+    budget
+        The part of the relevance that all promises together may cost in a horizon, such as 0.01. While they cost more,
+        floors give way, those of the lowest priority first, and come back when there is room. By default there is no
+        limit.
 
     Attributes
     ----------
@@ -130,11 +139,18 @@ class FairRetriever(NoCopies, Closable):
         max_exclude: int = 0,
         cold: Cold = MEAN,
         count_cold: bool = True,
+        if_infeasible: str = "refuse",
+        budget: float | None = None,
     ) -> None:
         check_catalog(catalog)
         self._cold, self.count_cold = ColdStart(catalog, cold), count_cold
         self.policy = make_policy(policy)
-        self._commitment = Commitment.of(catalog, k, floors, promises, horizon, batch_size, max_exclude)
+        if if_infeasible not in ("refuse", "give way"):
+            raise InvalidInputError(f"if_infeasible must be 'refuse' or 'give way', got {if_infeasible!r}.")
+        gives_way, self.budget = if_infeasible == "give way", check_budget(budget)
+        self._commitment = Commitment.of(
+            catalog, k, floors, promises, horizon, batch_size, max_exclude, gives_way=gives_way
+        )
         self.index = make_index(index, self._commitment.searched)
         self._lock, self._closed = threading.Lock(), False
         self.limited_requests = 0
@@ -148,8 +164,9 @@ class FairRetriever(NoCopies, Closable):
         try:
             self._saver = PriceSaver(self.ledger, self.policy, seconds)
             check_labels(self.ledger, self._commitment.labels)
-            is_saved = isinstance(promises, ResolvedPromises)
-            loop = LoopState.open(self.terms, self.policy, self.ledger.totals(), allow_infeasible=is_saved)
+            anyway = gives_way or isinstance(promises, ResolvedPromises)  # saved promises were accepted before
+            totals = self.ledger.totals()
+            loop = LoopState.open(self.terms, self.policy, totals, allow_infeasible=anyway, budget=self.budget)
             self._state = self._saver.load(self.terms, loop)
             save_labels(self.ledger, self._commitment.labels)
         except BaseException:
@@ -224,7 +241,14 @@ class FairRetriever(NoCopies, Closable):
                 places = here if counted is None else counted[here]
                 served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
                 state, entry = state.record(
-                    policy, served.entry, served.sample, served.costs, served.slots, served.certified
+                    policy,
+                    served.entry,
+                    served.sample,
+                    served.costs,
+                    served.slots,
+                    served.certified,
+                    served.reached,
+                    served.last_relevance,
                 )
                 rows[places], relevance[places] = served.hits.rows, served.hits.relevance
                 searched[places] = served.searched
@@ -392,9 +416,9 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             state, past, labels, terms = self._state, self.ledger.past(), self._commitment.labels, self.terms
         prices, costs = state.prices_in_force(terms, self.policy), state.price_state.costs
-        slots = state.price_state.all_slots
+        slots, gave_way = state.price_state.all_slots, find_given_way(labels, terms, state)
         return make_report(
-            labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs, slots
+            labels, terms, self.policy.name, state.progress.totals, past, prices, hindsight, costs, slots, gave_way
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -412,7 +436,8 @@ class FairRetriever(NoCopies, Closable):
         with self._lock:
             prices, past = SavedPrices.of(self.terms, self._state), tuple(self.ledger.past())
             start = SavedColdStart(self._cold.fallback, self.count_cold, self._cold.recent())
-            saved = SavedRetriever(self.catalog, *self._given, prices, past, start, self.promises)
+            word = "give way" if self._commitment.gives_way else "refuse"
+            saved = SavedRetriever(self.catalog, *self._given, prices, past, start, self.promises, word, self.budget)
         saved.write(folder)
 
     @classmethod
@@ -461,14 +486,20 @@ class FairRetriever(NoCopies, Closable):
         made = cls(
             saved.catalog, k=terms.k, horizon=terms.horizon, batch_size=terms.batch_size, promises=promises,
             policy=saved.policy, index=saved.index, ledger=ledger, save_seconds=save_seconds,
-            count_cold=saved.cold_start.counts,
+            count_cold=saved.cold_start.counts, if_infeasible=saved.if_infeasible,
+            budget=saved.budget,
         )  # fmt: skip
         made._cold = ColdStart.restored(saved.catalog, saved.cold_start.fallback, saved.cold_start.recent)
         # Not as an argument: floors that an outage has put out of reach would be refused.
         made._owns_ledger = not is_given
         if saved.promises is None:
             made._commitment = replace(made._commitment, terms=terms)
-            made._state = replace(made._state, price_state=saved.prices.price_state)
+            made._state = replace(
+                made._state,
+                price_state=saved.prices.price_state,
+                spending=saved.prices.spending,
+                goal=terms_in_force(terms, None, saved.prices.spending),
+            )
         else:
             made._state = saved.prices.restored(made.policy, made.terms, made._state)
         return made
@@ -542,7 +573,7 @@ class FairRetriever(NoCopies, Closable):
         """Replace the items or the promises. What cannot be kept is refused before anything is changed."""
         self._check_open()
         state, entry = self._state.with_every_slot(after.labels, after.terms)
-        state = state.under(after.terms, self.policy, self.terms, start)
+        state = state.under(after.terms, self.policy, self.terms, start, gives_way=after.gives_way)
         if len(after.labels) > len(self._commitment.labels):
             save_labels(self.ledger, after.labels)
             self.ledger.grow(len(after.labels))

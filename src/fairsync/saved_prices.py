@@ -20,14 +20,16 @@ import numpy as np
 
 from fairsync.catalog.atoms import Membership
 from fairsync.certificate_state import CertificateState
+from fairsync.concession import Concession
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_seconds
 from fairsync.ledger import Totals
-from fairsync.loop import PriceState
+from fairsync.loop import PriceState, terms_in_force
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
 from fairsync.promise_costs import PromiseCosts
+from fairsync.spending import Spending
 
 if TYPE_CHECKING:
     from fairsync.ledger import Ledger
@@ -51,17 +53,20 @@ class SavedPrices:
         The policy's state, its prices and the price batch under way.
     certificate : CertificateState or None
         The certificate; None for floors of groups.
+    spending : Spending or None
+        What promises may cost, and which floors are given up for that; None without limits.
     """
 
     terms: Terms
     totals: Totals
     price_state: PriceState
     certificate: CertificateState | None = None
+    spending: Spending | None = None
 
     @classmethod
     def of(cls, terms: Terms, loop: LoopState) -> SavedPrices:
         """Return the prices of a loop under these terms."""
-        return cls(terms, loop.progress.totals, loop.price_state, loop.certificate)
+        return cls(terms, loop.progress.totals, loop.price_state, loop.certificate, loop.spending)
 
     def dump(self, policy: Policy) -> bytes:
         """Return the prices as bytes; see :mod:`fairsync.policies.serialization`."""
@@ -96,11 +101,13 @@ class SavedPrices:
         """Return a loop that goes on exactly from here, if items and promises are the same."""
         price_state = self.continued(policy, terms, self.totals)
         certificate = self.certificate if _is_same(self.terms, terms) else loop.certificate
-        return replace(loop, price_state=price_state, certificate=certificate)
+        goal = terms_in_force(terms, certificate, self.spending)
+        return replace(loop, price_state=price_state, certificate=certificate, goal=goal, spending=self.spending)
 
 
 _CLASSES = (
     SavedPrices, Terms, Totals, PriceState, Sample, PromiseCosts, EligibleSlots, CertificateState, Membership,
+    Concession, Spending,
 )  # fmt: skip
 
 
@@ -137,7 +144,7 @@ class PriceSaver:
         data = self._ledger.load(self._name)
         if data is not None:
             try:
-                loop = replace(loop, price_state=self._continued(data, terms, loop.progress.totals))
+                loop = self._continued(data, terms, loop)
             except Exception as error:  # whatever is wrong with it, the floors hold without it
                 _log.warning("starting without the policy's saved state: %s", error)
         self._saved = loop.price_state
@@ -161,17 +168,21 @@ class PriceSaver:
         except FairSyncError as error:
             _log.warning("the policy's state was not saved: %s", error)
 
-    def _continued(self, data: bytes, terms: Terms, totals: Totals) -> PriceState:
+    def _continued(self, data: bytes, terms: Terms, loop: LoopState) -> LoopState:
+        spending = loop.spending
         try:
             saved = SavedPrices.load(self._policy, data)
         except InvalidInputError:  # earlier versions saved the state alone
             state: Any = self._policy.resume(load_state(self._policy, data), terms)
             found = PriceState.of(self._policy, state)
         else:
-            found = saved.continued(self._policy, terms, totals)
+            found = saved.continued(self._policy, terms, loop.progress.totals)
+            if spending is not None and saved.spending is not None:
+                known = saved.spending
+                spending = replace(spending, last_relevance=known.last_relevance, seen=known.seen)
         if len(found.prices) != len(terms.floors):
             raise InvalidInputError(f"it has {len(found.prices)} groups, and the catalog has {len(terms.floors)}.")
-        return found
+        return replace(loop, price_state=found, spending=spending)
 
 
 def _is_extended(before: Membership | None, now: Membership | None) -> bool:

@@ -72,6 +72,8 @@ class SavedRetriever:
         The fallback for cold requests.
     promises : tuple of Promise or None
         The promises; None for floors of groups.
+    if_infeasible, budget
+        As they were given to the retriever.
     """
 
     catalog: Catalog
@@ -81,6 +83,8 @@ class SavedRetriever:
     past: tuple[Totals, ...]
     cold_start: SavedColdStart
     promises: tuple[Promise, ...] | None = None
+    if_infeasible: str = "refuse"
+    budget: float | None = None
 
     def write(self, folder: str | os.PathLike[str]) -> None:
         """Write it to a folder, atomically. A retriever that was saved there before is replaced."""
@@ -92,8 +96,10 @@ class SavedRetriever:
         classes = {f"{what}_class": type(one).__name__ for what, one in given.items()}
         start = self.cold_start
         facts = {"format": _FORMAT, **names, **classes, "cold": start.fallback, "count_cold": start.counts}
+        facts["budget"] = self.budget
         if self.promises is not None:
             facts["promises"] = [promise.to_dict() for promise in self.promises]
+            facts["if_infeasible"] = self.if_infeasible
         prices, past = self.prices.dump(make_policy(self.policy)), dump_value(self.past, (Totals,))
         with atomic_folder(target) as work:
             save_catalog(self.catalog, work / _CATALOG)
@@ -154,6 +160,8 @@ class SavedRetriever:
                 np.empty((0, catalog.dim)) if recent is None else recent,
             ),
             tuple(Promise.from_dict(one) for one in facts["promises"]) if "promises" in facts else None,
+            facts.get("if_infeasible", "refuse"),
+            facts.get("budget"),
         )
 
     def copy_counts(self, ledger: Ledger) -> None:

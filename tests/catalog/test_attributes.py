@@ -53,7 +53,7 @@ def test_a_list_of_labels_is_the_attribute_group() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"new": [True, False, True], "price": [1.0, 2.0, 3.0]}, "one str or int"),
+        ({"new": [True, False, True], "group": [1.0, 2.0, 3.0]}, "one str or int"),
         ({"category": ["a", "b"]}, "must have 3 values"),
         ({"category": "abc"}, "must have 3 values"),
         ({"category": ["a", "b", 3]}, "mix str"),

@@ -5,6 +5,8 @@ import pytest
 
 from fairsync.catalog import Catalog
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, UnknownGroupError
+from fairsync.promises import Promise
+from fairsync.retriever import FairRetriever
 
 EYE = np.eye(3, dtype=np.float32)
 
@@ -177,3 +179,19 @@ def test_labels_must_come_in_the_order_of_the_items(groups: Any) -> None:
 def test_a_part_needs_rows(rows: Any) -> None:
     with pytest.raises(InvalidInputError, match="at least one row"):
         Catalog(EYE, [1, 1, 1]).part(rows)
+
+
+def test_a_catalog_without_a_label_per_item_is_one_group() -> None:
+    catalog = Catalog(np.eye(4), {"new": [True, False, True, False], "tags": [["a"], [], ["a", "b"], []]})
+    assert catalog.labels == ["all"]
+    assert [*catalog.attributes] == ["group", "new", "tags"]
+    assert catalog.select({"new": True, "tags": "b"}).rows.tolist() == [2]  # type: ignore[union-attr]
+    retriever = FairRetriever(catalog, k=1, horizon=10, promises=[Promise({"new": False}, at_least=6)])
+    retriever.retrieve(np.tile([1.0, 0.5, 0.2, 0.1], (4, 1)))
+    retriever.upsert(np.full((1, 4), 9.0), {"new": [False], "tags": [["b"]]}, [4])
+    found = retriever.retrieve(np.tile([1.0, 0.5, 0.2, 0.1], (6, 1)))
+    assert (found.ids == 4).any()
+    assert (found.groups == "all").all()
+    assert retriever.report().esp == 1.0
+    with pytest.raises(InvalidInputError, match="one str or int"):
+        Catalog(np.eye(2), {"group": [0.5, 1.5]})

@@ -78,7 +78,7 @@ def test_show(source: str, tmp_path: Path) -> None:
         rows = [line.split("│")[1].strip() for line in shown.output.splitlines() if line.startswith("│")]
         assert rows == ["wine", "books [bold]"], "the group with most exposures first"
         found = json.loads(run("show", source, "--json").stdout)
-    assert found["format"] == 3
+    assert found["format"] == 4
     assert (found["groups"], found["horizons"], found["requests"]) == (2, 1, 70)
     assert found["horizon"]["groups"] == [
         {"group": "books [bold]", "exposures": 30, "impressions": 1},
@@ -111,11 +111,11 @@ def test_earlier_formats_are_shown_checked_and_migrated(old: str, tmp_path: Path
     assert run("check", path).exit_code == 0
     done = run("migrate", path)
     assert done.exit_code == 0, done.output
-    assert f"{path} is migrated from format {old[0]} to 3: 7 requests in 2 horizons, 2 groups." in done.output
+    assert f"{path} is migrated from format {old[0]} to 4: 7 requests in 2 horizons, 2 groups." in done.output
     again = run("migrate", path)
     assert again.exit_code == 0
-    assert "has the present format, 3: nothing was changed" in again.output
-    assert json.loads(run("show", path, "--json").stdout)["format"] == 3
+    assert "has the present format, 4: nothing was changed" in again.output
+    assert json.loads(run("show", path, "--json").stdout)["format"] == 4
 
 
 def test_migrate_needs_a_ledger_that_is_free(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.lease import Lease
 from fairsync.coordination.local_state import LocalState
+from fairsync.coordination.targets import Targets
 from fairsync.errors import InvalidInputError
 from fairsync.floors import make_terms
 from fairsync.ledger import Entry, MemoryLedger
@@ -99,7 +100,7 @@ def test_targets_start_a_new_horizon_and_add_groups() -> None:
     state = start(ledger, Clock(), {}, auto_restart=False)
     state.settle(leased(state).number, A, None, {})
     three = Catalog(np.eye(3), ["a", "b", "c"])
-    state.set_targets(state.extended_groups(three), np.array([0, 0, 9]), requests=5, restart_at=1000.0)
+    state.set_targets(Targets(state.extended_groups(three), 5, (np.array([0, 0, 9]),)), restart_at=1000.0)
     assert (state.terms.floors.tolist(), state.terms.horizon) == ([0, 0, 5], 5), "no more than the requests can deliver"
     state.settle(leased(state).number, A, None, {})  # made by a front end that does not know the new group yet
     assert ledger.totals().exposures.tolist() == [1, 0, 0]

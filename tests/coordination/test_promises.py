@@ -181,3 +181,31 @@ def test_a_cap_within_a_horizon_can_make_every_slot_a_promise() -> None:
     report = coordinator.report()
     assert report.exposures["every slot"] == 20
     assert report.esp == 1.0
+
+
+@pytest.mark.parametrize("was_alone", [True, False])
+def test_a_lost_lease_is_not_settled_where_there_are_caps(was_alone: bool) -> None:
+    catalog = fs.Catalog(np.eye(6), {"kind": list("aabbbb")})
+    coordinator = make(catalog, k=2, horizon=20, promises=[fs.Promise({"kind": "a"}, at_most=6)], batch_size=4)
+    front_end, a_users = fs.FrontEnd(catalog, coordinator), np.tile(np.eye(6)[0] + np.eye(6)[1], (12, 1))
+    other = None if was_alone else coordinator.lease(1)
+    settle, seen = coordinator.settle, list[int]()
+
+    def slow(number: int, *rest: Any) -> None:
+        if not seen:  # the first lease expires before it is settled, and others use what it had of the cap
+            seen.append(number)
+            coordinator.release(number)
+            fs.FrontEnd(catalog, coordinator).retrieve(a_users[:4])
+        settle(number, *rest)
+
+    coordinator.settle = slow  # type: ignore[method-assign]
+    found = front_end.retrieve(a_users)
+    assert found.ids.shape == (12, 2), "the requests of the lost lease were answered again"
+    if other is not None:
+        coordinator.release(other.number)
+    exposures, requests = coordinator.report().exposures["kind=a"], coordinator.totals().requests
+    assert (exposures, requests) == (6 if other is None else 4, 16), "the other lease had two of them"
+    for _ in range(2):
+        with pytest.raises(fs.LostLeaseError, match="lease again"):
+            settle(seen[0], fs.ledger.Entry(np.array([8]), 4, 1.0, 0.0), None)
+    assert coordinator.report().exposures["kind=a"] == exposures

@@ -19,6 +19,7 @@ from fairsync.hindsight import Effort, Hindsight, hindsight
 from fairsync.hindsight.hindsight import solve
 from fairsync.hindsight.priced_lists import ListSizes
 from fairsync.inputs import check_users
+from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
 
 if TYPE_CHECKING:
@@ -111,8 +112,10 @@ def make(
     plan = np.concatenate([rng.choice(items, k, replace=False) for _ in range(requests)])
     floors = np.floor(tight * np.bincount(codes[plan], minlength=groups)).astype(np.int64)
     embeddings = draw((items, 3)) * (1 + codes[:, None])  # so that some groups are hard to choose
-    users = draw((requests, interests, 3) if interests else (requests, 3))
-    return Case(embeddings.astype(np.float32), users.astype(np.float32), codes, k, floors)
+    users = draw((requests, interests, 3) if interests else (requests, 3)).astype(np.float32)
+    nowhere = ~users.reshape(requests, -1).any(axis=1)
+    users[nowhere] = np.eye(3, dtype=np.float32)[0]  # zero vectors have a test of their own
+    return Case(embeddings.astype(np.float32), users, codes, k, floors)
 
 
 @st.composite
@@ -317,3 +320,26 @@ def test_conditions_and_floors_beyond_what_is_eligible() -> None:
         hindsight(catalog, users, k=1, floors={"small": 2}, where=[{"new": True}, {"size": "big"}])
     with pytest.raises(InfeasibleFloorsError, match="1 slots for eligible items"):
         hindsight(catalog, users, k=1, floors={"small": 1, "big": 1}, exclude=[[0, 1, 2], []])
+
+
+def test_zero_vectors_are_cold_requests_as_in_the_retriever() -> None:
+    case, cold = make(3, 12, 10, 3, 2, tight=0.5), np.array([0, 5, 6, 11])
+    given = case.users.copy()
+    given[cold] = 0.0
+    catalog = Catalog(case.items, case.groups)
+    given64, items64 = given.astype(np.float64), case.items.astype(np.float64)
+    filled = given64.copy()
+    for at in cold.tolist():  # the mean of the others before it, and of the items before the first of them
+        before = np.delete(np.arange(at), cold[cold < at])
+        filled[at] = (given64[before] if len(before) else items64).mean(axis=0)
+    best = hindsight(catalog, given, k=2, floors=case.by_label)
+    Case(case.items, filled.astype(np.float32), case.groups, 2, case.floors).check(best)
+    plain = FairRetriever(catalog, k=2, policy="none").retrieve(given)
+    assert best.unconstrained_relevance == pytest.approx(float(plain.relevance.sum()))
+    vector = [0.5, -1.0, 2.0]
+    given[cold] = vector
+    same = hindsight(catalog, given, k=2, floors=case.by_label)
+    given[cold] = 0.0
+    assert hindsight(catalog, given, k=2, floors=case.by_label, cold=vector).relevance == same.relevance
+    with pytest.raises(InvalidInputError, match="fixed list"):
+        hindsight(catalog, given, k=2, floors=case.by_label, cold=[0, 1])

@@ -17,13 +17,14 @@ from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.ledger import Entry, SqlLedger
 from fairsync.ledger.backup import back_up, restore
 from fairsync.ledger.reader import LedgerReader, Summary
+from fairsync.ledger.schema import FORMAT
 from ledger.old_formats import OLD, write_old
 from ledger.test_schema import check_old
 from ledger.test_sqlite import limited_files
 from ledger.writing import ENTRY, WRITER, content, fill, horizons, new_schema
 from postgres_server import PostgresServer
 
-FILLED = Summary(format=3, groups=3, horizons=2, requests=5)
+FILLED = Summary(format=FORMAT, groups=3, horizons=2, requests=5)
 
 
 def test_a_backup_is_a_ledger_in_one_file(url: str, tmp_path: Path) -> None:
@@ -167,11 +168,11 @@ def test_a_ledger_is_not_overwritten_by_a_backup(url: str, tmp_path: Path) -> No
 def test_backups_of_earlier_formats_are_migrated(url: str, old: str, tmp_path: Path) -> None:
     copy = write_old(tmp_path / "old.db", OLD[old])
     held = copy.read_bytes()
-    assert restore(copy, url) == (Summary(3, 2, 2, 7), None)
+    assert restore(copy, url) == (Summary(FORMAT, 2, 2, 7), None)
     with SqlLedger(url, 2) as ledger:
         check_old(ledger, late=old != "1")
     assert copy.read_bytes() == held
-    assert back_up(copy, tmp_path / "copy.db") == Summary(3, 2, 2, 7)
+    assert back_up(copy, tmp_path / "copy.db") == Summary(FORMAT, 2, 2, 7)
     with SqlLedger(tmp_path / "copy.db", 2) as ledger:
         check_old(ledger, late=old != "1")
 

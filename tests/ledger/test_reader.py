@@ -8,6 +8,7 @@ import pytest
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.reader import Contents, LedgerReader, Summary
+from fairsync.ledger.schema import FORMAT
 from ledger.old_formats import OLD, write_old
 from ledger.writing import ENTRY, fill
 
@@ -15,10 +16,10 @@ from ledger.writing import ENTRY, fill
 def test_a_ledger_in_use_can_be_read(url: str) -> None:
     began = time.time()
     with SqlLedger(url, 2) as ledger, LedgerReader(url) as reader:
-        assert reader.summary() == Summary(3, 2, 1, 0)
+        assert reader.summary() == Summary(FORMAT, 2, 1, 0)
         assert reader.load("service") is None
         fill(ledger)
-        assert reader.summary() == Summary(3, 3, 2, 5)
+        assert reader.summary() == Summary(FORMAT, 3, 2, 5)
         assert reader.load("policy guaranteed") == bytes(range(256))
         found = reader.contents()
         assert found.totals is not None

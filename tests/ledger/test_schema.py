@@ -203,4 +203,4 @@ def test_two_processes_make_one_ledger(url: str) -> None:
 
 def test_the_schema_has_no_comments() -> None:
     assert "--" not in read_schema()
-    assert read_schema().count("CREATE TABLE") == 10
+    assert read_schema().count("CREATE TABLE") == 11

@@ -180,3 +180,30 @@ def test_a_warm_up_changes_the_first_prices_sooner() -> None:
     assert [served for served in (16, 48, 112, 240) if served in versions[True]] == [16, 48, 112, 240]
     assert min(versions[False]) == 128
     assert costs[True] < costs[False]
+
+
+def test_a_place_without_an_item_changes_nothing() -> None:
+    """Where fewer items are eligible than a list has places, those at its end have no entry."""
+    whole, k, target = make_sample(5, 400, items=30), 6, np.array([0, 0, 0, 0.5, 0.5])
+    order = np.argsort(-whole.relevance, axis=1)
+    whole = Sample(np.take_along_axis(whole.groups, order, axis=1), np.take_along_axis(whole.relevance, order, axis=1))
+    padded = Sample(
+        np.pad(whole.groups, ((0, 0), (0, 9))),
+        np.pad(whole.relevance, ((0, 0), (0, 9)), constant_values=-np.inf),
+    )
+    made = [solve_subsidies(one, target, np.zeros(5), k, newest=400, iterations=25) for one in (whole, padded)]
+    assert made[0].subsidies.tolist() == made[1].subsidies.tolist()
+    assert made[0].ceiling.tolist() == made[1].ceiling.tolist()
+    variances = [exposure_variances(one, made[0].subsidies, k) for one in (whole, padded)]
+    assert variances[0].tolist() == variances[1].tolist()
+
+
+def test_short_lists_under_conditions_leave_prices_within_the_range_of_relevance() -> None:
+    rng = np.random.default_rng(0)
+    groups, few = [f"g{i % 6}" for i in range(300)], [i % 15 < 2 for i in range(300)]
+    catalog = Catalog(rng.normal(size=(300, 8)), {"group": groups, "few": few})
+    retriever = FairRetriever(catalog, k=10, floors={"g3": 400, "g5": 300}, horizon=200)
+    for i in range(200):
+        retriever.retrieve(rng.normal(size=(1, 8)) + 1, where={"few": True} if i % 2 else None)
+        assert min(retriever.report().prices.values()) > -20.0
+    assert retriever.report().esp == 1.0

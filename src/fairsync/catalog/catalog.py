@@ -27,6 +27,8 @@ _Array = TypeVar("_Array", bound=npt.NDArray[Any])
 GROUP = "group"
 """The name of the attribute that is given as a list of labels."""
 
+# The group of all items, if no attribute can be the group.
+_ONE_GROUP = "all"
 # The group of a catalog whose groups are atoms: no attribute that a caller can name.
 _ATOM = "(atom)"
 
@@ -35,7 +37,8 @@ class Catalog:
     """Items with their embeddings, attributes and ids.
 
     The first attribute with one str or int per item is the group of an item: promises are made for groups, and a group
-    has a price. The other attributes are for conditions (`select`).
+    has a price. The other attributes are for conditions (`select`), and for promises that may overlap. Where no
+    attribute has one str or int per item, all items are one group, ``"all"`` of the attribute ``"group"``.
 
     Parameters
     ----------
@@ -369,10 +372,12 @@ def _split_attributes(
                 labels.values() if labels is column else labels,
                 {other: columns[other] for other in columns if other != name},
             )
-    raise InvalidInputError(
-        "no attribute gives each item one str or int: promises are made for the first that does. Add one, such as"
-        ' {"category": [...]}.'
-    )
+    if not columns or GROUP in columns:
+        raise InvalidInputError(
+            "no attribute gives each item one str or int: the first that does is the group of an item. Add one, such as"
+            ' {"category": [...]}.'
+        )
+    return GROUP, [_ONE_GROUP] * n, columns
 
 
 def _names(labels: Sequence[Label]) -> npt.NDArray[Any]:

@@ -63,7 +63,7 @@ def upsert_items(
         embeddings stay: then no vector is touched, and unless groups change, an index stays as it is.
     groups
         The group labels, or a dict of attributes; see :class:`Catalog`. An item that is known keeps the attributes that
-        are left out; a new item needs all of them.
+        are left out; a new item needs all of them, but for the group if there is only one.
     ids
         The ids of the items.
 
@@ -89,7 +89,7 @@ def upsert_items(
     columns = _columns(catalog, groups, names, places)
     labels = columns.pop(catalog.group_attribute, None)
     if labels is None:
-        labels = catalog.labels_of(catalog.group_of[places])
+        labels = catalog.labels_of(np.where(places < 0, 0, catalog.group_of[places]))  # new ones: of a single group
     if embeddings is None:
         vectors = catalog.embeddings[places]
     else:
@@ -147,6 +147,8 @@ def _columns(
             hint = f"did you mean {close[0]!r}?" if close else "every item needs it: make another Catalog, and replace."
             raise InvalidInputError(f"the catalog has no attribute {name!r}: {hint}")
     lacking = [name for name in known if name not in given]
+    if len(catalog.labels) == 1 and catalog.group_attribute in lacking:  # there is no other group to be in
+        lacking.remove(catalog.group_attribute)
     if lacking and (places < 0).any():
         new = names[places < 0].tolist()
         raise InvalidInputError(f"the new item {new[0]!r} has no {lacking[0]!r}: give all attributes of new items.")

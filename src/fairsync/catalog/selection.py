@@ -42,6 +42,11 @@ class Selection:
         return f"Selection({self._count:,} of {len(self.mask):,} items)"
 
     @property
+    def conditions(self) -> "tuple[Condition, ...] | None":
+        """The conditions that the selected items meet, in their standard form; None if they are not known."""
+        return tuple(self._conditions) or None
+
+    @property
     def where(self) -> dict[str, Any] | None:
         """The condition that the selected items meet, as `Catalog.select` takes it; None if it is not known."""
         return {one.attribute: one.given for one in self._conditions} or None

@@ -45,7 +45,7 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
     screen.print(facts)
     if found.verdicts:
         table = Table(title="Promises in the settings", title_justify="left")
-        for name in ("group", "window", "floor", "largest", "safe", ""):
+        for name in ("promise", "window", "floor", "largest", "safe", ""):
             # A truncated number would be misread, so numbers are never wrapped or cut.
             table.add_column(name, no_wrap=name in ("floor", "largest", "safe"), overflow="fold")
         for verdict in found.verdicts:
@@ -53,7 +53,7 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
             safe = promise.floor <= verdict.largest_safe
             word = "can be kept" if safe else "if traffic is as expected" if verdict.accepted else "cannot be kept"
             numbers = (promise.floor, verdict.largest, verdict.largest_safe)
-            table.add_row(str(promise.group), str(promise.window), *(f"{number:,}" for number in numbers), word)
+            table.add_row(promise.promise.name, str(promise.window), *(f"{number:,}" for number in numbers), word)
         screen.print(table)
     for warning in found.warnings:
         screen.print(warning, style="yellow", markup=False)

@@ -100,6 +100,7 @@ class ShownLedger:
             "expired_answers": contents.expired_answers,
             "leases": contents.leases,
             "changed_items": contents.items,
+            "audit": contents.audit,
             "promises": self.promises,
         }
 
@@ -117,6 +118,7 @@ class ShownLedger:
             "answers": f"{answers}; {contents.expired_answers:,} expired",
             "leases": f"{contents.leases:,} open",
             "items": f"{contents.items:,} changed since the catalog's files were written",
+            "audit": f"{contents.audit:,} entries",
             "promises": "\n".join(self.sentences) or "none",
         }
         for subject, words in rows.items():

@@ -5,21 +5,27 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from fairsync.calibration import calibrate
 from fairsync.catalog import Catalog
+from fairsync.catalog.catalog import GROUP
 from fairsync.catalog.groups import Groups, grow
 from fairsync.closing import Closable, NoCopies
 from fairsync.commitment import Commitment
+from fairsync.coordination.counted import Counted, column_of, selections_in, with_labels
 from fairsync.coordination.local_state import LocalState
+from fairsync.coordination.targets import Targets, check_promises, make_targets, needs_every_slot
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
 from fairsync.floors import changed_terms, make_terms, resolve_floors
-from fairsync.inputs import check_counts, check_positive, check_seconds
+from fairsync.inputs import check_catalog, check_counts, check_positive, check_seconds
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger, open_ledger
 from fairsync.policies import Policy, make_policy
+from fairsync.promises.promise import Promise
+from fairsync.promises.selection import conditions_of, is_selection, selection_name
 from fairsync.report import Report, make_report
 from fairsync.report.outlook import PromiseOutlook, promise_outlook
 from fairsync.saved_prices import PriceSaver
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from fairsync.catalog import Where
     from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.leader_election import LeaderElection
     from fairsync.coordination.lease import Lease
@@ -40,15 +47,17 @@ if TYPE_CHECKING:
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.policies import Sample, Terms
     from fairsync.promise_costs import PromiseCosts
-    from fairsync.promises import Promise
     from fairsync.promises.certificate import Certified
     from fairsync.search import Index
 
 _log = logging.getLogger(__name__)
 # A coordinator that does not lead stands for election at most this often, in seconds.
 _ELECTION_SECONDS = 0.5
+# Caps that this many times the expected requests could not use up leave lists enough to be filled with.
+_SPARE = 2
 
 
 class Coordinator(NoCopies, Closable):
@@ -139,6 +148,9 @@ class Coordinator(NoCopies, Closable):
         lease_seconds = check_seconds(lease_seconds, "lease_seconds", above=0)
         save_seconds = check_seconds(save_seconds, "save_seconds")
         self.policy, self._commitment = make_policy(policy), cast("Commitment | None", None)
+        self._catalog = catalog if isinstance(catalog, Catalog) else None
+        self._counted: Counted | None = None  # selections, once targets speak of them
+        self._aim: tuple[tuple[Promise, ...], Totals] | None = None  # the targets, and the totals when they were set
         if promises is None:
             terms = make_terms(
                 catalog, k, floors, horizon, batch_size, auto_restart=auto_restart, max_exclude=max_exclude
@@ -184,12 +196,14 @@ class Coordinator(NoCopies, Closable):
 
     @property
     def labels(self) -> list[Label]:
-        """The group labels, or names of promises, in the order of their codes."""
+        """What is counted, in the order of the counts: group labels, then selections by name; or names of promises."""
         return self.groups.labels
 
     @property
     def promises(self) -> tuple[Promise, ...] | None:
-        """The promises; None for floors of groups."""
+        """The promises, or what each column selects, once targets speak of selections; None for floors of groups."""
+        if self._counted is not None:
+            return self._counted.promises
         return None if self._commitment is None else self._commitment.promises
 
     @property
@@ -275,6 +289,8 @@ class Coordinator(NoCopies, Closable):
         ------
         RepeatedRequestError
             Some of the requests have been answered before. Nothing was recorded: settle without them.
+        LostLeaseError
+            The lease was lost, and there are caps. Nothing was recorded: lease again.
         """
         with self._changed:
             self._check_open()
@@ -322,37 +338,134 @@ class Coordinator(NoCopies, Closable):
 
     def set_targets(
         self,
-        more: Floors,
-        requests: int,
+        more: Floors | None = None,
+        requests: int = 1,
         restart_at: float | None = None,
         groups: Grouped | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
+        *,
+        promises: Sequence[Promise] | None = None,
+        since: Totals | None = None,
     ) -> None:
         """Aim at additional exposures within a number of further requests, for promises that end by the clock.
 
         From then on a horizon ends when the next one begins, whatever the number of its requests. Targets are never
-        refused: they are lowered to what the requests can deliver, and reporting the rest is up to the caller.
+        refused: they are lowered to what the requests can deliver, higher priorities first, and reporting the rest is
+        up to the caller.
+
+        Floors of labels of the group attribute need nothing but groups. Other selections are counted from the first
+        call that names them, each in a column of its own (`labels`), which is never taken away. A selection that is not
+        named again counts nothing from then on.
 
         Parameters
         ----------
         more
-            Additional exposures of each group.
+            Additional exposures of each group, in place of promises.
         requests
             Expected number of further requests.
         restart_at
             Start of a new horizon, in seconds since 1970. By default the horizon under way continues.
         groups
-            Groups of a changed catalog; new ones follow the known ones.
+            A changed catalog, or its groups; new groups follow the known ones.
         saves
             Values to save in the ledger in the same transaction, by name.
+        audit
+            Records to add to the ledger's audit in the same transaction.
+        promises
+            All selections that are to be counted, with the bounds on their exposures in these requests as whole
+            numbers; ``at_least=0`` only counts. Of several promises with the same conditions, the largest floor counts,
+            with the first priority that has it, and the smallest upper bounds.
+        since
+            The totals of the horizon that the bounds were reckoned with, as `totals` returned them. Exposures that were
+            counted since then count towards them. By default, the totals at this moment.
         """
         requests = check_positive(requests, "requests")
+        if (more is None) == (promises is None):
+            raise InvalidInputError("give either more, the exposures of each group, or promises.")
 
         def attempt() -> bool:
-            known = self.groups if groups is None else self._state.extended_groups(groups)
-            return self._state.set_targets(known, resolve_floors(more, known), requests, restart_at, saves)
+            counted, targets = self._targets(more, promises, requests, groups)
+            if not self._state.set_targets(targets, restart_at, saves, audit, since):
+                return False
+            self._counted, self._aim = counted, None if promises is None else (tuple(promises), self.totals())
+            if isinstance(groups, Catalog):
+                self._catalog = groups
+            return True
 
         self._retry(attempt)
+
+    def change_items(self, catalog: Catalog) -> None:
+        """Continue with the same targets over other items, for promises that end by the clock.
+
+        Call it before front ends get the items: they may have labels that are not counted yet.
+        """
+        with self._changed:
+            self._state.refresh()
+            terms, totals = self.terms, self.totals()
+            left = max(terms.horizon - totals.requests, 1)
+            if self._aim is None:
+                missing = np.maximum(terms.floors - totals.exposures, 0).tolist()
+                self.set_targets(dict(zip(self.labels, missing, strict=True)), left, groups=catalog)
+            else:
+                promises, since = self._aim
+                self.set_targets(requests=left, groups=catalog, promises=promises, since=since)
+
+    def _targets(
+        self, more: Floors | None, promises: Sequence[Promise] | None, requests: int, groups: Grouped | None
+    ) -> tuple[Counted | None, Targets]:
+        """Return the targets, and what is counted, if it is more than the labels of groups."""
+        if promises is None and self._counted is None:
+            known = self.groups if groups is None else self._state.extended_groups(groups)
+            return None, Targets(known, requests, (resolve_floors(0 if more is None else more, known),))
+        catalog = groups if isinstance(groups, Catalog) else self._catalog
+        columns, attribute = self.labels, GROUP if catalog is None else catalog.group_attribute
+        if promises is None:
+            assert self._counted is not None
+            floors = resolve_floors(0 if more is None else more, self.groups)
+            promises = [
+                replace(one, at_least=floor)
+                for label, one, floor in zip(columns, self._counted.promises, floors.tolist(), strict=True)
+                if floor or label in self._counted.selections
+            ]
+        given = [(column_of(promise.where, attribute), promise) for promise in check_promises(promises)]
+        selections = selections_in([label for label, _ in given])
+        is_refined = self._counted is not None
+        known = self.groups if groups is None or is_refined else self._state.extended_groups(groups)
+        known = with_labels(known, [label for label, _ in given if label not in selections])
+        is_plain = not selections and all(one.at_most is None and one.at_most_per_list is None for _, one in given)
+        if not is_refined and is_plain:
+            return None, make_targets(known, given, requests, self.k, None)
+        if not isinstance(catalog, Catalog) or (groups is not None and groups is not catalog):
+            raise InvalidInputError("promises about selections need the catalog, not its groups alone.")
+        return self._overlapping_targets(check_catalog(catalog), known.labels, given, selections, requests)
+
+    def _overlapping_targets(
+        self,
+        catalog: Catalog,
+        columns: Sequence[Label],
+        given: Sequence[tuple[Label, Promise]],
+        selections: frozenset[str],
+        requests: int,
+    ) -> tuple[Counted, Targets]:
+        """Return targets with atoms; with those that fill every slot, where lists can be filled only by a plan."""
+        max_exclude, every = self.terms.max_exclude, selection_name({})
+        if self._counted is not None and every in self._counted.selections:
+            selections |= {every}
+        counted = Counted.of(catalog, columns, selections, self._counted)
+        targets = make_targets(counted.groups, given, requests, self.k, counted.atoms)
+        if not needs_every_slot(targets, self.k, max_exclude):
+            return counted, targets
+        if every not in selections:
+            counted = Counted.of(catalog, columns, selections | {every}, self._counted)
+            targets = make_targets(counted.groups, given, requests, self.k, counted.atoms)
+        if needs_every_slot(targets, self.k, max_exclude, _SPARE * requests):
+            targets = targets.first(every, requests * self.k)
+        return counted, targets
+
+    def column_of(self, where: Where) -> Label:
+        """Return the label under which a selection is counted, whether it is or not: see `labels`."""
+        return column_of(where, GROUP if self._catalog is None else self._catalog.group_attribute)
 
     def promise(
         self,
@@ -419,7 +532,7 @@ class Coordinator(NoCopies, Closable):
         """Return the state of the promise, from all settled leases."""
         with self._changed:
             self._state.refresh()
-            loop, past, labels, terms = self._state.loop, self._state.past(), self.labels, self.terms
+            loop, past, labels, terms = self._state.loop, self._state.past(), self._names(), self.terms
         prices, slots = loop.prices_in_force(terms, self.policy), loop.price_state.all_slots
         totals, costs = loop.progress.totals, loop.price_state.costs
         return make_report(labels, terms, self.policy.name, totals, past, prices, hindsight, costs, slots)
@@ -474,6 +587,10 @@ class Coordinator(NoCopies, Closable):
         """Return (G,) the prices in force."""
         with self._changed:
             return self._state.loop.prices_in_force(self.terms, self.policy)
+
+    def _names(self) -> list[Label]:
+        """Return the labels of the columns as people read them: selections by their conditions."""
+        return [Promise(conditions_of(str(one)), at_least=0).name if is_selection(one) else one for one in self.labels]
 
     def _retry(self, attempt: Callable[[], bool]) -> None:
         """Repeat an attempt until it succeeds, waiting in between for leases to be settled or to expire."""

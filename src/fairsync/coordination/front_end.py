@@ -22,6 +22,7 @@ from fairsync.errors import (
     ExpiredRequestError,
     FairSyncError,
     InvalidInputError,
+    LostLeaseError,
     RepeatedRequestError,
     UnknownRequestError,
 )
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from fairsync.search import Index
     from fairsync.search.eligibility import Eligibility
 
+# Leases that a call may lose, because its searches take longer than leases last, before it gives up.
+_MOST_LOST = 3
 # Requests without a lease that are answered together: conditions of many more may select more than fits the memory.
 _TOGETHER = 256
 
@@ -107,6 +110,21 @@ class FrontEnd(NoCopies, Closable):
     def index(self) -> Index:
         """The index of the current items."""
         return self._items.index
+
+    @property
+    def searched(self) -> Catalog:
+        """The items with a price for each of their groups: the groups, or atoms where promises may overlap."""
+        return self._items.searched
+
+    def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the prices of the groups of `searched`, from those that a coordinator has by column."""
+        return self._items.atom_prices(prices)
+
+    def count(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """Return how many of some items each column of the coordinator counts; ids that are not known count nowhere."""
+        items = self._items
+        rows = items.catalog.rows_of(np.asarray(ids))
+        return items.exposures(rows[rows >= 0], len(self.coordinator.labels))
 
     def retrieve(
         self,
@@ -221,13 +239,19 @@ class FrontEnd(NoCopies, Closable):
                 explain=explain,
             )
 
-        start, parts = 0, []
+        start, lost, parts = 0, 0, []
         while start < len(waiting):
             lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
             items = self._following(items, lease)
-            parts.append(self._serve(items, lease, part(here)))
-            start += lease.batch.requests
+            try:
+                parts.append(self._serve(items, lease, part(here)))
+            except LostLeaseError:
+                lost += 1
+                if lost == _MOST_LOST:
+                    raise
+            else:
+                start += lease.batch.requests
         parts += [
             self._serve_uncounted(items, part(uncounted[begin : begin + _TOGETHER]))
             for begin in range(0, len(uncounted), _TOGETHER)
@@ -250,10 +274,8 @@ class FrontEnd(NoCopies, Closable):
     def _following(self, items: SearchedItems, lease: Lease) -> SearchedItems:
         """Return the items under the promises of a lease, which may be other ones than were known so far."""
         membership = lease.batch.terms.membership
-        if membership is None or items.promises is None:
-            return items
-        promises = (self.coordinator.promises or ())[: membership.n_promises]
-        if promises is items.promises:
+        promises = None if membership is None else (self.coordinator.promises or ())[: membership.n_promises]
+        if promises is items.promises or promises == items.promises:
             return items
         followed = items.with_promises(promises)
         with self._changing:

@@ -23,8 +23,9 @@ floors meanwhile and less is planned.
 
 A lease that is released, or that *expires*, is lost. Its requests return to R, which makes the condition no harder to
 meet. If its counts arrive after all, its exposures count and its requests do not, because they were granted again. The
-same holds for the leases of a coordinator that died. The allowance of a lost lease stays reserved until the horizon
-ends. A cap can be exceeded in one way only: a lease that had the certificate is lost, and its counts arrive after all.
+same holds for the leases of a coordinator that died. Where there are caps, others may use what a lost lease had of
+them. So its counts are refused (`LostLeaseError`) before its answers were returned to anyone, and its front end answers
+the requests again under another lease. Caps are therefore never exceeded, whatever is lost.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class LeaseTable:
     first, issued : int
         The leases that this table has granted are numbered from ``first + 1`` to ``issued``.
     allowances : dict
-        (P,) what each open or lost lease may use of the caps beyond the certificate, by the number of the lease.
+        (P,) what each open lease may use of the caps beyond the certificate, by the number of the lease.
     parts : dict
         (A,) the certificate that an open lease got because it was alone, by the number of the lease.
 
@@ -111,7 +112,7 @@ class LeaseTable:
         return table, Lease(number, batch)
 
     def reserved(self, terms: Terms, plan: NDArray[np.int64] | None = None) -> NDArray[np.int64] | None:
-        """Return (P,) what open and lost leases may use of the caps; None if there are no caps.
+        """Return (P,) what open leases may use of the caps; None if there are no caps.
 
         Parameters
         ----------
@@ -123,8 +124,8 @@ class LeaseTable:
         if terms.caps is None:
             return None
         total = np.zeros(len(terms.caps), dtype=np.int64)
-        for number in {*self.open, *self.allowances}:
-            most = self.open.get(number, 0) * terms.k  # under promises that were made later
+        for number, requests in self.open.items():
+            most = requests * terms.k  # under promises that were made later
             given = self.allowances.get(number, np.empty(0, dtype=np.int64))
             total += np.concatenate([given, np.full(len(total) - len(given), most)])
         for part in self.parts.values():
@@ -166,17 +167,14 @@ class LeaseTable:
         """Close a lease whose counts are unlikely to arrive: it was returned, or it has expired."""
         if number not in self.open:
             return self
-        lost, parts = (*self.lost, number)[-_MAX_LOST:], _without(self.parts, number)
-        return replace(self, open=_without(self.open, number), lost=lost, parts=parts)
+        lost = (*self.lost, number)[-_MAX_LOST:]
+        allowances, parts = (_without(some, number) for some in (self.allowances, self.parts))
+        return replace(self, open=_without(self.open, number), lost=lost, allowances=allowances, parts=parts)
 
     def allows(self, progress: Progress, terms: Terms) -> bool:
         """Return whether a new promise can be kept even if the open leases deliver nothing of it."""
         left = progress.left(terms) - self.requests
         return not self.open or can_be_met(progress.missing(terms), left, terms)
-
-    def restarted(self) -> LeaseTable:
-        """Return the table in a new horizon: what lost leases may have used of the caps of the last one is over."""
-        return replace(self, allowances={}) if self.allowances else self
 
 
 def _suffices(batch: Batch) -> bool:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fairsync.catalog.groups import Groups
+from fairsync.certificate_state import CertificateState
 from fairsync.coordination.lease_table import LeaseTable
-from fairsync.coordination.targets import target_terms
-from fairsync.errors import InvalidInputError
+from fairsync.coordination.targets import counted_since, has_other_shape, target_terms
+from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.loop import LoopState, open_certificate
@@ -19,13 +20,12 @@ from fairsync.loop import LoopState, open_certificate
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from fairsync.catalog.groups import Grouped
     from fairsync.coordination.lease import Lease
+    from fairsync.coordination.targets import Targets
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Ledger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.promise_costs import PromiseCosts
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _LEASES_PER_COORDINATOR = 1 << 24
 # Bounds of the time to wait for open leases, in seconds.
 _MIN_DELAY, _MAX_DELAY = 0.001, 60.0
+# Lost leases that were refused, and are refused again if their settlement is repeated.
+_MAX_REFUSED = 1_000
 
 
 class LocalState:
@@ -73,6 +75,7 @@ class LocalState:
         first = secrets.randbits(38) * _LEASES_PER_COORDINATOR
         self.leases = LeaseTable(first=first, issued=first)
         self._deadlines: dict[int, float] = {}
+        self._refused: tuple[int, ...] = ()  # the latest lost leases that were not settled because of caps
 
     @property
     def price_state(self) -> PriceState:
@@ -101,8 +104,7 @@ class LocalState:
         leased = self.leases.requests
         reserved = None if self.loop.certificate is None else self.leases.reserved(self.terms)
         loop = self.loop.begin(self.terms, self.policy, leased=leased, reserved=reserved)
-        leases = self.leases if loop.progress is self.loop.progress else self.leases.restarted()
-        granted = leases.grant(loop.next_batch(self.terms, self.policy, n, leased=leased))
+        granted = self.leases.grant(loop.next_batch(self.terms, self.policy, n, leased=leased))
         if granted is None:
             return None
         self.loop, (self.leases, lease) = loop, granted
@@ -124,6 +126,8 @@ class LocalState:
         if settled is None:
             return False
         leases, entry = settled
+        if number not in self.leases.open and self.terms.caps is not None:
+            return self._refuse(number)
         loop, entry = self.loop.record(self.policy, entry, sample, self._fitting(costs), slots)
         if loop.certificate is not None:
             loop = loop.certified(self.terms, certified, leases.requests, partial(leases.reserved, self.terms))
@@ -132,6 +136,13 @@ class LocalState:
         self.loop, self.leases = loop, leases
         self._deadlines.pop(number, None)
         return True
+
+    def _refuse(self, number: int) -> bool:
+        """Refuse to settle a lost lease; return False if a coordinator that died has settled it."""
+        if number not in self._refused and not self.ledger.record([], f"lease {number}"):
+            return False
+        self._refused = (*self._refused, number)[-_MAX_REFUSED:]
+        raise LostLeaseError(number)
 
     def _fitting(self, costs: PromiseCosts | None) -> PromiseCosts | None:
         """Return costs for the groups that there are now: some may have been added since the lease was granted."""
@@ -180,28 +191,38 @@ class LocalState:
 
     def set_targets(
         self,
-        groups: Groups,
-        more: NDArray[np.int64],
-        requests: int,
+        targets: Targets,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
+        since: Totals | None = None,
     ) -> bool:
         """Aim at additional exposures within a number of requests, in a new horizon if ``restart_at`` is given.
 
         The targets are in memory: values are saved first, so that nothing changes if that fails.
         """
-        for name, value in (saves or {}).items():
-            self.ledger.save(name, value)
-        progress, price_state, n_groups = self.loop.progress, self.price_state, len(groups.labels)
+        progress, price_state, before = self.loop.progress, self.price_state, self.terms
+        if since is not None:
+            targets = targets.less(counted_since(since, progress.totals))
         if restart_at is not None:
             progress = progress.restart(restart_at)
-        progress = progress.grown(n_groups)
-        terms = target_terms(self.terms, progress.totals, self.leases.requests, groups, more, requests)
-        if n_groups > len(self.groups.labels):
-            price_state = price_state.with_state(self.policy, self.policy.resume(price_state.state, terms))
+        progress = progress.grown(targets.n_columns)
+        certificate, leased = self.loop.certificate, self.leases.requests
+        plan = None if certificate is None else certificate.plan
+        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan)
+        if has_other_shape(before, terms):
+            state = self.policy.resume(price_state.state, terms)
+            price_state = price_state.with_state(self.policy, state, terms.n_atoms)
         if restart_at is not None:
             price_state = price_state.step(self.policy, terms, progress.totals).restarted()
-        self._replace_promise(groups, terms, LoopState(progress, price_state))
+        if terms.membership is not None and self.policy.keeps_floors:
+            served = None
+            if restart_at is None and certificate is not None:
+                served = certificate.renewed_at - (self.loop.progress.left(before) - leased)
+            certificate = CertificateState.aimed(terms, targets.requests, certificate, served)
+        for name, value in (saves or {}).items():
+            self.ledger.save(name, value, audit)
+        self._replace_promise(targets.groups, terms, LoopState(progress, price_state, certificate))
         return True
 
     def _replace_promise(self, groups: Groups, terms: Terms, loop: LoopState) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.catalog.atoms import Atoms, Membership
 from fairsync.catalog.changes import CatalogChange
+from fairsync.catalog.groups import grow
 from fairsync.cold_start import ColdStart
 from fairsync.floors import group_capacities
 from fairsync.promises.certificate import Certified
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
 
     from fairsync.batch import Batch, ServedBatch
     from fairsync.catalog import Catalog
-    from fairsync.catalog.atoms import Atoms, Membership
     from fairsync.cold_start import Cold
     from fairsync.policies import Sample
     from fairsync.promises import Promise
@@ -71,18 +72,18 @@ class SearchedItems:
 
     def changed(self, change: CatalogChange, promises: tuple[Promise, ...] | None) -> SearchedItems:
         """Return the items after a change of the catalog or of the promises."""
-        if promises is None:
+        if promises is None and self.promises is None:
             index = follow(self.index, change, self.catalog)
             return SearchedItems(change.catalog, change.catalog, index, self.cold_start)
-        atoms = find_atoms(change.catalog, promises, self._atoms_before(promises))
-        searched = atoms.catalog(change.catalog)
+        atoms = None if promises is None else find_atoms(change.catalog, promises, self._atoms_before(promises))
+        searched = change.catalog if atoms is None else atoms.catalog(change.catalog)
         rows = change.rows.copy()
         kept = np.flatnonzero(rows >= 0)
         rows[kept[self.searched.group_of[kept] != searched.group_of[rows[kept]]]] = -1
         index = follow(self.index, CatalogChange(searched, rows), self.searched)
         return SearchedItems(change.catalog, searched, index, self.cold_start, promises, atoms)
 
-    def with_promises(self, promises: tuple[Promise, ...]) -> SearchedItems:
+    def with_promises(self, promises: tuple[Promise, ...] | None) -> SearchedItems:
         """Return the same items under other promises."""
         return self.changed(CatalogChange(self.catalog, np.arange(len(self.catalog))), promises)
 
@@ -131,6 +132,19 @@ class SearchedItems:
             watched=batch.watched and k == terms.k,
         )
 
+    def atom_prices(self, prices: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the prices of the groups that are searched, from those of the coordinator's columns."""
+        n = self.searched.n_groups if self.atoms is None else self.atoms.membership.n_promises
+        prices = grow(prices[:n], n)
+        return prices if self.atoms is None else self.atoms.membership.atom_prices(prices)
+
+    def exposures(self, rows: NDArray[np.int64], n_columns: int) -> NDArray[np.int64]:
+        """Return (n_columns,) the exposures of each column in some rows."""
+        counts = np.bincount(self.searched.group_of[rows], minlength=self.searched.n_groups).astype(np.int64)
+        if self.atoms is not None:
+            counts = self.atoms.membership.exposures(counts)
+        return grow(counts[:n_columns], n_columns)
+
     def certified_for(
         self, batch: Batch, served: ServedBatch, less: NDArray[np.int64] | None = None
     ) -> Certified | None:
@@ -151,7 +165,7 @@ class SearchedItems:
         def by_coordinator(values: NDArray[np.int64]) -> NDArray[np.int64]:
             return np.bincount(codes[codes >= 0], values[codes >= 0], membership.n_atoms).astype(np.int64)
 
-        plan, counts = served.certified
+        plan, counts = served.certified.plan, served.certified.counts
         return Certified(by_coordinator(plan), by_coordinator(counts if less is None else counts - less))
 
     def sample_for(self, batch: Batch, served: ServedBatch) -> Sample | None:
@@ -163,8 +177,14 @@ class SearchedItems:
         return None if (groups < 0).any() else replace(sample, groups=groups.astype(np.intp))
 
     def _atoms_before(self, promises: tuple[Promise, ...]) -> Atoms | None:
-        """Return the atoms, if they can keep their codes: the promises known so far come first, as they were."""
-        known = self.promises or ()
+        """Return the atoms, if they can keep their codes: the promises known so far come first, as they were.
+
+        If there were no promises, groups become atoms, because the first columns of a coordinator count them.
+        """
+        if self.promises is None:
+            groups = [(code,) for code in range(self.searched.n_groups)]
+            return Atoms(self.searched.group_of, Membership.of(groups, len(groups)))
+        known = self.promises
         same = [one.where for one in promises[: len(known)]] == [one.where for one in known]
         return self.atoms if same else None
 

@@ -48,20 +48,20 @@ from fairsync.coordination.shared_queries import (
     TERMS_NUMBER,
 )
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
-from fairsync.coordination.targets import target_terms
+from fairsync.coordination.targets import Targets, counted_since, target_terms
 from fairsync.errors import InvalidInputError, UnusableLedgerError
 from fairsync.floors import check_reachable, group_capacities
+from fairsync.ledger.audit import append_audit
 from fairsync.loop import LoopState, PriceState, Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from fairsync.batch import Batch
     from fairsync.catalog.groups import Grouped
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, SqlLedger, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.database import Transaction
     from fairsync.ledger.rows import Latest
     from fairsync.policies import Policy, Sample, Terms
@@ -245,35 +245,44 @@ class SharedState:
 
     def set_targets(
         self,
-        groups: Groups,
-        more: NDArray[np.int64],
-        requests: int,
+        targets: Targets,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
+        since: Totals | None = None,
     ) -> bool:
         """Aim at additional exposures, in a new horizon if one is to begin; False if it has to be tried again.
 
         Parameters
         ----------
-        groups, more, requests
-            The groups, the additional exposures of each, and the expected number of further requests.
+        targets
+            The targets.
         restart_at
             Start of a new horizon. Nothing is changed if one has begun since then.
         saves
             Values to save in the same transaction, by name.
+        audit
+            Records to add to the audit in the same transaction.
+        since
+            The totals by which the targets were made.
         """
+        if targets.atoms is not None:
+            raise InvalidInputError("coordinators that share a ledger keep floors of groups, not promises.")
 
         def attempt(transaction: Transaction, rows: _Rows) -> bool:
-            latest = rows.latest
+            latest, aim = rows.latest, targets
+            if since is not None:
+                aim = targets.less(counted_since(since, latest.totals))
             if restart_at is not None:
                 if restart_at <= latest.totals.began:
                     return True
                 latest = self.ledger.open_horizon(transaction, restart_at)
-            totals = latest.totals.grown(len(groups.labels))
-            terms = target_terms(self.terms, totals, rows.leases.requests, groups, more, requests)
-            self._write_terms(transaction, groups, terms)
+            totals = latest.totals.grown(aim.n_columns)
+            terms = target_terms(self.terms, totals, rows.leases.requests, aim)
+            self._write_terms(transaction, aim.groups, terms)
             for name, value in (saves or {}).items():
                 self.ledger.write_saved(transaction, name, value)
+            append_audit(transaction, audit)
             return True
 
         return self._change(attempt)
@@ -497,4 +506,4 @@ class SharedState:
         now, new = self.ledger.totals(), len(capacities) - len(self.terms.floors)
         known_now = now.exposures[: len(self.terms.floors)]  # groups may have been added since
         more = np.pad(np.maximum(self.terms.floors - known_now, 0), (0, new))
-        return self.set_targets(known, more, max(self.terms.horizon - now.requests, 1))
+        return self.set_targets(Targets(known, max(self.terms.horizon - now.requests, 1), (more,)))

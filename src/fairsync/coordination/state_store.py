@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import numpy as np
-    from numpy.typing import NDArray
-
     from fairsync.catalog.groups import Grouped, Groups
     from fairsync.coordination.lease import Lease
+    from fairsync.coordination.targets import Targets
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Totals
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.loop import LoopState, PriceState
     from fairsync.policies import Sample, Terms
     from fairsync.promise_costs import PromiseCosts
@@ -89,11 +88,11 @@ class StateStore(Protocol):
 
     def set_targets(
         self,
-        groups: Groups,
-        more: NDArray[np.int64],
-        requests: int,
+        targets: Targets,
         restart_at: float | None = None,
         saves: Mapping[str, bytes] | None = None,
+        audit: Sequence[AuditRecord] = (),
+        since: Totals | None = None,
     ) -> bool:
         """Aim at additional exposures, and save values in the same transaction; False if it has to be tried again."""
         ...

@@ -1,37 +1,167 @@
-"""Targets: the floors of a promise that ends by the clock, as the scheduler sets them."""
+"""Targets: what a promise that ends by the clock asks of the next requests, as the scheduler sets it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.catalog.groups import grow
+from fairsync.errors import InvalidInputError
 from fairsync.floors import group_capacities
+from fairsync.plan.lowering import lower_floors
+from fairsync.policies.base import NO_CAP
+from fairsync.promises.certainty import certain_floors
+from fairsync.promises.list_limits import longest_list, tree_of
+from fairsync.promises.plan_bounds import PlanBounds
+from fairsync.promises.promise import Promise
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from numpy.typing import NDArray
 
-    from fairsync.catalog.groups import Grouped
+    from fairsync.catalog.atoms import Atoms
+    from fairsync.catalog.groups import Groups, Label
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
 
+_log = logging.getLogger(__name__)
+# Seconds within which floors are lowered to what can be reached.
+_SECONDS = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Targets:
+    """Bounds on the additional exposures of each column within a number of further requests.
+
+    Attributes
+    ----------
+    groups : Groups
+        The columns, with the number of items of each.
+    requests : int
+        The number of further requests.
+    tiers : tuple of numpy.ndarray
+        For each priority, first to last, (P,) the floors of this priority and those before it.
+    caps : numpy.ndarray or None
+        (P,) the most exposures, `NO_CAP` where there is no limit; None if there is none at all.
+    list_limits : numpy.ndarray or None
+        (P,) the most items in one list; None if there is no limit at all.
+    atoms : Atoms or None
+        The atoms under the columns; None for floors of labels, which need none.
+    """
+
+    groups: Groups
+    requests: int
+    tiers: tuple[NDArray[np.int64], ...]
+    caps: NDArray[np.int64] | None = None
+    list_limits: NDArray[np.int64] | None = None
+    atoms: Atoms | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns, P."""
+        return len(self.groups.labels)
+
+    def first(self, label: Label, floor: int) -> Targets:
+        """Return the targets with a floor that comes before all others."""
+        code, tier = self.groups.code_of(label), np.zeros(self.n_columns, dtype=np.int64)
+        tier[code] = floor
+        return replace(self, tiers=(tier, *(np.maximum(tier, one) for one in self.tiers)))
+
+    def less(self, counted: NDArray[np.int64]) -> Targets:
+        """Return the targets after further exposures, which count."""
+        if not counted.any():
+            return self
+        counted = grow(counted, self.n_columns)
+        caps = self.caps
+        if caps is not None:
+            caps = np.where(caps == NO_CAP, NO_CAP, np.maximum(caps - counted, 0))
+        return replace(self, tiers=tuple(np.maximum(tier - counted, 0) for tier in self.tiers), caps=caps)
+
+
+def check_promises(promises: object) -> list[Promise]:
+    """Return promises as a list, or raise an error that says what is wrong with them."""
+    if isinstance(promises, Promise) or not isinstance(promises, Iterable):
+        raise InvalidInputError(f"promises must be a list of fairsync.Promise, got {promises!r:.80}.")
+    given = list(promises)
+    for one in given:
+        if not isinstance(one, Promise):
+            raise InvalidInputError(f"promises must be fairsync.Promise, got {one!r:.80}.")
+    return given
+
+
+def make_targets(
+    groups: Groups, promises: Sequence[tuple[Label, Promise]], requests: int, k: int, atoms: Atoms | None
+) -> Targets:
+    """Return promises about columns as targets.
+
+    Parameters
+    ----------
+    groups, atoms
+        The columns, and the atoms under them, if there are other bounds than floors of labels.
+    promises
+        The promises, each with the label of its column. Of several with the same one, the largest floor counts with the
+        first priority that has it, and the smallest cap and limit per list.
+    requests, k
+        The number of further requests, and of candidates of each.
+    """
+    n = len(groups.labels)
+    priorities = sorted({promise.priority for _, promise in promises if promise.at_least}) or [1]
+    tiers = {priority: np.zeros(n, dtype=np.int64) for priority in priorities}
+    caps, limits = np.full(n, NO_CAP, dtype=np.int64), np.full(n, k, dtype=np.int64)
+    for label, promise in promises:
+        code = groups.code_of(label)
+        for bound in (promise.at_least, promise.at_most):
+            if isinstance(bound, float):
+                raise InvalidInputError(
+                    f"{promise.name}: targets are whole numbers of exposures in the next requests, got a share."
+                )
+        if promise.at_least:
+            tier = tiers[promise.priority]
+            tier[code] = max(tier[code], int(promise.at_least))
+        if promise.at_most is not None:
+            caps[code] = min(caps[code], int(promise.at_most))
+        if promise.at_most_per_list is not None:
+            limits[code] = min(limits[code], promise.at_most_per_list)
+    cumulative = tuple(np.maximum.accumulate([tiers[priority] for priority in priorities]))
+    return Targets(
+        groups,
+        requests,
+        cumulative,
+        None if (caps == NO_CAP).all() else caps,
+        None if (limits >= k).all() else limits,
+        atoms,
+    )
+
 
 def target_terms(
-    terms: Terms, totals: Totals, leased: int, groups: Grouped, more: NDArray[np.int64], requests: int
+    terms: Terms,
+    totals: Totals,
+    leased: int,
+    targets: Targets,
+    reserve: Callable[[Terms], NDArray[np.int64] | None] = lambda _: None,
+    near: NDArray[np.int64] | None = None,
 ) -> Terms:
     """Return terms that aim at additional exposures within a number of further requests.
 
-    Targets that these requests cannot deliver are lowered to what they can.
+    Targets that these requests cannot deliver are lowered to what they can, higher priorities first.
 
     Parameters
     ----------
     terms, totals
-        The terms so far, and the totals of the horizon, with all groups.
+        The terms so far, and the totals of the horizon, with all columns.
     leased
         Requests of open leases.
-    groups, more, requests
-        The groups, the additional exposures of each, and the expected number of further requests.
+    targets
+        The targets.
+    reserve
+        Returns (P,) what open leases may use of the caps of terms.
+    near
+        (A,) the certificate so far.
 
     Examples
     --------
@@ -40,11 +170,137 @@ def target_terms(
     >>> from fairsync.policies import Terms
     >>> terms = Terms(np.zeros(2), np.ones(2), k=2, horizon=1, batch_size=16, auto_restart=False)
     >>> totals, groups = Totals(np.array([7, 4]), requests=10), Groups(["a", "b"], np.array([1, 9]))
-    >>> aim = target_terms(terms, totals, 0, groups, np.array([50, 3]), requests=20)
+    >>> aim = target_terms(terms, totals, 0, Targets(groups, 20, (np.array([50, 3]),)))
     >>> aim.floors.tolist(), aim.horizon
     ([27, 7], 30)
     """
-    capacities = group_capacities(groups, terms.k, terms.max_exclude)
-    floors = totals.exposures + np.minimum(more, requests * capacities)
-    horizon = totals.requests + leased + requests
-    return replace(terms, floors=floors, capacities=capacities, horizon=horizon, auto_restart=False)
+    horizon = totals.requests + leased + targets.requests
+    if targets.atoms is None:
+        capacities = group_capacities(targets.groups, terms.k, terms.max_exclude)
+        tiers = [np.minimum(tier, targets.requests * capacities) for tier in targets.tiers]
+        floors = totals.exposures + _within(tiers, targets.requests * terms.k)
+        return replace(
+            terms, floors=floors, capacities=capacities, horizon=horizon, auto_restart=False,
+            caps=None, membership=None, list_limits=None, certain=None, certificate=None,
+        )  # fmt: skip
+    return _overlapping(terms, totals, horizon, targets, targets.atoms, reserve, near)
+
+
+def _within(tiers: Sequence[NDArray[np.int64]], slots: int) -> NDArray[np.int64]:
+    """Return floors of labels; if there are priorities, those that the slots suffice for, higher ones first."""
+    floors = tiers[0]
+    for tier in tiers[1:]:
+        more = tier - floors
+        if int(tier.sum()) > slots:
+            more = np.diff(np.minimum(np.cumsum(more), max(slots - int(floors.sum()), 0)), prepend=0)
+        floors = floors + more
+    return floors
+
+
+def _overlapping(
+    terms: Terms,
+    totals: Totals,
+    horizon: int,
+    targets: Targets,
+    atoms: Atoms,
+    reserve: Callable[[Terms], NDArray[np.int64] | None],
+    near: NDArray[np.int64] | None,
+) -> Terms:
+    sizes, k, requests, caps = atoms.sizes, terms.k, targets.requests, targets.caps
+    limits = _possible_limits(targets, atoms, k, terms.max_exclude)
+    aim = replace(
+        terms, floors=np.zeros(targets.n_columns, dtype=np.int64), capacities=np.minimum(sizes, k), horizon=horizon,
+        auto_restart=False, caps=caps, membership=atoms.membership, list_limits=limits, certain=None, certificate=None,
+    )  # fmt: skip
+    reserved, room = reserve(aim), caps
+    if caps is not None and reserved is not None:
+        room = np.where(caps == NO_CAP, NO_CAP, np.maximum(caps - reserved, 0))
+    near = None if near is None else grow(near, aim.n_atoms)
+    tiers = list(targets.tiers)
+    bounds = PlanBounds.of(aim, tiers[-1], room, requests)
+    floors, plan = lower_floors(bounds, tiers, near, _SECONDS)
+    certain = None
+    if terms.max_exclude:  # what rests on atoms of which requests may exclude everything is left to prices
+        aim = replace(aim, capacities=np.minimum(k, np.maximum(sizes - terms.max_exclude, 0)))
+        certain, plan = certain_floors(PlanBounds.of(aim, floors, room, requests), _SECONDS)
+    return replace(
+        aim,
+        floors=totals.exposures + floors,
+        caps=None if caps is None else np.where(caps == NO_CAP, NO_CAP, totals.exposures + caps),
+        certain=None if certain is None or certain.all() else certain,
+        certificate=plan,
+    )
+
+
+def counted_since(since: Totals, now: Totals) -> NDArray[np.int64]:
+    """Return (P,) the exposures that were counted in a horizon since its totals were read."""
+    if since.began != now.began or since.requests > now.requests:
+        return np.zeros_like(now.exposures)  # they are of another horizon
+    return now.exposures - grow(since.exposures[: len(now.exposures)], len(now.exposures))
+
+
+def has_other_shape(before: Terms, after: Terms) -> bool:
+    """Return whether a policy has to be told of other terms: columns or atoms were added, or others have caps."""
+    if len(before.floors) != len(after.floors) or before.n_atoms != after.n_atoms:
+        return True
+    capped = [[] if caps is None else np.flatnonzero(caps < NO_CAP).tolist() for caps in (before.caps, after.caps)]
+    return (before.membership is None) != (after.membership is None) or capped[0] != capped[1]
+
+
+def needs_every_slot(targets: Targets, k: int, max_exclude: int, requests: int | None = None) -> bool:
+    """Return whether too few items lie outside all caps to fill a list with, once the caps are used up.
+
+    Parameters
+    ----------
+    targets, k, max_exclude
+        The targets, which have atoms, and the terms.
+    requests
+        The most requests that may come; caps that they cannot use up do not count. By default, any number.
+    """
+    if targets.caps is None or targets.atoms is None:
+        return False
+    membership, sizes = targets.atoms.membership, targets.atoms.sizes
+    most = np.minimum(targets.groups.group_sizes, k)
+    capped = targets.caps < (NO_CAP if requests is None else requests * most)
+    limits = _possible_limits(targets, targets.atoms, k, max_exclude)
+    outside = np.where(membership.atom_prices(capped.astype(np.float64)) > 0, 0, sizes)
+    if limits is None:
+        return int(outside.sum()) < k + max_exclude
+    tree = tree_of(membership, np.flatnonzero(limits < k), sizes, list(map(str, targets.groups.labels)))
+    return longest_list(membership, outside, limits, tree) < k + max_exclude
+
+
+def _possible_limits(targets: Targets, atoms: Atoms, k: int, max_exclude: int) -> NDArray[np.int64] | None:
+    """Return the limits per list, without those that cross larger ones, and none if lists could not be filled."""
+    limits = targets.list_limits
+    if limits is None:
+        return None
+    names, membership, sizes = list(map(str, targets.groups.labels)), atoms.membership, atoms.sizes
+    limited = np.flatnonzero(limits < k)
+    try:
+        tree = tree_of(membership, limited, sizes, names)
+    except InvalidInputError as error:
+        _warn_once(f"a limit per list is left out: {error}")
+        kept: list[int] = []
+        for code in limited[np.argsort(-targets.groups.group_sizes[limited], kind="stable")].tolist():
+            try:
+                tree = tree_of(membership, np.array([*kept, code]), sizes, names)
+            except InvalidInputError:
+                continue
+            kept.append(code)
+        left_out = np.setdiff1d(limited, kept)
+        limits = limits.copy()
+        limits[left_out] = k
+    if longest_list(membership, sizes, limits, tree) < k + max_exclude:
+        _warn_once("limits per list are left out: they leave too few items for a list.")
+        return None
+    return limits
+
+
+def _warn_once(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        _log.warning("%s", text)
+
+
+_warned: set[str] = set()

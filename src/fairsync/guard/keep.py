@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.eligible_slots import SlotForecast
+    from fairsync.guard.price_limits import PriceLimits
     from fairsync.policies.base import Counts, Floats, Terms
     from fairsync.search.base import Hits
     from fairsync.search.eligibility import Eligibility
@@ -92,6 +93,7 @@ def keep_promises(
     promise_prices: Floats | None = None,
     certificate: Counts | None = None,
     room: Counts | None = None,
+    limits: PriceLimits | None = None,
 ) -> tuple[Hits, int, Counts]:
     """Choose the candidates of requests one after another, by the two rules of the guard.
 
@@ -125,6 +127,8 @@ def keep_promises(
         (A,) the certificate before the first of the requests; None if promise p is atom p: then it is ``missing``.
     room
         (P,) the exposures that caps have left; None if there are no caps.
+    limits
+        What slots of each promise may cost. It receives the floors that would cost more.
 
     Returns
     -------
@@ -142,7 +146,7 @@ def keep_promises(
     live = LiveCertificate(terms, missing if certificate is None else certificate, missing, room)
     guard = OverlapGuard(
         search, catalog, terms, prices, prices if promise_prices is None else promise_prices, hits, k, live, left,
-        eligible, forecast, replaced, fixed,
+        eligible, forecast, replaced, fixed, limits=limits,
     )  # fmt: skip
     return guard.keep(), guard.forced, guard.certificate.plan
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.eligible_slots import CountedSlots, SlotForecast
+    from fairsync.guard.price_limits import PriceLimits
     from fairsync.policies.base import Counts, Floats, Terms
     from fairsync.search.eligibility import Eligibility
 
@@ -53,6 +54,7 @@ class OverlapGuard:
     replaced: dict[int, tuple[NDArray[np.int64], Floats]] | None = None
     fixed: NDArray[np.bool_] | None = None
     forced: int = 0
+    limits: PriceLimits | None = None
 
     def keep(self) -> Hits:
         """Return the candidates of all requests."""
@@ -94,17 +96,25 @@ class OverlapGuard:
         if lost is not None:
             self.certificate.lower(lost)
         shown = Shown.of(rows, self.catalog.group_of)
-        if not self._is_kept(shown, own, counted):
-            if self.replaced is not None:
-                self.replaced[i] = rows.copy(), relevance.copy()
-            before = set(rows.tolist())
+        while not self._is_kept(shown, own, counted):
+            before = None if self.limits is None else self.certificate.copy()
             chosen = OpenList(self.catalog, self.certificate, self.promise_prices, self.k)
             asked = None if counted is None else self._asked(self.certificate, own, counted)
-            may_lack |= self.hits.reached is not None or not self.certificate.is_deliverable(self.left + 1)
-            self._compose(i, chosen, rows, relevance, asked, may_lack=may_lack)
+            lacks = may_lack or self.hits.reached is not None or not self.certificate.is_deliverable(self.left + 1)
+            self._compose(i, chosen, rows, relevance, asked, may_lack=lacks)
+            if self.limits is not None and before is not None:
+                too_dear = self.limits.too_dear(before, rows, relevance, chosen)
+                if too_dear is not None:
+                    self.certificate = before
+                    self.limits.give_up(before, too_dear)
+                    continue
+            if self.replaced is not None:
+                self.replaced[i] = rows.copy(), relevance.copy()
+            listed = set(rows.tolist())
             chosen.write(rows, relevance)
-            self.forced += len(set(rows.tolist()) - before)
+            self.forced += len(set(rows.tolist()) - listed)
             shown = chosen.shown()
+            break
         self.certificate.record(shown)
         if lost is not None:
             self.certificate.lower(-lost)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.cold_start import MEAN, ColdStart
 from fairsync.eligible import make_eligibility
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError
 from fairsync.floors import check_feasible, resolve_floors
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
+    from fairsync.cold_start import Cold
     from fairsync.eligible import Exclude
     from fairsync.floors import Floors
     from fairsync.hindsight.priced_lists import Progress, Search
@@ -114,6 +116,7 @@ def hindsight(
     progress: bool = False,
     exclude: Exclude | None = None,
     where: Where | Sequence[Where | None] | None = None,
+    cold: Cold = MEAN,
 ) -> Hindsight:
     """Find the plan of greatest relevance that keeps the promises, all requests known.
 
@@ -138,6 +141,10 @@ def hindsight(
     exclude, where
         The ids that each request must not get, and conditions on attributes; see
         :meth:`fairsync.FairRetriever.retrieve`. All conditions are held in memory at the same time.
+    cold
+        The vector of requests whose own vectors are all zero, as for :class:`fairsync.FairRetriever`: ``"mean"`` (of
+        the latest requests before each, and of the items before the first), or a vector. A list of ids has no place in
+        a plan that prices could make: leave such requests out.
 
     Returns
     -------
@@ -169,6 +176,10 @@ def hindsight(
     if (floors is None) == (promises is None):
         raise InvalidInputError("give either floors or promises.")
     vectors, k = check_users(users, catalog), check_k(k, catalog)
+    start = ColdStart(catalog, cold)
+    if start.has_list:
+        raise InvalidInputError('cold must be "mean" or a vector here: leave out the requests that get a fixed list.')
+    vectors, _ = start.fill(vectors, catalog)
     if promises is not None:
         eligible, _ = make_eligibility(exclude, where, catalog, len(vectors))
         with _bar(progress) as callback:

@@ -6,26 +6,29 @@ ledger from the one to the other. Leases are no part of it.
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 import shutil
 import sqlite3
 from contextlib import ExitStack, closing, contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.ledger.audit import AuditRecord, append_audit, read_head
 from fairsync.ledger.damage import find_damage
 from fairsync.ledger.file_lock import FileLock
-from fairsync.ledger.reader import Summary, summarize
+from fairsync.ledger.reader import LedgerReader, Summary, summarize
 from fairsync.ledger.schema import FORMAT, create_tables, open_tables
 from fairsync.ledger.sqlite import SqliteDatabase, sync_folder
 from fairsync.ledger.tables import SERIAL, TABLES, read_pieces
 from fairsync.ledger.urls import is_postgres, open_database, sqlite_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fairsync.ledger.database import Database, Transaction
 
@@ -50,7 +53,7 @@ def back_up(url: str | Path, file: str | Path) -> Summary:
     >>> from fairsync.ledger import SqlLedger
     >>> with TemporaryDirectory() as folder, SqlLedger(f"{folder}/exposures.db", n_groups=2):
     ...     back_up(f"{folder}/exposures.db", f"{folder}/copy.db")
-    Summary(format=3, groups=2, horizons=1, requests=0)
+    Summary(format=4, groups=2, horizons=1, requests=0)
     """
     file = Path(file)
     if _is_ledger_in_use(file):
@@ -98,6 +101,7 @@ def _restore_sqlite(backup: SqliteDatabase, path: Path) -> tuple[Summary, str | 
         part = held.enter_context(_part_of(path))
         summary = _copy(backup, part)
         held.callback(FileLock(path).release)
+        _record_restore(part, backup.path, _audit_length(path) if path.exists() else 0)
         aside = None
         if path.exists():
             _copy_rights(path, part)
@@ -118,6 +122,7 @@ def _restore_postgres(backup: SqliteDatabase, url: str) -> tuple[Summary, str | 
         database.run(database.has_tables, "read")
         part = Path(folder) / "part.db"
         summary = _copy(backup, part)
+        _record_restore(part, backup.path, _audit_length(url) if database.run(database.has_tables, "read") else 0)
         aside = f"{database.schema[:36]}_{datetime.now():%Y_%m_%d_%H_%M_%S_%f}"
 
         def load(transaction: Transaction) -> bool:
@@ -132,7 +137,7 @@ def _restore_postgres(backup: SqliteDatabase, url: str) -> tuple[Summary, str | 
             database.make_room(transaction)
             create_tables(database, transaction)
             with closing(SqliteDatabase(part, read_only=True)) as source:
-                source.run(lambda reading: _copy_rows(reading, transaction), "read")
+                source.run(lambda reading: _copy_rows(reading, transaction, list(TABLES)), "read")
             database.write_format(transaction, FORMAT)
             for table in SERIAL:
                 transaction.execute(
@@ -142,6 +147,34 @@ def _restore_postgres(backup: SqliteDatabase, url: str) -> tuple[Summary, str | 
             return replaced
 
         return summary, aside if database.run(load, "exclusive") else None
+
+
+def _audit_length(url: str | Path) -> int | None:
+    """Return the number of entries of the audit of a ledger that is about to be replaced; None if it cannot be read."""
+    try:
+        with LedgerReader(url, _TIMEOUT) as reader:
+            return reader.contents().audit
+    except FairSyncError:  # it is replaced because it is damaged
+        return None
+
+
+def _record_restore(part: Path, backup: Path, replaced: int | None) -> None:
+    """Add to the audit of a restored ledger that it was restored, and what it lacks."""
+    with closing(SqliteDatabase(part)) as copied:
+
+        def write(transaction: Transaction) -> None:
+            known = read_head(transaction)[0]
+            if not known and not replaced:  # a ledger without promises of a service
+                return
+            note = f"the backup {backup.name} was restored, whose audit ends with entry {known}"
+            if replaced is None:
+                note += "; how many entries the replaced ledger had is not known"
+            elif replaced > known:
+                note += f"; later ones, up to entry {replaced}, are in the replaced ledger only"
+            values = {"at": datetime.now(UTC).isoformat(), "by": "", "action": "restored", "note": note}
+            append_audit(transaction, [AuditRecord(secrets.token_hex(16), json.dumps(values))])
+
+        copied.run(write, "exclusive")
 
 
 def _is_ledger_in_use(file: Path) -> bool:
@@ -187,29 +220,34 @@ def _copy(source: Database, part: Path) -> Summary:
     return summary
 
 
-def _check_is_ledger(database: Database, transaction: Transaction) -> None:
-    if summarize(database, transaction).format == 0:
+def _check_is_ledger(database: Database, transaction: Transaction) -> int:
+    """Return the format of a ledger; refuse a place without one."""
+    found = summarize(database, transaction).format
+    if found == 0:
         raise InvalidInputError(f"there is no ledger in {database.address}: check the URL.")
+    return found
 
 
 def _write_file(source: Database, transaction: Transaction, part: Path) -> None:
     """Write the tables of a ledger in Postgres to a new file."""
     source.allow_long(transaction)
-    _check_is_ledger(source, transaction)
+    found = _check_is_ledger(source, transaction)
+    tables = [table for table in TABLES if table != "audit" or found >= 4]
     part.unlink(missing_ok=True)  # of an attempt before this one
     with closing(SqliteDatabase(part)) as copied:
 
         def fill(writing: Transaction) -> None:
             create_tables(copied, writing)
-            _copy_rows(transaction, writing)
+            _copy_rows(transaction, writing, tables)
             copied.write_format(writing, FORMAT)
 
         copied.run(fill, "exclusive")
         copied.begin()
 
 
-def _copy_rows(reading: Transaction, writing: Transaction) -> None:
-    for table, names in TABLES.items():
+def _copy_rows(reading: Transaction, writing: Transaction, tables: Sequence[str]) -> None:
+    for table in tables:
+        names = TABLES[table]
         for rows in read_pieces(reading, table):
             # The format is a row in Postgres only.
             kept = [row for row in rows if (table, row[0]) != ("facts", "format")]

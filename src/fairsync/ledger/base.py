@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog.groups import grow
+from fairsync.ledger.audit import AuditPage, AuditRecord
 
 
 @dataclass(frozen=True)
@@ -208,8 +209,15 @@ class Ledger(Saved, Protocol):
         """Add groups, whose codes follow the known ones, with zero exposures."""
         ...
 
-    def save(self, name: str, value: bytes) -> None:
-        """Save a value beside the record, such as the state of a policy, replacing the one of the same name."""
+    def save(self, name: str, value: bytes, audit: Sequence[AuditRecord] = ()) -> None:
+        """Save a value beside the record, such as the state of a policy, replacing the one of the same name.
+
+        Records of the audit are added in the same transaction.
+        """
+        ...
+
+    def audit(self, limit: int, before: int | None = None) -> AuditPage:
+        """Return the latest entries of the audit, or the latest ones before a number; see :mod:`.audit`."""
         ...
 
     def close(self) -> None:

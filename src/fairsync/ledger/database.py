@@ -81,6 +81,10 @@ class Database(Protocol):
         """Set the format of the tables."""
         ...
 
+    def make_append_only(self, transaction: Transaction, table: str) -> None:
+        """Have the database refuse changes and deletions of rows of a table."""
+        ...
+
     def allow_long(self, transaction: Transaction) -> None:
         """Let the transaction under way take long, as a backup does."""
         ...

@@ -2,10 +2,12 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import TypeVar
 
 from fairsync.closing import Closable
 from fairsync.errors import InvalidInputError, RepeatedRequestError
+from fairsync.ledger.audit import AuditPage, AuditRecord, chain
 from fairsync.ledger.base import Entry, Totals
 from fairsync.ledger.retention import Retention
 
@@ -53,6 +55,7 @@ class MemoryLedger(Closable):
         self._expired: dict[str, None] = {}  # requests whose answer is no longer saved
         self._bytes = 0
         self._saved: dict[str, bytes] = {}
+        self._audit: dict[str, str] = {}
 
     def totals(self) -> Totals:
         """Return the totals of the horizon under way."""
@@ -101,9 +104,18 @@ class MemoryLedger(Closable):
         self._record = (totals.grown(n_groups), tuple(one.grown(n_groups) for one in past))
         self._n_groups = n_groups
 
-    def save(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes, audit: Sequence[AuditRecord] = ()) -> None:
         """Save a value beside the record."""
         self._saved[name] = value
+        for one in audit:
+            self._audit.setdefault(one.id, one.record)
+
+    def audit(self, limit: int, before: int | None = None) -> AuditPage:
+        """Return the latest entries of the audit. Nothing can be removed from it but with the process."""
+        entries = list(enumerate(self._audit.values(), 1))
+        digest = reduce(chain, self._audit.values(), "")
+        earlier = entries if before is None else entries[: max(before - 1, 0)]
+        return AuditPage(tuple(earlier[::-1][:limit]), len(entries), digest)
 
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None."""

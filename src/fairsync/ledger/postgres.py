@@ -19,7 +19,7 @@ from fairsync.errors import (
 )
 
 # First, because it says what to install if psycopg is missing.
-from fairsync.ledger.postgres_connection import PostgresConnection, parse_postgres_url  # isort: skip
+from fairsync.postgres_connection import PostgresConnection, parse_postgres_url  # isort: skip
 
 import psycopg
 from psycopg import sql
@@ -189,6 +189,17 @@ class PostgresDatabase:
         transaction.execute(
             "INSERT INTO facts VALUES ('format', :format) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
             format=str(number),
+        )
+
+    def make_append_only(self, transaction: Transaction, table: str) -> None:
+        """Have a trigger refuse changes and deletions of rows of a table."""
+        transaction.execute(
+            f"CREATE OR REPLACE FUNCTION {table}_append_only() RETURNS trigger LANGUAGE plpgsql AS"
+            f" 'BEGIN RAISE EXCEPTION ''rows of {table} can only be added''; END'"
+        )
+        transaction.execute(
+            f"CREATE OR REPLACE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table}"
+            f" FOR EACH STATEMENT EXECUTE FUNCTION {table}_append_only()"
         )
 
     def allow_long(self, transaction: Transaction) -> None:

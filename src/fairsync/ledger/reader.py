@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from fairsync.closing import Closable
 from fairsync.errors import InvalidInputError
+from fairsync.ledger.audit import read_audit, read_head
 from fairsync.ledger.damage import find_damage
 from fairsync.ledger.rows import LATEST, make_latest
-from fairsync.ledger.schema import FORMAT, check_format
+from fairsync.ledger.schema import check_format
 from fairsync.ledger.urls import open_database
 
 if TYPE_CHECKING:
@@ -62,6 +63,8 @@ class Contents:
         Open leases.
     items : int
         Items that were changed since the catalog's files were written.
+    audit : int
+        Entries of the audit.
     """
 
     summary: Summary
@@ -72,6 +75,7 @@ class Contents:
     expired_answers: int = 0
     leases: int = 0
     items: int = 0
+    audit: int = 0
 
 
 class LedgerReader(Closable):
@@ -91,7 +95,7 @@ class LedgerReader(Closable):
     >>> with TemporaryDirectory() as folder, SqlLedger(f"{folder}/exposures.db", n_groups=2):
     ...     with LedgerReader(f"sqlite:///{folder}/exposures.db") as reader:
     ...         reader.summary()
-    Summary(format=3, groups=2, horizons=1, requests=0)
+    Summary(format=4, groups=2, horizons=1, requests=0)
     """
 
     def __init__(self, url: str | Path, timeout: float = 3.0) -> None:
@@ -112,7 +116,7 @@ class LedgerReader(Closable):
             number = self.database.read_format(transaction)
             if number == 0:
                 return None
-            table = "kept" if number < FORMAT else "saved"
+            table = "kept" if number < 3 else "saved"
             rows = transaction.execute(f"SELECT value FROM {table} WHERE name = :name", name=name)
             return bytes(rows[0][0]) if rows else None
 
@@ -123,9 +127,10 @@ class LedgerReader(Closable):
 
         def read(transaction: Transaction) -> list[str]:
             self.database.allow_long(transaction)
-            if summarize(self.database, transaction).format < FORMAT:
-                return []
-            return [f"{self.database.address} is damaged: {one}. Restore a backup." for one in find_damage(transaction)]
+            found = summarize(self.database, transaction).format
+            damage = find_damage(transaction) if found >= 3 else []
+            damage += read_audit(transaction, 0).damage if found >= 4 else ()
+            return [f"{self.database.address} is damaged: {one}. Restore a backup." for one in damage]
 
         return [*self.database.check(), *self.database.run(read, "read")]
 
@@ -137,17 +142,18 @@ class LedgerReader(Closable):
         summary, address = summarize(self.database, transaction), self.database.address
         if summary.format == 0:
             return Contents(summary, None)
-        if summary.format < FORMAT:
+        if summary.format < 3:
             return _contents_before_3(transaction, summary, address)
         totals = make_latest(transaction.execute(LATEST), address).totals
         ((answers, size, since),) = transaction.execute(
             "SELECT count(*), coalesce(sum(length(answer)), 0), min(answered_at) FROM answers"
         )
-        counts = [
+        expired, leases, items = (
             int(transaction.execute(f"SELECT count(*) FROM {table}")[0][0])
             for table in ("expired_answers", "leases WHERE requests > 0", "items")
-        ]
-        return Contents(summary, totals, answers, int(size), since, *counts)
+        )
+        audit = read_head(transaction)[0] if summary.format >= 4 else 0
+        return Contents(summary, totals, answers, int(size), since, expired, leases, items, audit)
 
 
 def summarize(database: Database, transaction: Transaction) -> Summary:
@@ -157,7 +163,7 @@ def summarize(database: Database, transaction: Transaction) -> Summary:
         return Summary(0, 0, 0, 0)
     check_format(number, database.address)
     ((horizons, requests),) = transaction.execute("SELECT count(*), coalesce(sum(requests), 0) FROM horizons")
-    if number < FORMAT:
+    if number < 3:
         rows = transaction.execute("SELECT value FROM facts WHERE name = 'groups'")
         if not rows:
             raise InvalidInputError(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fairsync.ledger.database import Database, Transaction
 
 # The present format. Formats 1 and 2 were of SQLite only.
-FORMAT = 3
+FORMAT = 4
 
 
 def open_tables(database: Database, transaction: Transaction, n_groups: int | None) -> int:
@@ -62,6 +62,7 @@ def create_tables(database: Database, transaction: Transaction) -> None:
     for statement in read_schema().split(";"):
         if statement.strip():
             transaction.execute(statement.format(**database.types))
+    database.make_append_only(transaction, "audit")
 
 
 def open_horizon(transaction: Transaction, number: int, totals: Totals) -> None:
@@ -125,6 +126,14 @@ def _to_3(database: Database, transaction: Transaction) -> None:
         transaction.execute(f"DROP TABLE before_{table}")
 
 
+def _to_4(database: Database, transaction: Transaction) -> None:
+    """Add the audit. Files of formats 1 and 2 have it by now, because `_to_3` makes the present tables."""
+    ((statement,),) = [[one] for one in read_schema().split(";") if "CREATE TABLE audit" in one]
+    statement = statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS")
+    transaction.execute(statement.format(**database.types))
+    database.make_append_only(transaction, "audit")
+
+
 _Migration: TypeAlias = Callable[["Database", "Transaction"], None]
 # The migration of number v makes format v + 1. Never change a released one: append another.
-_MIGRATIONS: dict[int, _Migration] = {1: _to_2, 2: _to_3}
+_MIGRATIONS: dict[int, _Migration] = {1: _to_2, 2: _to_3, 3: _to_4}

@@ -72,3 +72,13 @@ CREATE TABLE items (
     catalog TEXT NOT NULL,
     changed_at {real} NOT NULL
 );
+
+-- What was done to promises, and by whom. Records are JSON. Numbers have no gaps, each digest is made of the one before and
+-- of the record, and the fact 'audit' has the last number and digest: so a change, a gap and a missing end are noticed.
+-- Rows can only be added: triggers refuse everything else.
+CREATE TABLE audit (
+    number {integer} PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    record TEXT NOT NULL,
+    digest TEXT NOT NULL
+);

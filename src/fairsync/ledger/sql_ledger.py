@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairsync.closing import Closable, NoCopies
 from fairsync.errors import InvalidInputError, RepeatedRequestError, UnusableLedgerError
+from fairsync.ledger.audit import append_audit, read_audit
 from fairsync.ledger.base import Totals, sum_entries
 from fairsync.ledger.retention import Retention, delete_old
 from fairsync.ledger.rows import (
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from fairsync.ledger.audit import AuditPage, AuditRecord
     from fairsync.ledger.base import Entry
     from fairsync.ledger.database import Database, Transaction
 
@@ -189,14 +191,19 @@ class SqlLedger(NoCopies, Closable):
         """Add groups with zero exposures."""
         self.database.run(lambda transaction: self.write_grown(transaction, n_groups), "exclusive")
 
-    def save(self, name: str, value: bytes) -> None:
-        """Save a value beside the record."""
+    def save(self, name: str, value: bytes, audit: Sequence[AuditRecord] = ()) -> None:
+        """Save a value beside the record, and add records to the audit in the same transaction."""
 
         def write(transaction: Transaction) -> None:
             self.check_fence(transaction)
             self.write_saved(transaction, name, value)
+            append_audit(transaction, audit)
 
         self.database.run(write)
+
+    def audit(self, limit: int, before: int | None = None) -> AuditPage:
+        """Return the latest entries of the audit, or the latest ones before a number, and verify all of it."""
+        return self.database.run(lambda transaction: read_audit(transaction, limit, before), "read")
 
     def load(self, name: str) -> bytes | None:
         """Return the value saved under this name, or None."""

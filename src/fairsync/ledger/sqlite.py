@@ -120,6 +120,14 @@ class SqliteDatabase:
         """Set the format of the file."""
         transaction.execute(f"PRAGMA user_version = {number}")
 
+    def make_append_only(self, transaction: Transaction, table: str) -> None:
+        """Have triggers refuse changes and deletions of rows of a table."""
+        for verb in ("UPDATE", "DELETE"):
+            transaction.execute(
+                f"CREATE TRIGGER IF NOT EXISTS {table}_{verb.lower()} BEFORE {verb} ON {table}"
+                f" BEGIN SELECT RAISE(ABORT, 'rows of {table} can only be added'); END"
+            )
+
     def allow_long(self, transaction: Transaction) -> None:
         """No-op: there is no limit."""
 

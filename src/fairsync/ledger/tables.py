@@ -20,6 +20,7 @@ TABLES = {
     "expired_answers": ("number", "request_id"),
     "saved": ("name", "value"),
     "items": ("number", "id", "attributes", "embedding", "catalog", "changed_at"),
+    "audit": ("number", "id", "record", "digest"),
 }
 # Tables whose numbers the database assigns.
 SERIAL = ("entries", "keys", "answers", "expired_answers", "items")

@@ -63,6 +63,6 @@ def describe_url(url: str | Path) -> str:
     """Return a URL for people and logs, without user and password."""
     if not is_postgres(url):
         return str(url) if url == MEMORY else str(sqlite_path(url))
-    from fairsync.ledger.postgres_connection import parse_postgres_url
+    from fairsync.postgres_connection import parse_postgres_url
 
     return parse_postgres_url(str(url))[2]

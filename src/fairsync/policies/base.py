@@ -54,7 +54,13 @@ class Terms:
     certain : numpy.ndarray or None
         (P,) the floors that are certain although requests exclude items; None if all are.
     certificate : numpy.ndarray or None
-        (A,) a plan for a whole horizon that keeps all promises that are certain; None without membership.
+        (A,) a plan for a whole horizon that keeps all promises that are certain, as far as they do not give way; None
+        without membership.
+    priorities : numpy.ndarray or None
+        (P,) the priority of each promise, 1 first, and 0 for what never gives way; None if all are 1.
+    max_prices : numpy.ndarray or None
+        (P,) the highest subsidy of each promise in units of the mean relevance of the last candidate, inf where it has
+        no limit; None if none has one.
 
     Examples
     --------
@@ -77,6 +83,13 @@ class Terms:
     list_limits: Counts | None = None
     certain: npt.NDArray[np.bool_] | None = None
     certificate: Counts | None = None
+    priorities: Counts | None = None
+    max_prices: Floats | None = None
+
+    @property
+    def order(self) -> Counts:
+        """(P,) the priority of each promise."""
+        return np.ones(len(self.floors), dtype=np.int64) if self.priorities is None else self.priorities
 
     @property
     def n_atoms(self) -> int:
@@ -159,7 +172,8 @@ class Sample:
         (n, width) group code of each entry.
     relevance : numpy.ndarray
         (n, width) relevance of each entry without the price, minus that of the last candidate. Only differences within
-        a request matter, and they would be lost to rounding next to a large common part.
+        a request matter, and they would be lost to rounding next to a large common part. -inf at the end of a row for
+        no entry, where fewer items than ``width`` were eligible; the first k places are never empty.
     prices : numpy.ndarray or None
         (G,) the prices under which the latest rows were made; None if these are the policy's present prices. Rows of a
         lease that was out for long do not show the effect of later prices.
@@ -208,6 +222,8 @@ class Feedback:
     slots : numpy.ndarray or None
         (G,) the most exposures of each group that a request to come will show on average, as far as can be seen from
         the items that were eligible so far; None for the capacities.
+    highest : numpy.ndarray or None
+        (P,) the highest subsidy of each promise, inf where it has no limit; None if none has one.
     """
 
     requests: int
@@ -216,6 +232,7 @@ class Feedback:
     remaining: int
     sample: Sample | None = None
     slots: Floats | None = None
+    highest: Floats | None = None
 
 
 class Policy(Protocol):

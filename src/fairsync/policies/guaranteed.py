@@ -155,11 +155,15 @@ class Guaranteed:
         # The prices at the end of the last horizon were made for the groups that lagged: do not start from them.
         opens = feedback.remaining == terms.horizon and known + state.n_fresh > 0
         if opens and state.opening is not None and not new:
-            return replace(state, subsidies=_due(state.opening, target, limit), target=target, limit=limit)
+            subsidies = _due(_within(state.opening, feedback.highest), target, limit)
+            return replace(state, subsidies=subsidies, target=target, limit=limit)
         if opens or (new and known == 0):
-            return _solved_from(_joined(state), target, limit, state, terms, whole_horizon=opens)
+            return _solved_from(
+                _joined(state), target, limit, state, terms, feedback.highest, whole_horizon=opens
+            )  # fmt: skip
         behind = _behind(state, feedback.sample)
-        state = replace(state, subsidies=_follow(state, target, limit), target=target, limit=limit)
+        subsidies = _within(_follow(state, target, limit), feedback.highest)
+        state = replace(state, subsidies=subsidies, target=target, limit=limit)
         if not new:
             return state
         sample = _joined(state)
@@ -174,6 +178,7 @@ class Guaranteed:
             listed=state.subsidies - behind,
             limit=limit,
             membership=terms.membership,
+            highest=feedback.highest,
         )
         # At first the sample holds all requests so far, and the solution is used as it is. Later solves are averaged.
         seen = state.seen + state.n_fresh
@@ -190,7 +195,9 @@ class Guaranteed:
             return state
         target, limit = self._target(state, terms, feedback), _limit(terms, feedback)
         sample = Sample.join((feedback.sample,), keep=SAMPLE_SIZE)
-        return _solved_from(sample, target, limit, state, terms, whole_horizon=feedback.remaining == terms.horizon)
+        return _solved_from(
+            sample, target, limit, state, terms, feedback.highest, whole_horizon=feedback.remaining == terms.horizon
+        )
 
     def resume(self, state: GuaranteedState, terms: Terms) -> GuaranteedState:
         """Continue from the same subsidies and sample; values that depend on the old floors are computed again."""
@@ -282,6 +289,11 @@ def _due(subsidies: Floats, target: Floats, limit: Floats | None) -> Floats:
     return np.where(np.where(subsidies > 0, target > 0, np.isfinite(limit)), subsidies, 0.0)
 
 
+def _within(subsidies: Floats, highest: Floats | None) -> Floats:
+    """Return the subsidies, lowered to the highest that are allowed."""
+    return subsidies if highest is None else np.minimum(subsidies, highest)
+
+
 def _with_variances(state: GuaranteedState, terms: Terms, feedback: Feedback) -> GuaranteedState:
     """Return the state with the variances of exposures, if the next batch is the last and they are not known yet."""
     if feedback.remaining > _reserve_span(terms) or state.sample is None or state.variances is not None:
@@ -314,6 +326,7 @@ def _solved_from(
     limit: Floats | None,
     state: GuaranteedState,
     terms: Terms,
+    highest: Floats | None,
     *,
     whole_horizon: bool,
 ) -> GuaranteedState:
@@ -321,7 +334,7 @@ def _solved_from(
     n = len(sample)
     solution = solve_subsidies(
         sample, target, state.subsidies, terms.k,
-        newest=n, iterations=FIRST_ITERATIONS, limit=limit, membership=terms.membership,
+        newest=n, iterations=FIRST_ITERATIONS, limit=limit, membership=terms.membership, highest=highest,
     )  # fmt: skip
     # A calibration within a horizon does not fit a whole one: the next horizon solves again.
     opening = solution.subsidies if whole_horizon else None

@@ -58,6 +58,7 @@ def solve_subsidies(
     listed: Floats | None = None,
     limit: Floats | None = None,
     membership: Membership | None = None,
+    highest: Floats | None = None,
 ) -> Solution:
     r"""Find subsidies under which the sample's requests give each promise its target of exposures.
 
@@ -97,7 +98,11 @@ def solve_subsidies(
         (P,) the most exposures per request, inf where a promise has no cap; None if none has one.
     membership
         The promises of each atom, whose codes are the groups of the sample; None if promise p is atom p.
+    highest
+        (P,) the highest subsidies, inf where there is no limit; None if there is none.
     """
+    if highest is not None:
+        start = np.minimum(start, highest)
     n, width = sample.groups.shape
     if membership is not None:
         sample, membership = _among_listed(sample, membership)
@@ -106,7 +111,7 @@ def solve_subsidies(
     if limit is not None:
         needy = needy | np.isfinite(limit)
     sharing = None if membership is None else np.maximum(membership.atom_prices(needy.astype(np.float64)), 1.0)
-    reach = sample.relevance.max(axis=1) - sample.relevance.min(axis=1)
+    reach = sample.relevance.max(axis=1) - _lowest(sample.relevance)
     # If all relevance is equal, any positive width will do.
     widest = band = _BAND * float(np.median(reach)) or float(reach.max()) or 1.0
     prior = _DOUBT if membership is None else min(max(_SHARED_DOUBT, n / 16), _DOUBT)
@@ -118,8 +123,10 @@ def solve_subsidies(
     listed = start if listed is None else listed
     score = latest.relevance + _bonus(listed, membership).take(latest.groups)
     ordered = np.sort(score, axis=1)
-    depth = float((ordered[:, width - k] - ordered[:, 0]).mean())
+    depth = float((ordered[:, width - k] - _lowest(ordered)).mean())
     ceiling = np.maximum(start, listed + depth)
+    if highest is not None:
+        ceiling = np.minimum(ceiling, highest)
     bottom = None if limit is None else np.where(np.isfinite(limit), np.minimum(start, listed - depth), 0.0)
     for iteration in range(iterations + 1):
         counts, near = _count_around_cut(sample, _bonus(subsidies, membership), k, band)
@@ -146,6 +153,14 @@ def solve_subsidies(
             lowest, highest = np.where(subsidies > 0, 0.0, bottom), np.where(subsidies < 0, 0.0, ceiling)
             subsidies = np.clip(subsidies + shorten * step, lowest, highest)
     return Solution(best, slopes, ceiling, _LONGEST_STEP * widest, bottom)
+
+
+def _lowest(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """Return the lowest value of each row, without -inf, which stands for no entry."""
+    lowest: npt.NDArray[np.float32] = values.min(axis=1)
+    if lowest.min(initial=0.0) == -np.inf:
+        lowest = np.where(values == -np.inf, np.inf, values).min(axis=1)
+    return lowest
 
 
 def _surplus(counts: Floats, wanted: Floats, most: Floats | None, subsidies: Floats) -> Floats:

@@ -27,6 +27,8 @@ from fairsync.promises.spread_plan import spread_target, whole_plan
 from fairsync.promises.tight_plan import tight_plan
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from fairsync.policies.base import Counts, Floats, Terms
 
 SECONDS = 60.0
@@ -53,10 +55,14 @@ class Certified(NamedTuple):
         (A,) the certificate for the requests after them, as the guard left it.
     counts : numpy.ndarray
         (A,) exposures of each atom in them.
+    too_dear : numpy.ndarray or None
+        (P,) the floors that the certificate no longer covers, because a slot for them would have cost more than their
+        highest price; None for none.
     """
 
     plan: Counts
     counts: Counts
+    too_dear: NDArray[np.bool_] | None = None
 
 
 def find_certificate(

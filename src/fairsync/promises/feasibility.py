@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fairsync.errors import InfeasibleFloorsError, UndecidedPromisesError
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.certificate import SECONDS, find_certificate, is_quickly_possible
@@ -150,6 +152,8 @@ def _error(terms: Terms, names: Sequence[str], conflict: Conflict, found: _Chang
     if found.texts:
         others = "" if found.are_enough else " Other promises may need changes, too."
         remedy = f"One change would suffice: {_listed(found.texts, ', or ')}.{others}"
+    if len(np.unique(terms.order[list(promises)])) > 1:
+        remedy += " Or let those of the lowest priority give way (if_infeasible='give way')."
     floor = int(terms.floors[list(promises)].sum())
     lowered = [int(terms.floors[names.index(name)]) - value for name, value in found.largest.items()]
     return InfeasibleFloorsError(

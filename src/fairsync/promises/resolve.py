@@ -22,7 +22,7 @@ from fairsync.promises.promise import EVERY_SLOT, Promise
 from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -76,6 +76,7 @@ def resolve_promises(
     auto_restart: bool = True,
     before: ResolvedPromises | None = None,
     seconds: float = SECONDS,
+    give_way: Callable[[PlanBounds, Counts], Counts] | None = None,
 ) -> ResolvedPromises:
     """Return promises as atoms and terms with a certificate, or raise an error that says what is wrong with them.
 
@@ -94,6 +95,9 @@ def resolve_promises(
         keeps those that it has got in this way. Atoms keep their codes, too.
     seconds
         The time limit for the proof that the promises can hold together.
+    give_way
+        Given the bounds and (P,) the priorities of promises that cannot all hold together, returns (A,) a plan that
+        keeps what can be kept. By default such promises are refused.
 
     Raises
     ------
@@ -139,7 +143,14 @@ def resolve_promises(
         floors, capacities, k, horizon, batch_size, auto_restart, max_exclude,
         None if (caps == NO_CAP).all() else caps, atoms.membership, None if (limits == k).all() else limits,
     )  # fmt: skip
-    certain, plan = _prove(terms, atoms, names, seconds)
+    order = np.array([0 if promise.name == EVERY_SLOT else promise.priority for promise in given])
+    limit = np.array([np.inf if promise.max_price is None else promise.max_price for promise in given])
+    terms = replace(
+        terms,
+        priorities=None if (order == 1).all() else order,
+        max_prices=None if np.isinf(limit).all() else limit,
+    )
+    certain, plan = _prove(terms, atoms, names, seconds, give_way)
     if EVERY_SLOT in names and not certain[names.index(EVERY_SLOT)]:
         raise InvalidInputError(
             "the promises with at_most leave too few items outside them: if requests exclude max_exclude items,"
@@ -309,13 +320,29 @@ def _must_plan_every_slot(
     return longest_list(membership, outside, limits, tree) < k + max_exclude
 
 
-def _prove(terms: Terms, atoms: Atoms, names: Sequence[str], seconds: float) -> tuple[NDArray[np.bool_], Counts]:
+def _prove(
+    terms: Terms,
+    atoms: Atoms,
+    names: Sequence[str],
+    seconds: float,
+    give_way: Callable[[PlanBounds, Counts], Counts] | None,
+) -> tuple[NDArray[np.bool_], Counts]:
     """Return which promises are certain, and a certificate for these, or raise if not all can hold."""
-    if not terms.max_exclude:
-        return np.ones(len(names), dtype=bool), check_together(terms, names, seconds)
+    everything = np.ones(len(names), dtype=bool)
+    if give_way is None and not terms.max_exclude:
+        return everything, check_together(terms, names, seconds)
     plan = find_certificate(terms, terms.floors, terms.caps, terms.horizon, seconds=seconds)
     if plan is not None:
-        return np.ones(len(names), dtype=bool), plan
-    check_together(replace(terms, capacities=np.minimum(terms.k, atoms.sizes)), names, seconds)
+        return everything, plan
     bounds = PlanBounds.of(terms, terms.floors, terms.caps, terms.horizon)
-    return certain_floors(bounds, seconds)
+    if terms.max_exclude:
+        whole = replace(terms, capacities=np.minimum(terms.k, atoms.sizes))
+        if give_way is None:
+            check_together(whole, names, seconds)
+        if give_way is None or find_certificate(whole, whole.floors, whole.caps, whole.horizon) is not None:
+            return certain_floors(bounds, seconds)
+    assert give_way is not None
+    plan = give_way(bounds, terms.order)
+    if (terms.exposures(plan) < terms.floors)[terms.order == 0].any():
+        raise InvalidInputError("the promises with at_most leave too few items to fill all lists: raise some at_most.")
+    return everything, plan

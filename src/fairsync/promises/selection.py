@@ -19,7 +19,19 @@ def selection_name(where: Where) -> str:
     >>> selection_name({"category": ["toys"]}) == selection_name({"category": "toys"})
     True
     """
-    return json.dumps(_standard(dict(where)), sort_keys=True, ensure_ascii=False)
+    return json.dumps(standard_form(where), sort_keys=True, ensure_ascii=False)
+
+
+def standard_form(where: Where) -> dict[str, Any]:
+    """Return conditions in the form in which equal ones are equal.
+
+    Examples
+    --------
+    >>> standard_form({"category": {"toys", "books"}, "new": [True]})
+    {'category': ['books', 'toys'], 'new': True}
+    """
+    form: dict[str, Any] = _standard(where)
+    return form
 
 
 def is_selection(label: object) -> bool:

@@ -107,7 +107,8 @@ def _by_promise(terms: Terms, slots: EligibleSlots) -> tuple[Terms, EligibleSlot
 
 
 def promise_outlook(code: int, missing: int, left: int, terms: Terms, slots: EligibleSlots) -> PromiseOutlook:
-    """Return the outlook of a promise to one group that still misses some exposures, with some requests to come."""
+    """Return the outlook of a promise that still misses some exposures, with some requests to come."""
+    terms, slots = _by_promise(terms, slots)
     one = replace(terms, floors=terms.floors[[code]], capacities=terms.capacities[[code]])
     return _judge(np.array([missing]), left, one, slots.only(code))[0]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fairsync.report.report import Report
 
 COLOURS = {
-    "kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00",
+    "kept": "#0072B2", "on track": "#56B4E9", "behind": "#E69F00", "missed": "#D55E00", "gave way": "#CC79A7",
     "exceeded": "#000000", "no promise": "#C4C4C4",
 }  # fmt: skip
 SUBSIDY, PRICE, GREY = "#009E73", "#CC79A7", "#8A8A8A"

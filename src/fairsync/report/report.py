@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -17,7 +17,7 @@ from fairsync.report.compare import check_comparable, compare
 from fairsync.report.outlook import promise_outlooks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from os import PathLike
 
     from matplotlib.figure import Figure
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from fairsync.ledger import Totals
     from fairsync.policies import Terms
     from fairsync.promise_costs import PromiseCosts
+    from fairsync.report.gave_way import GaveWay
     from fairsync.report.outlook import PromiseOutlook
 
-Status: TypeAlias = Literal["kept", "on track", "behind", "missed", "exceeded", "no promise"]
+Status: TypeAlias = Literal["kept", "on track", "behind", "missed", "exceeded", "gave way", "no promise"]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class PromiseRow:
         Relevance given up for it in this horizon, an upper bound; None if it was not measured.
     certain : bool
         Whether it is certain, whatever requests come and exclude within what was declared.
+    priority : int
+        Its priority, 1 first.
+    gave_way : GaveWay or None
+        Why it gave way, and by how much; None if it did not.
     """
 
     name: Label
@@ -68,6 +73,8 @@ class PromiseRow:
     price: float
     cost: float | None
     certain: bool
+    priority: int = 1
+    gave_way: GaveWay | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -125,6 +132,10 @@ class Report:
     uncertain : tuple
         Names of promises that are expected and not certain: they rest on parts of the catalog that a request may
         exclude as a whole (``max_exclude``).
+    priorities : dict or None
+        {name: priority}; None if all are 1.
+    gave_way : dict
+        {name: why it gave way} for the promises that cannot all be kept, cost too much or exceed the budget.
     """
 
     policy: str
@@ -147,15 +158,19 @@ class Report:
     outlooks: dict[Label, PromiseOutlook] | None = None
     caps: dict[Label, int] | None = None
     uncertain: tuple[Label, ...] = ()
+    priorities: dict[Label, int] | None = None
+    gave_way: dict[Label, GaveWay] = field(default_factory=dict)
 
     @cached_property
     def promises(self) -> list[PromiseRow]:
         """The promises, one row each."""
-        costs, caps, uncertain = self.costs or {}, self.caps or {}, set(self.uncertain)
+        costs, caps, uncertain = self.costs or {}, self.caps or {}, {*self.uncertain, *self.gave_way}
+        priorities = self.priorities or {}
         return [
             PromiseRow(
                 label, self.floors[label] or None, caps.get(label), self.exposures[label], self.satisfied[label],
                 self.status[label], self.prices[label], costs.get(label), label not in uncertain,
+                priorities.get(label, 1), self.gave_way.get(label),
             )
             for label in self.promised
         ]  # fmt: skip
@@ -202,10 +217,10 @@ class Report:
 
     @cached_property
     def status(self) -> dict[Label, Status]:
-        """{label: status}: ``kept``, ``missed``, ``exceeded`` (its cap), ``on track``, ``behind`` or ``no promise``.
+        """{label: status}: ``kept``, ``missed``, ``exceeded``, ``on track``, ``behind``, ``gave way``, ``no promise``.
 
-        A floor is on track if the exposures are at least the fraction of it that corresponds to the requests so far. It
-        is missed when the horizon is over. A cap is on track until then.
+        A cap can be exceeded. A floor is on track if the exposures are at least the fraction of it that corresponds to
+        the requests so far. It is missed when the horizon is over. A cap is on track until then.
         """
         return {label: self._status(label) for label in self.floors}
 
@@ -225,6 +240,8 @@ class Report:
             return "exceeded"
         if exposures >= floor:
             return "kept" if cap is None or self.is_over else "on track"
+        if label in self.gave_way:
+            return "gave way"
         if self.is_over:
             return "missed"
         return "on track" if exposures * self.horizon >= floor * self.requests else "behind"
@@ -238,7 +255,19 @@ class Report:
         """
         subsidies, costs, outlooks = self.mean_subsidies or {}, self.costs or {}, self.outlooks or {}
         rows, name = ("groups", "group") if self.caps is None else ("rows", "promise")
-        uncertain = set(self.uncertain)
+        uncertain, priorities = {*self.uncertain, *self.gave_way}, self.priorities or {}
+
+        def of_promise(label: Label) -> dict[str, Any]:
+            if self.caps is None:
+                return {}
+            gave_way = self.gave_way.get(label)
+            return {
+                "cap": self.caps.get(label),
+                "certain": label not in uncertain,
+                "priority": priorities.get(label, 1),
+                "gave_way": None if gave_way is None else gave_way.to_dict(),
+            }
+
         return {
             "policy": self.policy,
             "k": self.k,
@@ -258,7 +287,7 @@ class Report:
                 {
                     name: label,
                     "floor": floor,
-                    **({} if self.caps is None else {"cap": self.caps.get(label), "certain": label not in uncertain}),
+                    **of_promise(label),
                     "exposures": self.exposures[label],
                     "missing": self.missing[label],
                     "price": _finite(self.prices[label]),
@@ -324,6 +353,7 @@ def make_report(
     hindsight: Hindsight | None = None,
     promise_costs: PromiseCosts | None = None,
     slots: EligibleSlots | None = None,
+    gave_way: Mapping[Label, GaveWay] | None = None,
 ) -> Report:
     """Make a report from the totals of a ledger.
 
@@ -347,6 +377,8 @@ def make_report(
         Subsidies and costs of each group in the current horizon, if they were measured for all its requests.
     slots
         What requests could show; None for what was declared.
+    gave_way
+        The promises that gave way; see `fairsync.report.gave_way`.
 
     Examples
     --------
@@ -392,6 +424,8 @@ def make_report(
         outlooks=None if slots is None else promise_outlooks(labels, terms, totals, slots),
         caps=caps,
         uncertain=() if terms.certain is None else tuple(labels[i] for i in np.flatnonzero(~terms.certain).tolist()),
+        priorities=None if terms.priorities is None else dict(zip(labels, terms.priorities.tolist(), strict=True)),
+        gave_way=dict(gave_way or {}),
     )
 
 

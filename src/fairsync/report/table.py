@@ -25,12 +25,13 @@ _ALL = 40  # up to this number of groups, every group has a row
 _FEW, _SOME = 10, 24  # minimum and maximum number of rows if there are more groups
 _BAR = 12  # width in characters
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_ORDER: tuple[Status, ...] = ("exceeded", "missed", "behind", "on track", "kept", "no promise")
+_ORDER: tuple[Status, ...] = ("exceeded", "missed", "gave way", "behind", "on track", "kept", "no promise")
 _OUTLOOKS = {"will miss": "bold red", "at risk": "yellow", "expected": "cyan", "certain": "green"}
 _REASONS = 5  # promises of which the reason is given below the table
 _STYLES = {
     "exceeded": "bold red",
     "missed": "bold red",
+    "gave way": "magenta",
     "behind": "yellow",
     "on track": "cyan",
     "kept": "green",
@@ -88,6 +89,10 @@ def reasons(report: Report) -> list[str]:
     if report.uncertain:
         some = ", ".join(map(str, report.uncertain[:_REASONS])) + (" and others" * (len(report.uncertain) > _REASONS))
         lines.append(f"Expected, not certain, because a request may exclude all items they rest on: {some}.")
+    yielding = [label for label in report.gave_way if not report.satisfied[label]]
+    lines += [f"{label} {report.gave_way[label].text}." for label in yielding[:_REASONS]]
+    if len(yielding) > _REASONS:
+        lines.append(f"{count(len(yielding) - _REASONS, 'more promise')} gave way.")
     if report.outlooks is None:
         return lines
     found = report.outlooks
@@ -120,7 +125,7 @@ def by_need(report: Report) -> list[Label]:
 def _rows(report: Report) -> int:
     """Return the number of rows: the groups below their floor or subsidised, within limits."""
     notable = sum(
-        status in ("missed", "behind", "on track") or report.prices[label] < 0
+        status in ("missed", "behind", "on track", "gave way") or report.prices[label] < 0
         for label, status in report.status.items()
     )
     return min(max(notable, _FEW), _SOME)

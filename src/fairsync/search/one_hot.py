@@ -1,5 +1,7 @@
 """The paper's construction: groups as one-hot columns of the items, prices as extra values of the query."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -7,7 +9,7 @@ from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import ExactIndex
-from fairsync.search.over_fetch import OverFetch, Rows
+from fairsync.search.over_fetch import Fetched, OverFetch
 from fairsync.search.rounding import Float32Queries
 
 _U = 2.0**-24
@@ -39,9 +41,7 @@ class OneHotFetch(OverFetch):
 
     applies_prices = "one-hot"
 
-    def _try(
-        self, queries: Float32Queries, n: int, k: int, count: int, eligible: Eligibility | None
-    ) -> tuple[npt.NDArray[np.bool_], Rows, Rows]:
+    def fetch(self, queries: Float32Queries, count: int, eligible: Eligibility | None) -> Fetched:
         """Fetch by widened queries; see `OverFetch`. Only masks are left to apply to the scores that come back."""
         if queries.bonus is None:
             bonus, masked = np.zeros(self.catalog.n_groups, dtype=np.float32), None
@@ -49,9 +49,14 @@ class OneHotFetch(OverFetch):
             bonus = np.maximum(queries.bonus, _MASKED)
             masked = np.where(queries.bonus == -np.inf, queries.bonus, np.float32(0.0))
         wide = np.vstack([queries.columns, np.repeat(bonus[:, None], queries.columns.shape[1], axis=1)])
-        # The bonus is part of the sum of products and shares in its rounding, on both sides of the comparison.
-        margin = queries.margin + 4 * (self.catalog.dim + 8) * _U * float(np.abs(bonus).max())
-        return super()._try(Float32Queries(wide, masked, margin, queries.exponent), n, k, count, eligible)
+        return super().fetch(replace(queries, columns=wide, bonus=masked), count, eligible)
+
+    def margin(self, queries: Float32Queries) -> npt.NDArray[np.float64]:
+        """Return the margin: the bonus is part of the sum of products and shares in its rounding, on both sides."""
+        if queries.bonus is None:
+            return queries.margin
+        highest = float(np.abs(np.maximum(queries.bonus, _MASKED)).max())
+        return queries.margin + 4 * (self.catalog.dim + 8) * _U * highest
 
 
 class OneHotIndex:

@@ -1,7 +1,9 @@
 """Over-fetching, to apply prices on engines that rank without them: fetch more, subtract prices, check it is enough."""
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -28,49 +30,77 @@ _SPARE = 8
 _RARE = 16
 
 
-class OverFetch:
-    """Search under prices on top of an engine that ranks by inner product only.
+@dataclass(frozen=True)
+class Fetched:
+    """What an engine returned for each of n vectors.
 
-    An item that was not fetched has at most the lowest fetched score, and gains at most the highest subsidy. If k
-    fetched items are above that bound, the answer is as certain as the engine's own ranking; else twice as many are
-    fetched. Requests that would need more than ``most`` are answered by an exact index.
+    Attributes
+    ----------
+    scores : numpy.ndarray
+        (n, count) scores plus bonuses.
+    rows : numpy.ndarray
+        (n, count) rows of the catalog; -1 if there are no more, or for an item that is not in the catalog.
+    beyond : numpy.ndarray
+        (n,) the highest score plus bonus that any other item may have; -inf if there is no other.
+    """
+
+    scores: npt.NDArray[np.floating]
+    rows: Rows
+    beyond: npt.NDArray[np.floating]
+
+
+class CertifiedSearch(ABC):
+    """Search under prices on top of an engine, with a certificate: the answer is as certain as the engine's ranking.
+
+    An item that was not fetched has at most the score that the engine says, and gains at most the highest subsidy. If k
+    fetched items are above that bound, the answer is certain; else twice as many are fetched. Requests that would need
+    more than ``most`` are answered by an exact index.
+
+    A subclass asks the engine (`fetch`), and says whether it ranks under prices (`ranks_under`) and returns eligible
+    items only (`filters`).
 
     Parameters
     ----------
     catalog
         The items that the engine holds.
     items
-        Their vectors, in row order.
-    fetch
-        A function that asks the engine; see `Fetch`.
+        Their vectors, in row order, or the scale of these.
     exact
         The index that answers if over-fetching does not.
     most
         The most items to fetch for one vector.
     alive
         The share of the engine's items that are in the catalog. The others are dropped, so more are fetched at once.
-
-    Examples
-    --------
-    >>> from fairsync.search import ExactIndex
-    >>> catalog = Catalog(np.array([[3.0], [2.0], [1.0]], dtype=np.float32), ["a", "b", "b"])
-    >>> items = Float32Items.of(catalog.embeddings)
-    >>> def fetch(vectors, count):
-    ...     scores = vectors @ items.values.T
-    ...     rows = np.argsort(-scores, axis=1)[:, :count]
-    ...     return np.take_along_axis(scores, rows, axis=1), rows
-    >>> index = OverFetch(catalog, items, fetch, ExactIndex(catalog), most=3)
-    >>> index.search(np.ones((1, 1, 1)), np.array([0.0, -1.5]), k=1).rows
-    array([[1]])
     """
 
     applies_prices = "over-fetch"
 
-    def __init__(
-        self, catalog: Catalog, items: Float32Items, fetch: Fetch, exact: Index, most: int, alive: float = 1.0
-    ) -> None:
+    def __init__(self, catalog: Catalog, items: Float32Items, exact: Index, most: int, alive: float = 1.0) -> None:
         self.catalog, self.most, self.alive = catalog, most, alive
-        self.exact, self._items, self._fetch = exact, items, fetch
+        self.exact, self._items = exact, items
+
+    @abstractmethod
+    def fetch(self, queries: Float32Queries, count: int, eligible: Eligibility | None) -> Fetched:
+        """Return the best ``count`` items or more for each column of the queries.
+
+        Parameters
+        ----------
+        queries
+            Users and bonuses.
+        count
+            The number of items for each vector.
+        eligible
+            The items that each user may get; None for all. The columns are those of the first interest of every user,
+            then of the second, and so on.
+        """
+
+    def ranks_under(self, prices: npt.NDArray[np.float64]) -> bool:
+        """Return whether `fetch` ranks items under these prices, instead of adding the bonuses to what it fetched."""
+        return False
+
+    def filters(self, eligible: Eligibility) -> bool:
+        """Return whether `fetch` returns eligible items only. Otherwise they are dropped later."""
+        return False
 
     def search(
         self,
@@ -86,11 +116,12 @@ class OverFetch:
         vectors = np.asarray(users, dtype=np.float64)
         waiting = np.flatnonzero(vectors.any(axis=(1, 2)))
         open_items = int(self.catalog.group_sizes[spread < np.inf].sum())
-        if goal == 0 or len(waiting) == 0 or open_items * _RARE < len(self.catalog):
+        ranked = prices is None or self.ranks_under(prices)
+        if goal == 0 or len(waiting) == 0 or (open_items * _RARE < len(self.catalog) and not ranked):
             return search_eligible(self.exact, users, prices, k, eligible)
         hits = Hits.empty(len(vectors), k)
         done = np.zeros(len(vectors), dtype=bool)
-        count = goal if prices is None else _FIRST * goal
+        count = goal if ranked else _FIRST * goal
         if self.alive < 1:
             count = math.ceil(count / self.alive) + _SPARE
         if eligible is not None:  # the others have references of their own
@@ -108,6 +139,9 @@ class OverFetch:
         """Yield users with the count to fetch first. Users for whom few items are eligible are left out."""
         if eligible is None:
             yield waiting, count
+            return
+        if self.filters(eligible):
+            yield waiting[eligible.counts[waiting] >= goal], count
             return
         shares = eligible.shares[waiting]
         worth = (shares * _RARE >= 1) & (eligible.counts[waiting] >= goal)
@@ -134,29 +168,31 @@ class OverFetch:
         while len(waiting) and count <= self.most:
             queries = Float32Queries.of(self._items, vectors[waiting], prices, reference)
             mine = None if eligible is None else eligible.take(waiting)
-            sure, owners, rows = self._try(queries, len(waiting), goal, count, mine)
+            sure, over, owners, rows = self._try(queries, len(waiting), goal, count, mine)
             found = settle(self.catalog, vectors[waiting], prices, k, owners, rows)
             at = waiting[sure]
             hits.rows[at], hits.relevance[at] = found.rows[sure], found.relevance[sure]
             done[at] = True
-            waiting = waiting[~sure]
+            waiting = waiting[~over]
             if count >= len(self.catalog):
                 break
             count *= 2
 
+    def margin(self, queries: Float32Queries) -> npt.NDArray[np.float64]:
+        """Return (n,) how far below the k-th best fetched score an item can be and still belong to the best k."""
+        return queries.margin
+
     def _try(
         self, queries: Float32Queries, n: int, k: int, count: int, eligible: Eligibility | None
-    ) -> tuple[npt.NDArray[np.bool_], Rows, Rows]:
-        """Return for which of n users this count is enough, and the candidates as pairs of owner and row."""
-        # One item more than needed tells whether any is left behind.
-        vectors = np.ascontiguousarray(queries.columns.T)
-        scores, rows = self._fetch(vectors, min(count + 1, len(self.catalog)))
-        interests = len(rows) // n
-        complete = ((rows >= 0).sum(axis=1) == len(self.catalog)).reshape(interests, n).all(axis=0)
-        lowest = scores[:, -1].reshape(interests, n).max(axis=0)
-        priced, highest = scores, 0.0
-        if queries.bonus is not None:
-            priced, highest = scores + queries.bonus[self.catalog.group_of[rows]], float(queries.bonus.max())
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_], Rows, Rows]:
+        """Return for which of n users this count is enough, for which a higher one changes nothing, and the candidates.
+
+        Candidates are pairs of owner and row.
+        """
+        fetched = self.fetch(queries, count, eligible)
+        rows, priced = fetched.rows, fetched.scores
+        # An item that no interest has fetched is below the highest of these, and so is what others may add to one.
+        beyond = fetched.beyond.reshape(-1, n).max(axis=0)
         owners = np.broadcast_to((np.arange(len(rows)) % n)[:, None], rows.shape)
         kept = (rows >= 0) & (priced > -np.inf)
         owners, rows, priced = owners[kept], rows[kept], priced[kept]
@@ -173,7 +209,47 @@ class OverFetch:
         starts = np.searchsorted(owners, np.arange(n + 1))
         enough = np.diff(starts) >= k
         needed = np.full(n, -np.inf)
-        needed[enough] = priced[order[starts[:-1][enough] + k - 1]] - queries.margin[enough]
+        needed[enough] = priced[order[starts[:-1][enough] + k - 1]] - self.margin(queries)[enough]
         near = priced >= needed[owners]
-        sure = enough & ((lowest + highest < needed) | complete)
-        return sure, owners[near], rows[near]
+        sure = enough & (beyond < needed)
+        return sure, sure | (beyond == -np.inf), owners[near], rows[near]
+
+
+class OverFetch(CertifiedSearch):
+    """Search under prices on top of an engine that ranks by inner product only.
+
+    Parameters
+    ----------
+    catalog, items, exact, most, alive
+        As for `CertifiedSearch`.
+    fetch
+        A function that asks the engine; see `Fetch`.
+
+    Examples
+    --------
+    >>> from fairsync.search import ExactIndex
+    >>> catalog = Catalog(np.array([[3.0], [2.0], [1.0]], dtype=np.float32), ["a", "b", "b"])
+    >>> items = Float32Items.of(catalog.embeddings)
+    >>> def fetch(vectors, count):
+    ...     scores = vectors @ items.values.T
+    ...     rows = np.argsort(-scores, axis=1)[:, :count]
+    ...     return np.take_along_axis(scores, rows, axis=1), rows
+    >>> index = OverFetch(catalog, items, fetch, ExactIndex(catalog), most=3)
+    >>> index.search(np.ones((1, 1, 1)), np.array([0.0, -1.5]), k=1).rows
+    array([[1]])
+    """
+
+    def __init__(
+        self, catalog: Catalog, items: Float32Items, fetch: Fetch, exact: Index, most: int, alive: float = 1.0
+    ) -> None:
+        super().__init__(catalog, items, exact, most, alive)
+        self._fetch = fetch
+
+    def fetch(self, queries: Float32Queries, count: int, eligible: Eligibility | None) -> Fetched:
+        """Ask the engine, and add the bonuses; see `CertifiedSearch`."""
+        # One item more than needed tells whether any is left behind.
+        scores, rows = self._fetch(np.ascontiguousarray(queries.columns.T), min(count + 1, len(self.catalog)))
+        beyond = np.where((rows >= 0).sum(axis=1) == len(self.catalog), -np.inf, scores[:, -1])
+        if queries.bonus is None:
+            return Fetched(scores, rows, beyond)
+        return Fetched(scores + queries.bonus[self.catalog.group_of[rows]], rows, beyond + queries.bonus.max())

@@ -140,8 +140,8 @@ def follow(index: Index, change: CatalogChange, before: Catalog) -> Index:
     >>> change.catalog.ids_of(after.search(np.ones((1, 1, 1)), None, k=1).rows).tolist()
     [[2]]
     """
-    if change.catalog.group_of is before.group_of:
-        return index  # only attributes have changed, and an index knows none
+    if change.catalog.group_of is before.group_of and not getattr(index, "stores_attributes", False):
+        return index  # only attributes have changed, and the index knows none
     if isinstance(index, ExactIndex):  # it stores nothing but the catalog
         return ExactIndex(change.catalog, index.threads)
     if isinstance(index, Overlay):

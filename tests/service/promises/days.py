@@ -117,18 +117,24 @@ def audit(past: Sequence[PastWindow], came: Times, capacities: Mapping[Label, in
     return Audit([one for one in past if one.kept], impossible=could[False], surprised=could[True])
 
 
+def group_of(window: PastWindow) -> Label:
+    """Return the label that a window was promised to."""
+    assert window.group is not None
+    return window.group
+
+
 def can_carry(windows: Sequence[PastWindow], came: Times, capacities: Mapping[Label, int], k: int) -> bool:
     """Say whether requests at these times can give all these windows their floors.
 
     Variables are the exposures of each group in each stretch of time between two edges of windows. The matrix is that
     of a network, so that a whole-numbered way exists if any does.
     """
-    alone = [one.floor <= len(within(came, one)) * capacities[one.group] for one in windows]
+    alone = [one.floor <= len(within(came, one)) * capacities[group_of(one)] for one in windows]
     if not all(alone):
         return False
     edges = sorted({edge.timestamp() for one in windows for edge in (one.start, one.end)})
     requests = np.diff(np.searchsorted(came, edges))
-    labels = list(dict.fromkeys(one.group for one in windows))
+    labels = list(dict.fromkeys(map(group_of, windows)))
     n = len(requests)
     entries: list[tuple[int, int, int]] = []
     for group in range(len(labels)):  # the slots of every stretch
@@ -136,7 +142,7 @@ def can_carry(windows: Sequence[PastWindow], came: Times, capacities: Mapping[La
     limits = (requests * k).tolist()
     for row, one in enumerate(windows, start=n):
         first, last = np.searchsorted(edges, [one.start.timestamp(), one.end.timestamp()])
-        entries += [(row, labels.index(one.group) * n + stretch, -1) for stretch in range(first, last)]
+        entries += [(row, labels.index(group_of(one)) * n + stretch, -1) for stretch in range(first, last)]
         limits.append(-one.floor)
     rows, columns, values = zip(*entries, strict=True)
     matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(labels) * n))

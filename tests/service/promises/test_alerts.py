@@ -13,6 +13,8 @@ MINUTE = timedelta(minutes=1)
 def view(state: str, **more: Any) -> PromiseView:
     given: dict[str, Any] = {
         "id": "p",
+        "name": "group=toys",
+        "where": {"group": "toys"},
         "group": "toys",
         "floor": 1000,
         "window": WindowRecord(every="day", zone="Europe/Berlin"),

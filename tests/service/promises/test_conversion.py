@@ -1,6 +1,7 @@
 """Conversion of records: promises of the settings and the API."""
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -80,3 +81,42 @@ def test_the_last_day_of_a_campaign_is_part_of_it(start: str, end: str, hours: i
     assert window.end is not None
     assert window.end - window.start == timedelta(hours=hours)
     assert window_from_record(window_record(window)) == window
+
+
+def test_the_short_form_means_the_same() -> None:
+    day = WindowRecord(every="day", zone="UTC")
+    short = promise_from_record(PromiseRecord(group="toys", floor=5, window=day), small_catalog())
+    long = promise_from_record(PromiseRecord(where={"group": "toys"}, at_least=5, window=day), small_catalog())
+    assert short == long
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"group": "toys"}, "both 'group' and 'floor'"),
+        ({"group": "toys", "floor": 5, "at_most": 9}, "give either these or those"),
+        ({"at_least": 5}, "needs 'where'"),
+        ({"where": {"group": "toys"}}, "needs a bound"),
+        ({"where": {"group": "toys"}, "at_least": -1}, "at_least"),
+        ({"where": {"group": "toys"}, "at_least": 1.5}, "at_least"),
+        ({"where": {"group": "toys"}, "at_least": 5, "priority": 0}, "priority"),
+    ],
+)
+def test_bodies_that_make_no_sense_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=words):
+        msgspec.convert({**given, "window": {"every": "day"}}, PromiseRecord)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"where": {"group": "toy"}, "at_least": 5}, "no item has the group 'toy'. Did you mean 'toys'"),
+        ({"where": {"grop": "toys"}, "at_least": 5}, "no attribute 'grop'. Did you mean 'group'"),
+        ({"where": {"group": 7}, "at_least": 5}, "convert it"),
+        ({"each": "grop", "at_least": 5}, "no attribute 'grop'"),
+    ],
+)
+def test_selections_of_nothing_are_refused(given: dict[str, Any], words: str) -> None:
+    record = PromiseRecord(window=WindowRecord(every="day", zone="UTC"), **given)
+    with pytest.raises(InvalidInputError, match=words):
+        promise_from_record(record, small_catalog())

@@ -65,5 +65,5 @@ def test_periods_are_known_by_the_clock_that_was_set_back() -> None:
 
 def test_what_was_missing_when_the_period_began() -> None:
     groups = Catalog(np.eye(2), ["a", "b"])
-    missing = missing_at_start({HOURLY: 3, DAILY: 30}, np.array([9, 3]), groups)
+    missing = missing_at_start({HOURLY: 3, DAILY: 30}, np.array([9, 3]), groups, "group", {HOURLY: 4, DAILY: 50})
     assert missing.tolist() == [0.0, 23.0], "the larger of 4 - 0 and 50 - 27"

@@ -101,7 +101,7 @@ class FullDisk(MemoryLedger):
         self._check()
         return super().record(entries, key, answers)
 
-    def save(self, name: str, value: bytes) -> None:
+    def save(self, name: str, value: bytes, audit: object = ()) -> None:
         self._check()
         super().save(name, value)
 

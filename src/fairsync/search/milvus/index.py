@@ -16,10 +16,10 @@ from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import ExactIndex
 from fairsync.search.milvus.collection import MOST_COLUMNS, MOST_RESULTS, MilvusCollection
 from fairsync.search.milvus.connection import Connection
-from fairsync.search.milvus.row_encoding import RowEncoding, RowKeys
 from fairsync.search.one_hot import OneHotFetch
 from fairsync.search.over_fetch import Floats, OverFetch, Rows
 from fairsync.search.overlay import Overlay
+from fairsync.search.row_encoding import RowEncoding, RowKeys
 
 # Up to this many times the width, wider vectors nearly always cost less than fetching more (benchmarks/milvus.py). The
 # limit would be higher for small catalogs.

@@ -19,6 +19,7 @@ from fairsync.explain import Explanation, StoredExplanation, WhyNot
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,
+    AuditView,
     CatalogSize,
     ExplainAnswer,
     ExplanationView,
@@ -33,6 +34,7 @@ from fairsync.service.schema import (
     Pace,
     PastWindow,
     Preview,
+    PromiseList,
     PromiseRecord,
     PromiseView,
     ReportView,
@@ -195,6 +197,12 @@ class Endpoints:
         return Request("POST", "/v1/promises", _decoder(PromiseView), _encode(promise), idempotent=False)
 
     @endpoint
+    def make_promises(self, promises: Sequence[PromiseRecord]) -> Request[list[PromiseView]]:
+        """Make promises together. Raises `RefusedError` if not all of them can be kept; then none is made."""
+        body = _encode(PromiseList(promises=list(promises)))
+        return Request("POST", "/v1/promises/bulk", _decoder(list[PromiseView]), body, idempotent=False)
+
+    @endpoint
     def change_promise(self, promise_id: str, promise: PromiseRecord) -> Request[PromiseView]:
         """Change a promise. Raises `RefusedError` if the new one cannot be kept."""
         return Request("PUT", _path(promise_id), _decoder(PromiseView), _encode(promise))
@@ -237,6 +245,20 @@ class Endpoints:
     def past(self, limit: int = 100) -> Request[list[PastWindow]]:
         """Return the latest windows that are over."""
         return Request("GET", f"/v1/past?limit={int(limit)}", _decoder(list[PastWindow]))
+
+    @endpoint
+    def audit(self, limit: int = 100, before: int | None = None) -> Request[AuditView]:
+        """Return who made, changed and ended which promise, the latest first.
+
+        Parameters
+        ----------
+        limit
+            Largest number of entries.
+        before
+            Number of an entry; only earlier ones are returned.
+        """
+        earlier = "" if before is None else f"&before={int(before)}"
+        return Request("GET", f"/v1/audit?limit={int(limit)}{earlier}", _decoder(AuditView))
 
     @endpoint
     def report(self) -> Request[ReportView]:

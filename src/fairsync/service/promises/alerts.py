@@ -68,7 +68,9 @@ class Alerts:
         impossible = view.state == "impossible"
         end = f"{view.end.astimezone(ZoneInfo(view.window.zone)):%Y-%m-%d %H:%M} ({view.window.zone})"
         what = (
-            f"will miss {view.shortfall:,.0f} of {count(view.floor, 'exposure')}"
+            f"has {view.exposures:,} exposures, more than {view.cap:,}"
+            if impossible and view.cap is not None and view.exposures > view.cap
+            else f"will miss {view.shortfall:,.0f} of {count(view.floor, 'exposure')}"
             if impossible
             else f"is at risk: {view.reason}"
             if view.reason
@@ -78,7 +80,8 @@ class Alerts:
             kind="impossible" if impossible else "at risk",
             group=view.group,
             promise=view.id,
-            message=f"The promise to {view.group} until {end} {what}.",
+            name=view.name,
+            message=f"The promise to {view.name if view.group is None else view.group} until {end} {what}.",
             since=view.impossible_since or self._since(f"{view.state} {view.id}", now),
         )
 

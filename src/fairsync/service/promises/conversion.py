@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import re
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Literal, cast
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, cast
 from zoneinfo import ZoneInfo
 
-from fairsync.errors import InvalidInputError
+from fairsync.catalog.attributes import NumberColumn
+from fairsync.errors import FairSyncError, InvalidInputError
+from fairsync.promises import Promise, each
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.schedule.window import boundary_of, check_zone
-from fairsync.service.promises.promise_changes import share_windows
+from fairsync.service.promises.columns import group_of
+from fairsync.service.promises.promise_changes import repeats
 from fairsync.service.schema import WindowRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fairsync.catalog import Catalog
-    from fairsync.catalog.groups import Label
     from fairsync.service.schema import PromiseRecord
 
 # A plan considers every hour of a campaign.
@@ -25,31 +28,89 @@ _LONGEST_CAMPAIGN = timedelta(days=400)
 
 
 def promises_from_records(records: Sequence[PromiseRecord], catalog: Catalog) -> list[ScheduledPromise]:
-    """Return the promises of the settings; two promises to one group for the same windows are refused.
+    """Return promises that are given together; two of the same kind about the same items and windows are refused.
 
-    Only the larger could ever matter, and one of them is most likely a slip.
+    Only the stricter could ever matter, and one of them is most likely a slip.
     """
-    promises = [promise_from_record(record, catalog) for record in records]
-    of_group: dict[Label, list[int]] = {}
+    promises = []
+    for place, record in enumerate(records):
+        try:
+            promises.append(promise_from_record(record, catalog))
+        except FairSyncError as error:
+            raise InvalidInputError(f"promise {place + 1} of {len(records)}: {error}") from error
+    of_selection: dict[str, list[int]] = {}
     for place, promise in enumerate(promises):
-        for before in of_group.setdefault(promise.group, []):
+        for before in of_selection.setdefault(promise.selection, []):
             other = promises[before]
-            if share_windows(promise, other):
+            if repeats(promise, other):
                 raise InvalidInputError(
-                    f"promises {before + 1} and {place + 1} of the settings are for the same windows: {other}, and"
-                    f" {promise}. Keep one of them."
+                    f"promises {before + 1} and {place + 1} are for the same windows: {other}, and {promise}. Keep one"
+                    " of them."
                 )
-        of_group[promise.group].append(place)
+        of_selection[promise.selection].append(place)
     return promises
 
 
 def promise_from_record(record: PromiseRecord, catalog: Catalog) -> ScheduledPromise:
-    """Return a promise; an unknown group, and a window that makes no sense, are refused."""
-    catalog.code_of(record.group)
+    """Return a promise; conditions that no item meets, and a window that makes no sense, are refused."""
     window = window_from_record(record.window)
     if not window.recurs and window.end - window.start > _LONGEST_CAMPAIGN:  # type: ignore[operator]
         raise InvalidInputError(f"a campaign lasts {_LONGEST_CAMPAIGN.days} days at most: make several.")
-    return ScheduledPromise.of_group(record.group, record.floor, window, catalog.group_attribute)
+    if record.group is not None and record.floor is not None:
+        catalog.code_of(record.group)
+        return ScheduledPromise.of_group(record.group, record.floor, window, catalog.group_attribute)
+    promise = Promise(
+        record.where or {},
+        record.at_least,
+        record.at_most,
+        record.at_most_per_list,
+        record.name,
+        each=record.each,
+        priority=record.priority,
+        max_price=record.max_price,
+    )
+    check_selection(promise, catalog)
+    made = ScheduledPromise(promise, window)
+    _check_supported(made, catalog)
+    return made
+
+
+def _check_supported(made: ScheduledPromise, catalog: Catalog) -> None:
+    """Refuse what the plan does not take yet."""
+    promise = made.promise
+    plain = isinstance(promise.at_least, int) and promise.at_most is None and promise.at_most_per_list is None
+    if (
+        group_of(made, catalog.group_attribute) is None
+        or not plain
+        or promise.priority != 1
+        or promise.max_price
+        or promise.each
+    ):
+        raise InvalidInputError(
+            f"the service keeps whole numbers of exposures of a {catalog.group_attribute}, of priority 1: give"
+            f" {{{catalog.group_attribute!r}: label}} and at_least."
+        )
+
+
+def check_selection(promise: Promise, catalog: Catalog) -> None:
+    """Refuse a promise about items that there are none of."""
+    if promise.each is not None:
+        each(catalog, promise.each, at_least=1, where=promise.where)  # refuses an attribute without labels
+        return
+    found = catalog.select(promise.where)
+    if found is None or len(found) or promise.at_least is None:
+        return
+    for name, value in promise.where.items():  # a label that nobody has is the most likely reason
+        column = catalog.attributes[name]
+        labels = (
+            [] if isinstance(column, NumberColumn) or isinstance(value, dict) else [str(one) for one in column.labels]
+        )
+        for one in value if isinstance(value, list) else [value]:
+            if labels and str(one) not in labels:
+                close = get_close_matches(str(one), labels, n=1)
+                hint = f"Did you mean {close[0]!r}?" if close else f"There are {', '.join(map(repr, labels[:5]))}."
+                raise InvalidInputError(f"no item has the {name} {one!r}. {hint}")
+    raise InvalidInputError(f"no item meets {promise.name}: add items first, or change the conditions.")
 
 
 def window_from_record(record: WindowRecord) -> Window:
@@ -88,6 +149,31 @@ def _boundary(name: str, text: str | None, zone: str) -> datetime | None:
         return boundary_of(moment, name, zone)
     except OverflowError:
         raise InvalidInputError("start and end must lie in the years 1900 to 9000") from None
+
+
+def promise_fields(promise: ScheduledPromise, attribute: str) -> dict[str, Any]:
+    """Return what a view says about a promise itself.
+
+    Parameters
+    ----------
+    promise
+        The promise.
+    attribute
+        The attribute of the groups.
+    """
+    given = promise.promise
+    return {
+        "name": given.name,
+        "where": dict(given.where),
+        "at_least": given.at_least,
+        "at_most": given.at_most,
+        "at_most_per_list": given.at_most_per_list,
+        "priority": given.priority,
+        "max_price": given.max_price,
+        "each": given.each,
+        "window": window_record(promise.window),
+        "group": group_of(promise, attribute),
+    }
 
 
 def window_record(window: Window) -> WindowRecord:

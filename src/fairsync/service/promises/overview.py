@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from fairsync.service.promises.alerts import Alerts
 from fairsync.service.promises.pace import PaceHistory
-from fairsync.service.promises.periods import missing_at_start
 from fairsync.service.promises.projections import Projections
+from fairsync.service.promises.promise_series import series_of
 from fairsync.service.schema import GroupView, LeastCost, Overview
 
 if TYPE_CHECKING:
@@ -46,7 +46,12 @@ class StatusReporter:
         """Return every promise with its state, by id."""
         with self._scheduler.lock:
             projections = self._projections()
-            views = {name: projections.view(name, one) for name, one in self._scheduler.state.promises.items()}
+            state = self._scheduler.state
+            views = {name: projections.view(name, one) for name, one in state.promises.items()}
+            for name in views if state.series else ():
+                series = series_of(name, state.series)
+                if series is not None:
+                    views[name] = replace(views[name], series=series)
         # Impressions depend on the last stage, which is not forecast here.
         if self._count != "retrieved" or not self._coordinator.has_outlooks:
             return views
@@ -107,7 +112,7 @@ class StatusReporter:
         """Add a point to the pace of every promise."""
         scheduler, requests = self._scheduler, self._coordinator.totals().requests
         promises, exposures = scheduler.state.promises.values(), scheduler.exposures()
-        self._paces.record(scheduler.now(), promises, exposures, self._prices(), requests)
+        self._paces.record(scheduler.now(), promises, exposures, self._prices(), requests, scheduler.attribute)
 
     def _with_outlook(self, view: PromiseView) -> PromiseView:
         """Return the state of a promise with what is to be expected of it, where requests have rules of their own."""
@@ -115,6 +120,8 @@ class StatusReporter:
         if view.end <= now:
             return view
         left = round(self._scheduler.state.forecast.expected(max(view.start, now), view.end, now))
+        if view.group is None:
+            return view
         outlook = self._coordinator.outlook(view.group, missing, left)
         if outlook is None:
             return view
@@ -136,6 +143,9 @@ class StatusReporter:
             scheduler.traffic(),
             self._prices(),
             self._natural_rates(),
+            self._coordinator.k,
+            scheduler.periods.requests,
+            scheduler.attribute,
         )
 
     def _natural_rates(self) -> dict[Label, float]:
@@ -188,7 +198,7 @@ class StatusReporter:
         The coordinator's targets start from the present counts: exposures beyond a promise are no floor.
         """
         scheduler, targets = self._scheduler, self._coordinator.terms.floors
-        missing = missing_at_start(scheduler.exposures(), scheduler.periods.counted(), self._coordinator.groups)
+        missing = scheduler.missing_at_start()
         if self._count == "retrieved":
             targets = np.minimum(targets, missing)
         return [int(target) if needed > 0 else 0 for target, needed in zip(targets, missing, strict=True)]

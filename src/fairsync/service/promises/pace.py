@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from fairsync.schedule import Span
+from fairsync.service.promises.columns import column_of
 from fairsync.service.schema import Pace, PacePoint
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class PaceHistory:
     """The exposures of each promise over its present window, thinned out as the window grows long."""
 
     def __init__(self) -> None:
-        self._points: dict[tuple[Label, str, datetime], deque[PacePoint]] = {}
+        self._points: dict[tuple[str, str, datetime], deque[PacePoint]] = {}
 
     @property
     def points(self) -> int:
@@ -41,6 +42,7 @@ class PaceHistory:
         exposures: Mapping[ScheduledPromise, int],
         prices: Mapping[Label, float],
         requests: int,
+        attribute: str = "group",
     ) -> None:
         """Add a point for every promise.
 
@@ -53,7 +55,9 @@ class PaceHistory:
         exposures
             Exposures of promises in their present windows.
         prices
-            Price by label.
+            Price by column; see :func:`fairsync.service.promises.columns.column_of`.
+        attribute
+            The attribute of the groups.
         requests
             Requests in the present period.
         """
@@ -71,7 +75,7 @@ class PaceHistory:
                     at=now,
                     exposures=exposures.get(promise, 0),
                     requests=requests,
-                    price=prices[promise.group] + 0.0,  # never -0
+                    price=prices.get(column_of(promise, attribute), 0.0) + 0.0,  # never -0
                 )
             )
             if len(points) > most:  # every second one of those before is enough
@@ -85,20 +89,23 @@ class PaceHistory:
         span = Span(view.start, view.end)
         return Pace(
             promise=name,
-            group=promise.group,
-            floor=promise.floor,
+            name=view.name,
+            group=view.group,
+            floor=view.floor,
+            cap=view.cap,
+            slots=float(projections.slots(span)),
             start=span.start,
             end=span.end,
             points=list(self._points.get(_key(promise, span), ())),
-            expected=_expected_line(forecast, span, promise.floor, projections.now),
+            expected=_expected_line(forecast, span, view.floor, projections.now),
             projected=ahead.projected,
             low=ahead.low,
             high=ahead.high,
         )
 
 
-def _key(promise: ScheduledPromise, span: Span) -> tuple[Label, str, datetime]:
-    return promise.group, str(promise.window), span.start
+def _key(promise: ScheduledPromise, span: Span) -> tuple[str, str, datetime]:
+    return promise.selection, str(promise.window), span.start
 
 
 def _expected_line(forecast: TrafficForecast, span: Span, floor: int, now: datetime) -> list[tuple[datetime, float]]:

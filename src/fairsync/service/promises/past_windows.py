@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from fairsync.schedule import PromiseStatus, Span
+from fairsync.service.promises.columns import group_of
 from fairsync.service.schema import PastWindow
 
 if TYPE_CHECKING:
@@ -140,7 +141,9 @@ def describe_outage(gap: Span) -> str:
     return f"the service was down from {gap.start:%Y-%m-%d %H:%M} to {gap.end:%Y-%m-%d %H:%M} UTC"
 
 
-def past_window(name: str, status: PromiseStatus, exposures: int, requests: int, outage: str) -> PastWindow:
+def past_window(
+    name: str, status: PromiseStatus, exposures: int, requests: int, outage: str, k: int = 1, attribute: str = "group"
+) -> PastWindow:
     """Return the record of a window that is over.
 
     Parameters
@@ -153,14 +156,25 @@ def past_window(name: str, status: PromiseStatus, exposures: int, requests: int,
         Counts of the window.
     outage
         Why its end was not observed; empty if it was.
+    k
+        Candidates per request: a share is one of all slots that the window really had.
+    attribute
+        The attribute of the groups.
     """
-    kept = exposures >= status.promise.floor
+    promise, slots = status.promise.promise, k * requests
+    floor, cap = promise.floor(slots), promise.cap(slots)
+    kept = exposures >= floor and (cap is None or exposures <= cap)
+    of_share = isinstance(promise.at_least, float) or isinstance(promise.at_most, float)
     return PastWindow(
         promise=name,
-        group=status.promise.group,
+        name=promise.name,
+        group=group_of(status.promise, attribute),
         start=status.span.start,
         end=status.span.end,
-        floor=status.promise.floor,
+        floor=floor,
+        cap=cap,
+        share=exposures / slots if of_share and slots else None,
+        priority=promise.priority,
         exposures=exposures,
         kept=kept,
         requests=requests,

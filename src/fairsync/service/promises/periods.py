@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fairsync.errors import UnknownGroupError
+from fairsync.service.promises.columns import column_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -36,6 +37,8 @@ class CountsBefore:
         Requests ever.
     exposures : dict
         Exposures of each promise in its present window.
+    in_window : dict
+        Requests of each present window.
     """
 
     period: float
@@ -43,6 +46,7 @@ class CountsBefore:
     impressions: NDArray[np.int64]
     requests: int
     exposures: Mapping[ScheduledPromise, int]
+    in_window: Mapping[Span, int]
 
 
 class Periods:
@@ -57,6 +61,10 @@ class Periods:
         The coordinator of the ledger. It may know settled requests that the ledger has not recorded yet.
     count
         ``"retrieved"`` or ``"impressions"``: what an exposure is.
+    time
+        The ledger's time.
+    attribute
+        The attribute of the groups.
 
     Attributes
     ----------
@@ -68,8 +76,8 @@ class Periods:
 
     before: CountsBefore
 
-    def __init__(self, coordinator: Coordinator, count: str, time: LedgerTime) -> None:
-        self._coordinator, self._count, self.time = coordinator, count, time
+    def __init__(self, coordinator: Coordinator, count: str, time: LedgerTime, attribute: str = "group") -> None:
+        self._coordinator, self._count, self.time, self._attribute = coordinator, count, time, attribute
 
     @property
     def present(self) -> Totals:
@@ -129,12 +137,20 @@ class Periods:
             sum((one.impressions[:n] for one in past if one.impressions is not None), zeros),
             sum(one.requests for one in past),
             {promise: count for (promise, _), count in zip(windows, exposures, strict=True)},
+            {span: self.requests_in(span, past) for span in at.values() if span is not None},
         )
 
     def exposures(self, promises: Iterable[ScheduledPromise]) -> dict[ScheduledPromise, int]:
         """Return the exposures of promises in their present windows."""
         counts = dict(zip(self._coordinator.labels, self.counted().tolist(), strict=True))
-        return {promise: self.before.exposures.get(promise, 0) + counts.get(promise.group, 0) for promise in promises}
+        return {
+            promise: self.before.exposures.get(promise, 0) + counts.get(column_of(promise, self._attribute), 0)
+            for promise in promises
+        }
+
+    def requests(self, span: Span) -> int:
+        """Return the requests of a present window so far."""
+        return self.before.in_window.get(span, 0) + self.present.requests
 
     def exposures_in(self, span: Span, promise: ScheduledPromise, periods: Sequence[Totals]) -> int:
         """Return the exposures of a promise in those periods that belong to a window."""
@@ -153,7 +169,7 @@ class Periods:
         for promise, span in windows:
             if span not in counts:
                 counts[span] = [self.counted(one) for one in self._within(span, periods)]
-            code = self._code_of(promise.group)
+            code = self._code_of(column_of(promise, self._attribute))
             exposures.append(sum(int(one[code]) for one in counts[span] if 0 <= code < len(one)))
         return exposures
 
@@ -169,7 +185,11 @@ class Periods:
 
 
 def missing_at_start(
-    exposures: Mapping[ScheduledPromise, int], counted: NDArray[np.int64], groups: Grouped
+    exposures: Mapping[ScheduledPromise, int],
+    counted: NDArray[np.int64],
+    groups: Grouped,
+    attribute: str,
+    floors: Mapping[ScheduledPromise, int],
 ) -> NDArray[np.float64]:
     """Return (G,) the exposures that promises lacked when the present period began; 0 without a promise.
 
@@ -180,10 +200,17 @@ def missing_at_start(
     counted
         (G,) exposures in the present period.
     groups
-        The groups.
+        The columns.
+    attribute
+        The attribute of the groups.
+    floors
+        The floor of each promise in its present window.
     """
     missing = np.zeros(len(counted))
     for promise, so_far in exposures.items():
-        code = groups.code_of(promise.group)
-        missing[code] = max(missing[code], promise.floor - (so_far - counted[code]))
+        try:
+            code = groups.code_of(column_of(promise, attribute))
+        except UnknownGroupError:  # it is counted from the next plan on
+            continue
+        missing[code] = max(missing[code], floors.get(promise, 0) - (so_far - counted[code]))
     return missing

@@ -12,6 +12,7 @@ import numpy as np
 from fairsync.errors import TooManyPreviewsError
 from fairsync.floors import group_capacities
 from fairsync.hindsight.dual_bound import ROUNDS, dual_bound
+from fairsync.service.promises.columns import column_of
 from fairsync.service.promises.costs import MOST_GROUPS
 
 if TYPE_CHECKING:
@@ -147,16 +148,16 @@ class RecentRequests:
 
 
 def exposure_rates(
-    promises: Iterable[ScheduledPromise], forecast: TrafficForecast, now: datetime
+    promises: Iterable[ScheduledPromise], forecast: TrafficForecast, now: datetime, k: int, attribute: str = "group"
 ) -> dict[Label, float]:
-    """Return the exposures per request that promises ask for in the long run, by label.
+    """Return the exposures per request that promises ask for in the long run, by column.
 
     Examples
     --------
     >>> from datetime import UTC, datetime
     >>> from fairsync.schedule import Forecast, ScheduledPromise, Window
     >>> hourly, noon = ScheduledPromise.of_group("toys", 900, Window.hour("UTC")), datetime(2026, 3, 2, 12, tzinfo=UTC)
-    >>> exposure_rates([hourly], Forecast(rate=0.5), noon)
+    >>> exposure_rates([hourly], Forecast(rate=0.5), noon, k=10)
     {'toys': 0.5}
     """
     rates: dict[Label, float] = {}
@@ -164,5 +165,6 @@ def exposure_rates(
         span = promise.window.at(now) or promise.window.after(now)
         if span is not None:
             requests = max(forecast.expected(span.start, span.end, now), 1.0)
-            rates[promise.group] = max(rates.get(promise.group, 0.0), promise.floor / requests)
+            column = column_of(promise, attribute)
+            rates[column] = max(rates.get(column, 0.0), promise.promise.floor(round(k * requests)) / requests)
     return rates

@@ -6,15 +6,16 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fairsync.schedule.active_windows import thin_out
-from fairsync.service.promises.conversion import window_record
+from fairsync.service.promises.columns import column_of
+from fairsync.service.promises.conversion import promise_fields
 from fairsync.service.schema import PromiseView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import PromiseStatus, ScheduledPromise, TrafficForecast
+    from fairsync.schedule import PromiseStatus, ScheduledPromise, Span, TrafficForecast
     from fairsync.service.schema import PastWindow
 
 # Ends of windows until which requests are forecast.
@@ -48,6 +49,12 @@ class Projections:
         Price in force by label.
     natural
         Exposures per request without promises, by label, as far as they were measured.
+    k
+        Candidates per request.
+    requests
+        Returns the requests of a present window so far.
+    attribute
+        The attribute of the groups.
     """
 
     def __init__(
@@ -59,8 +66,11 @@ class Projections:
         traffic: TrafficForecast,
         prices: Mapping[Label, float],
         natural: Mapping[Label, float],
+        k: int = 1,
+        requests: Callable[[Span], int] = lambda _: 0,
+        attribute: str = "group",
     ) -> None:
-        self.now = now
+        self.now, self._k, self._requests_in, self._attribute = now, k, requests, attribute
         self._statuses = {one.promise: one for one in statuses}
         self._exposures, self._past, self._forecast = exposures, past, traffic
         self._prices, self._natural = prices, natural
@@ -74,47 +84,72 @@ class Projections:
         span = status.span if status else promise.window.after(self.now)
         if span is None:
             return self._ended(name, promise)
+        slots = self.slots(span)
+        floor, cap = promise.promise.floor(slots), promise.promise.cap(slots)
         state: Literal["kept", "on track", "at risk", "impossible"] = "on track"
-        if so_far >= promise.floor:
-            state = "kept"
+        if cap is not None and so_far > cap:
+            state = "impossible"
+        elif so_far >= floor:
+            # More requests may follow, which raise a share and may exceed a cap.
+            state = "kept" if isinstance(promise.promise.at_least, int) and cap is None else "on track"
         elif status and not status.possible:
             state = "impossible"
         elif status and status.at_risk:
             state = "at risk"
         return PromiseView(
             id=name,
-            group=promise.group,
-            floor=promise.floor,
-            window=window_record(promise.window),
+            **promise_fields(promise, self._attribute),
+            floor=floor,
+            cap=cap,
             start=span.start,
             end=span.end,
             exposures=so_far,
             projected=self.ahead(promise).projected,
             possible=state != "impossible",
-            shortfall=float(max(promise.floor - max(status.reachable, so_far), 0)) if status else 0.0,
+            shortfall=float(max(floor - max(status.reachable, so_far), 0)) if status else 0.0,
             impossible_since=status.impossible_since if status and state != "kept" else None,
             state=state,
         )
 
+    def slots(self, span: Span) -> int:
+        """Return the slots of a window: those that came, and those that are expected."""
+        expected = self._forecast.expected(max(span.start, self.now), max(span.end, self.now), self.now)
+        came = self._requests_in(span) if self.now in span else 0
+        return self._k * (came + round(expected))
+
+    def floor(self, promise: ScheduledPromise, span: Span) -> int:
+        """Return the floor of a promise in a window; of a share, by expected traffic."""
+        share = isinstance(promise.promise.at_least, float)
+        return promise.promise.floor(self.slots(span) if share else 0)
+
     def ahead(self, promise: ScheduledPromise) -> Projection:
         """Return the exposures projected at the end of the window.
 
-        A subsidised group reaches its floor by the requests that can be counted on, at its present pace perhaps much
-        sooner. From then on it gets its natural exposures, those without promises. A group without a subsidy goes on at
-        a rate between its pace so far, while others are subsidised, and its natural rate.
+        A subsidised selection reaches its floor by the requests that can be counted on, at its present pace perhaps
+        much sooner. From then on it gets its natural exposures, those without promises. A selection without a subsidy
+        goes on at a rate between its pace so far, while others are subsidised, and its natural rate. A cap is kept.
         """
         status, so_far = self._statuses.get(promise), self._exposures.get(promise, 0)
         if status is None:  # its window begins later, and was found possible
-            return Projection(*(3 * [float(max(promise.floor, so_far))]))
+            span = promise.window.after(self.now)
+            floor = 0 if span is None else self.floor(promise, span)
+            return Projection(*(3 * [float(max(floor, so_far))]))
+        cap = promise.promise.cap(self.slots(status.span)) if promise.promise.at_most is not None else None
+        found = self._uncapped(promise, status, so_far)
+        return found if cap is None else Projection(*(min(level, max(float(cap), so_far)) for level in found))
+
+    def _uncapped(self, promise: ScheduledPromise, status: PromiseStatus, so_far: int) -> Projection:
+        """Return the projection as if there were no cap."""
         expected, sure = self._traffic(status.span.end)
         pace = (status.at_pace - status.exposures) / expected if expected > 0 else 0.0
-        subsidised = self._prices.get(promise.group, 0.0) < 0
+        column = column_of(promise, self._attribute)
+        subsidised = self._prices.get(column, 0.0) < 0
         # Before a measurement, the natural rate is known only of a group without a subsidy.
-        natural = self._natural.get(promise.group, 0.0 if subsidised else pace)
+        natural = self._natural.get(column, 0.0 if subsidised else pace)
         certain, reached = (float(max(level, so_far)) for level in (status.certain, status.reachable))
         if not status.possible:  # other promises need all slots too, so that no group gets its natural exposures
             return Projection(certain, reached, reached)
-        if so_far + natural * expected > promise.floor:
+        if so_far + natural * expected > self.floor(promise, status.span):
             slow, fast = sorted([pace, natural])
             ends = so_far + slow * sure, so_far + (slow + fast) / 2 * expected, so_far + fast * (2 * expected - sure)
             # A group that is subsidised all the same loses slots to other subsidised groups.
@@ -138,17 +173,18 @@ class Projections:
         """Return a promise without further windows, with the outcome of its last one."""
         last = next((one for one in reversed(self._past) if one.promise == name), None)
         exposures = last.exposures if last else 0
+        floor, kept = (last.floor, last.kept) if last else (promise.promise.floor(0), False)
         return PromiseView(
             id=name,
-            group=promise.group,
-            floor=promise.floor,
-            window=window_record(promise.window),
+            **promise_fields(promise, self._attribute),
+            floor=floor,
+            cap=last.cap if last else promise.promise.cap(0),
             start=last.start if last else promise.window.start or self.now,
             end=last.end if last else promise.window.end or self.now,
             exposures=exposures,
             projected=float(exposures),
-            possible=exposures >= promise.floor,
-            shortfall=float(max(promise.floor - exposures, 0)),
+            possible=kept,
+            shortfall=float(max(floor - exposures, 0)),
             impossible_since=last.impossible_since if last else None,
-            state="kept" if exposures >= promise.floor else "impossible",
+            state="kept" if kept else "impossible",
         )

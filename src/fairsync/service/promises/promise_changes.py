@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from fairsync.promises import Promise
     from fairsync.schedule import ScheduledPromise
 
 
@@ -27,12 +28,23 @@ def all_but(name: str | None, promises: Mapping[str, ScheduledPromise]) -> dict[
     return {other: promise for other, promise in promises.items() if other != name}
 
 
-def check_unique(promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> None:
-    """Refuse a second promise to a group for the same windows: only the larger one would matter."""
+def check_unique_all(promises: Mapping[str, ScheduledPromise], others: Mapping[str, ScheduledPromise]) -> None:
+    """Refuse new promises that repeat others, or each other."""
+    by_selection: dict[str, dict[str, ScheduledPromise]] = {}
     for name, other in others.items():
-        if share_windows(promise, other):
+        by_selection.setdefault(other.selection, {})[name] = other
+    for name, promise in promises.items():
+        same = by_selection.setdefault(promise.selection, {})
+        check_unique(promise, same)
+        same[name] = promise
+
+
+def check_unique(promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> None:
+    """Refuse a second promise of the same kind for the same items and windows: only the stricter one would matter."""
+    for name, other in others.items():
+        if repeats(promise, other):
             raise InvalidInputError(
-                f"there is a promise for group {promise.group!r} and this window already: change {name!r}."
+                f"there is a promise about {promise.promise.name} for this window already: change {name!r}."
             )
 
 
@@ -75,12 +87,39 @@ def split_at(
     later = replace(promise, window=replace(window, start=moment))
     if before is None or before.window.at(now) is None:
         return [later]
-    if promise.floor <= before.floor or not before.window.recurs:
+    if is_easier(promise.promise, before.promise) or not before.window.recurs:
         return [promise]
     until = replace(before, window=replace(before.window, end=moment))
     return [later, until] if until.window.at(now) else [promise]
 
 
-def share_windows(one: ScheduledPromise, other: ScheduledPromise) -> bool:
-    """Return whether two promises are to one group, for some of the same windows."""
-    return one.group == other.group and one.window.overlaps(other.window)
+def is_easier(promise: Promise, before: Promise) -> bool:
+    """Return whether a promise asks for nothing that another one did not ask for.
+
+    Examples
+    --------
+    >>> from fairsync.promises import Promise
+    >>> before = Promise({}, at_least=0.2, at_most=0.5)
+    >>> [is_easier(Promise({}, at_least=low, at_most=0.5), before) for low in (0.1, 0.3)]
+    [True, False]
+    """
+    low = not promise.at_least or _no_more(promise.at_least, before.at_least)
+    highs = ((promise.at_most, before.at_most), (promise.at_most_per_list, before.at_most_per_list))
+    return low and all(new is None or _no_more(old, new) for new, old in highs)
+
+
+def _no_more(one: float | None, other: float | None) -> bool:
+    """Return whether a bound is at most another one; a number of exposures cannot be compared with a share."""
+    return one is not None and other is not None and isinstance(one, int) == isinstance(other, int) and one <= other
+
+
+def repeats(one: ScheduledPromise, other: ScheduledPromise) -> bool:
+    """Return whether two promises bound the exposures of the same items in the same way, for some of the same windows.
+
+    Those of several priorities do not repeat each other: "500 if possible, 300 in any case".
+    """
+    if one.selection != other.selection or one.promise.priority != other.promise.priority:
+        return False
+    kinds = [(one.promise.at_least, other.promise.at_least), (one.promise.at_most, other.promise.at_most)]
+    kinds.append((one.promise.at_most_per_list, other.promise.at_most_per_list))
+    return any(None not in pair for pair in kinds) and one.window.overlaps(other.window)

@@ -20,13 +20,14 @@ from fairsync.catalog.changes import remove_items, upsert_items
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
 from fairsync.inputs import check_k
 from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
 from fairsync.service.promises.impressions import groups_shown
 from fairsync.service.promises.overview import StatusReporter
-from fairsync.service.promises.periods import missing_at_start
 from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
-from fairsync.service.promises.promise_changes import all_but, check_known, check_unique, split_at, with_start_of
+from fairsync.service.promises.promise_changes import all_but, check_known, check_unique_all, split_at, with_start_of
+from fairsync.service.promises.promise_series import promises_of, series_of, with_labels
 from fairsync.service.promises.promise_texts import promise_texts
 from fairsync.service.promises.readiness import Readiness
 from fairsync.service.promises.saved_state import SavedState
@@ -36,6 +37,7 @@ from fairsync.service.schema import ImpressionResult, Preview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import datetime
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -47,9 +49,8 @@ if TYPE_CHECKING:
     from fairsync.explain import Explanation
     from fairsync.schedule import Feasibility, Forecast, ScheduledPromise
     from fairsync.service.promises.item_changes import ItemChanges
-    from fairsync.service.promises.planning import FeasibilityCheck
     from fairsync.service.promises.reservoir import RequestRules
-    from fairsync.service.schema import Overview, Pace, PastWindow, PromiseView
+    from fairsync.service.schema import AuditView, Overview, Pace, PastWindow, PromiseView
 
 _log = logging.getLogger(__name__)
 # Weight of one answer in the moving average of degraded answers.
@@ -111,7 +112,12 @@ class PromiseService:
         self.front, self.coordinator, self._item_changes = front, coordinator, item_changes
         self.count: Literal["retrieved", "impressions"] = "retrieved" if count == "retrieved" else "impressions"
         self._clock = clock or MonotonicClock()
-        initial = SavedState(tuple(coordinator.labels), {_new_id(): promise for promise in promises}, forecast)
+        given = {_new_id(): promise for promise in promises}
+        series = {name: one for name, one in given.items() if one.promise.each is not None}
+        single = {name: one for name, one in given.items() if name not in series}
+        initial = SavedState(
+            tuple(coordinator.labels), with_labels(single, series, front.catalog), forecast, series=series
+        )
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
             coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock,
@@ -161,7 +167,9 @@ class PromiseService:
         with self.readiness.serving():
             found = self.front.retrieve(
                 users, k, request_ids, exclude=exclude, where=where, checked=checked, allow_empty=True,
-                explain=explain and promise_texts(self.scheduler.state.promises.values(), self.scheduler.now()),
+                explain=explain and promise_texts(
+                    self.scheduler.state.promises.values(), self.scheduler.now(), self.scheduler.attribute
+                ),
             )  # fmt: skip
         for one in found.explained:  # here, and not by the thread that encodes the answers of all callers
             if one is not None:
@@ -249,11 +257,13 @@ class PromiseService:
 
     def _preview(self, promise: ScheduledPromise, replacing: str | None, checkpoint: Callable[[], None]) -> Preview:
         with self.scheduler.lock:
-            promises = self.scheduler.state.promises
-            others = all_but(replacing, promises)
-            promise = promise if replacing is None else with_start_of(promise, promises[replacing])
-            check = self.scheduler.prepare_check(promise, others)
-            rates = exposure_rates([*others.values(), promise], self.scheduler.state.forecast, self.scheduler.now())
+            promises, others = self.scheduler.state.promises, self._all_but(replacing)
+            asked = self._asked({replacing or _new_id(): promise}, promises)
+            ((check, _),) = self.scheduler.prepare_checks(asked, others)
+            rates = exposure_rates(
+                [*others.values(), *asked.values()], self.scheduler.state.forecast, self.scheduler.now(), self.k,
+                self.catalog.group_attribute,
+            )  # fmt: skip
             prices, catalog, index = self.coordinator.prices(), self.catalog, self.front.index
         verdict, estimate = check.run(checkpoint), None
         if verdict.accepted:
@@ -267,7 +277,7 @@ class PromiseService:
             message=verdict.message,
         )
 
-    def set_promise(self, promise: ScheduledPromise, name: str | None = None) -> PromiseView:
+    def set_promise(self, promise: ScheduledPromise, name: str | None = None, by: str = "") -> PromiseView:
         """Make a promise, or change one; refused if the expected traffic cannot deliver it.
 
         The rest of an hour, a day or a week may be too short for it. Then it begins with the next window, so that
@@ -276,52 +286,90 @@ class PromiseService:
         Parameters
         ----------
         promise
-            The promise.
+            The promise. One with `each` stands for a promise to each label, of which the first is returned.
         name
             Id of the promise that it changes; a new one is made without it.
+        by
+            Who asks for it, for the audit.
         """
-        made = name or _new_id()
+        return self._set_promises({name or _new_id(): promise}, name, by)[0]
+
+    def make_promises(self, promises: Sequence[ScheduledPromise], by: str = "") -> list[PromiseView]:
+        """Make promises together, or none of them if they cannot all be kept; see `set_promise`."""
+        return self._set_promises({_new_id(): promise for promise in promises}, by=by)
+
+    def _set_promises(
+        self, given: Mapping[str, ScheduledPromise], changed: str | None = None, by: str = ""
+    ) -> list[PromiseView]:
+        """Set promises by id, if all of them can be kept; one of them may be known."""
         while True:
             with self.scheduler.lock:
                 self.scheduler.take_lead()
-                seen = self.scheduler.state.promises
-                asked, check = self._prepare_change(promise, name, seen)
+                seen, known = self.scheduler.state.promises, self.scheduler.state.series
+                others = self._all_but(changed)
+                asked = self._asked(given, seen)
+                check_unique_all(asked, others)
+                series = {name: one for name, one in known.items() if name != changed}
+                series |= {name: one for name, one in given.items() if one.promise.each is not None}
+                checks = self.scheduler.prepare_checks(asked, others)
             # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
-            verdict = check.run()
+            starts = {}
+            for check, names in checks:
+                verdict = check.run()
+                if not verdict.accepted:
+                    raise _refusal(verdict, len(asked))
+                assert verdict.effective_from is not None, "it was accepted"
+                starts.update(dict.fromkeys(names, verdict.effective_from))
             with self.scheduler.lock, contextlib.suppress(_PromisesChanged):
-                self.scheduler.change(partial(self._change, asked, verdict, made, seen))
-                return self._reporter.promises()[made]
+                self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
+                views = self._reporter.promises()
+                return [views[name] for name in asked]
 
-    def _prepare_change(
-        self, promise: ScheduledPromise, name: str | None, promises: Mapping[str, ScheduledPromise]
-    ) -> tuple[ScheduledPromise, FeasibilityCheck]:
-        """Return what is asked for, and its check beside the other promises."""
-        others = all_but(name, promises)
-        asked = with_start_of(promise, None if name is None else promises[name])
-        check_unique(asked, others)
-        return asked, self.scheduler.prepare_check(asked, others)
+    def _all_but(self, name: str | None) -> dict[str, ScheduledPromise]:
+        """Return all promises but one, or but those of one series."""
+        state = self.scheduler.state
+        if name in state.series:
+            return {other: one for other, one in state.promises.items() if series_of(other, state.series) != name}
+        series = None if name is None else series_of(name, state.series)
+        if series is not None:
+            raise InvalidInputError(f"{name!r} is one of a promise for each label: change or delete {series!r}.")
+        return all_but(name, state.promises)
+
+    def _asked(
+        self, given: Mapping[str, ScheduledPromise], seen: Mapping[str, ScheduledPromise]
+    ) -> dict[str, ScheduledPromise]:
+        """Return what is asked for by id: promises for each label one by one, with the starts of those they replace."""
+        asked: dict[str, ScheduledPromise] = {}
+        for name, promise in given.items():
+            each_label = promise.promise.each is not None
+            asked |= promises_of(name, promise, self.catalog) if each_label else {name: promise}
+        if not asked:
+            raise InvalidInputError("no item has a label of that attribute: add items first.")
+        return {name: with_start_of(one, seen.get(name)) for name, one in asked.items()}
 
     def _change(
         self,
-        asked: ScheduledPromise,
-        verdict: Feasibility,
-        made: str,
+        asked: Mapping[str, ScheduledPromise],
+        starts: Mapping[str, datetime],
+        others: Mapping[str, ScheduledPromise],
         seen: Mapping[str, ScheduledPromise],
         promises: Mapping[str, ScheduledPromise],
     ) -> Mapping[str, ScheduledPromise]:
-        """Return the promises with a new one, if they are still those beside which it was checked."""
+        """Return the promises with new ones, if they are still those beside which these were checked."""
         if promises != seen:
             raise _PromisesChanged
-        if not verdict.accepted:
-            raise InfeasibleFloorsError(asked.group, asked.floor, verdict.reason, verdict.largest, verdict.remedy)
-        assert verdict.effective_from is not None, "it was accepted"
-        parts = split_at(promises.get(made), asked, verdict.effective_from, self.scheduler.now())
-        return {**promises, **dict(zip([made, _new_id()], parts, strict=False))}
+        made, now = dict(others), self.scheduler.now()
+        for name, promise in asked.items():
+            parts = split_at(promises.get(name), promise, starts[name], now)
+            made |= dict(zip([name, _new_id()], parts, strict=False))
+        return made
 
-    def delete_promise(self, name: str) -> None:
-        """End a promise."""
+    def delete_promise(self, name: str, by: str = "") -> None:
+        """End a promise, or a promise for each label; `by` is who asks for it, for the audit."""
         with self.scheduler.lock:
-            self.scheduler.change(lambda promises: all_but(name, promises))
+            self.scheduler.take_lead()
+            others, series = self._all_but(name), self.scheduler.state.series
+            self.scheduler.change(lambda _: others, by, {other: one for other, one in series.items() if other != name})
 
     def upsert_items(
         self,
@@ -368,6 +416,18 @@ class PromiseService:
         """Return the latest windows that are over, the latest first."""
         return self._reporter.past(limit)
 
+    def audit(self, limit: int = 100, before: int | None = None) -> AuditView:
+        """Return who made, changed and ended which promise, the latest first, and whether anything is missing.
+
+        Parameters
+        ----------
+        limit
+            Largest number of entries.
+        before
+            Number of an entry; only earlier ones are returned.
+        """
+        return audit_view(self.coordinator.ledger.audit(limit, before))
+
     def check_ready(self) -> None:
         """Probe ledger and shards for :meth:`ready`. Apart from :meth:`refresh`, because shards may take a second."""
         self.readiness.refresh(shard_views(self.front.index))
@@ -403,7 +463,7 @@ class PromiseService:
         scheduler = self.scheduler
         with scheduler.lock:  # items change under this lock too
             counted = scheduler.periods.counted()
-            missing = missing_at_start(scheduler.exposures(), counted, self.groups)
+            missing = scheduler.missing_at_start()
             asked = np.clip(missing / np.maximum(counted, 1), 0.0, 1.0)
             return Conditions(self.catalog, self.front.index, asked, self.coordinator.prices(), scheduler.now())
 
@@ -422,7 +482,7 @@ class PromiseService:
                 save(self._item_changes, changed.catalog)
                 self.coordinator.announce()
                 self._follow_items()
-            self.scheduler.change(lambda promises: promises)
+            self.scheduler.change(lambda promises: with_labels(promises, self.scheduler.state.series, self.catalog))
 
     def _follow_items(self) -> None:
         """Apply the changes of items that were saved since the last call, by this service or another one."""
@@ -439,13 +499,10 @@ class PromiseService:
     def _follow_change(self, changed: CatalogChange) -> None:
         groups, known = changed.catalog.groups, self.groups
         if groups.labels != known.labels or (groups.group_sizes != known.group_sizes).any():
-            terms, totals = self.coordinator.terms, self.coordinator.totals()
-            missing = np.maximum(terms.floors - totals.exposures, 0).tolist()
-            more = dict(zip(self.coordinator.labels, missing, strict=True))
             # Labels are saved before the ledger counts them, or a crash in between would leave counts without a label;
             # and the coordinator must know a group before any of its items can be retrieved.
             self.scheduler.save_labels(changed.catalog.labels)
-            self.coordinator.set_targets(more, max(terms.horizon - totals.requests, 1), groups=groups)
+            self.coordinator.change_items(changed.catalog)
         self.front.follow(changed)
 
 
@@ -457,6 +514,13 @@ def _by_request(
     conditions = [where] * n if where is None or isinstance(where, Mapping) else where
     rules = zip([None] * n if exclude is None else exclude, conditions, strict=True)
     return list(compress(rules, of.tolist()))
+
+
+def _refusal(verdict: Feasibility, n: int) -> InfeasibleFloorsError:
+    """Return the error that refuses promises, one of which cannot be kept beside all others."""
+    asked = verdict.promise
+    reason = verdict.reason if n == 1 else f"{verdict.reason}, {n:,} new ones included; none of them was made"
+    return InfeasibleFloorsError(asked.promise.name, asked.floor, reason, verdict.largest, verdict.remedy)
 
 
 def _new_id() -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fairsync.service.promises.columns import column_of, group_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
     from fairsync.catalog.groups import Label
+    from fairsync.promises import Promise
     from fairsync.schedule import ScheduledPromise
 
 
-def promise_texts(promises: Iterable[ScheduledPromise], now: datetime) -> dict[Label, str]:
+def promise_texts(promises: Iterable[ScheduledPromise], now: datetime, attribute: str = "group") -> dict[Label, str]:
     """Return the promises to each group whose windows are under way, as one text per group.
 
     The floors of the loop are those of the present plan, and would tell a reader nothing.
@@ -33,6 +36,24 @@ def promise_texts(promises: Iterable[ScheduledPromise], now: datetime) -> dict[L
         if is_bounded and window.at(now) is None:
             continue
         when = f"each {window.kind}" if window.recurs else "in a campaign"
-        text = f"{promise.group} ≥ {promise.floor} {when}"
-        texts[promise.group] = f"{texts[promise.group]}, {text}" if promise.group in texts else text
+        column, group = column_of(promise, attribute), group_of(promise, attribute)
+        text = f"{promise.promise.name if group is None else group} {bounds_text(promise.promise)} {when}"
+        texts[column] = f"{texts[column]}, {text}" if column in texts else text
     return texts
+
+
+def bounds_text(promise: Promise) -> str:
+    """Return the bounds of a promise in a few signs.
+
+    Examples
+    --------
+    >>> from fairsync.promises import Promise
+    >>> bounds_text(Promise({}, at_least=500)), bounds_text(Promise({}, at_least=0.05, at_most=0.3))
+    ('≥ 500', '≥ 5 %, ≤ 30 %')
+    """
+    bounds = (("≥", promise.at_least, ""), ("≤", promise.at_most, ""), ("≤", promise.at_most_per_list, " per list"))
+    return ", ".join(
+        f"{sign} {bound if isinstance(bound, int) else f'{100 * bound:g} %'}{what}"
+        for sign, bound, what in bounds
+        if bound is not None
+    )

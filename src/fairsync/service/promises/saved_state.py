@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.ledger import Ledger
+    from fairsync.ledger.audit import AuditRecord
     from fairsync.ledger.base import Saved
 
 _NAME, _FORMAT = "service", 1
@@ -50,6 +51,8 @@ class SavedState:
         The time axis on which the ledger's periods begin.
     reading : ClockReading or None
         The clock when the state was last saved.
+    series : Mapping
+        Promises for each label of an attribute, by id; see :mod:`fairsync.service.promises.promise_series`.
     """
 
     labels: tuple[Label, ...]
@@ -60,6 +63,7 @@ class SavedState:
     requests: int = 0
     ledger_time: LedgerTime = field(default_factory=LedgerTime)
     reading: ClockReading | None = None
+    series: Mapping[str, ScheduledPromise] = field(default_factory=dict)
 
     def with_past(self, windows: Sequence[PastWindow]) -> SavedState:
         """Return the state with more past windows; one that ended before, by a clock that was set back, is replaced."""
@@ -85,10 +89,10 @@ class SavedState:
         known = int(forecast.counts[at[0]]) if len(at) else 0
         return replace(self, forecast=forecast.observe(now, known + came), requests=total)
 
-    def save(self, ledger: Ledger) -> None:
-        """Save the state in the ledger."""
+    def save(self, ledger: Ledger, audit: Sequence[AuditRecord] = ()) -> None:
+        """Save the state in the ledger, and add records to its audit in the same transaction."""
         for name, value in self.dump().items():
-            ledger.save(name, value)
+            ledger.save(name, value, audit)
 
     def dump(self) -> dict[str, bytes]:
         """Return what the ledger saves, by name."""
@@ -102,6 +106,7 @@ class SavedState:
             "requests": self.requests,
             "ledger_time": self.ledger_time.offsets,
             "reading": None if self.reading is None else asdict(self.reading),
+            "series": {name: promise.to_dict() for name, promise in self.series.items()},
         }
         return {_NAME: json.dumps(document).encode()}
 
@@ -134,4 +139,5 @@ class SavedState:
             document["requests"],
             LedgerTime(tuple((since, seconds) for since, seconds in document.get("ledger_time", ()))),
             None if reading is None else ClockReading(**reading),
+            {name: ScheduledPromise.from_dict(promise) for name, promise in document.get("series", {}).items()},
         )

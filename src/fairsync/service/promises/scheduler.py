@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fairsync.errors import BackendUnavailableError
 from fairsync.schedule import WORST_CASE_TRAFFIC, Span
+from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
@@ -20,16 +21,20 @@ from fairsync.service.promises.past_windows import (
     past_window,
     windows_ended,
 )
-from fairsync.service.promises.periods import Periods
+from fairsync.service.promises.periods import Periods, missing_at_start
 from fairsync.service.promises.planning import Planner
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
-    from fairsync.schedule import Feasibility, Plan, ScheduledPromise, TrafficForecast
+    from fairsync.ledger.audit import AuditRecord
+    from fairsync.schedule import Feasibility, Plan, ScheduledPromise, TrafficForecast, Window
     from fairsync.service.promises.clock import ClockReading
     from fairsync.service.promises.planning import FeasibilityCheck
 
@@ -94,7 +99,7 @@ class Scheduler:
         read_clock: Callable[[], ClockReading] | None = None,
         attribute: str = "group",
     ) -> None:
-        self._attribute = attribute
+        self.attribute = attribute
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
         self._rule = ExposureRule(count, report_within)
@@ -103,9 +108,13 @@ class Scheduler:
         self._saved_at = self._planned_at = self._loaded_at = 0.0
         self._leadership = Leadership(coordinator)
         self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
-        self.state = SavedState.load(coordinator.ledger, attribute) or initial
-        self.periods = Periods(coordinator, count, self.state.ledger_time)
+        found = SavedState.load(coordinator.ledger, attribute)
+        self.state = found or initial
+        self._audit: list[AuditRecord] = []  # saved together with the change that it is about
+        self.periods = Periods(coordinator, count, self.state.ledger_time, attribute)
         if self._leadership.is_leader:
+            if not coordinator.ledger.audit(0).total:
+                self._audit = audit_start(self.state.promises, self.now(), is_new=found is None)
             self._resume()
         else:
             self._recount()
@@ -143,14 +152,31 @@ class Scheduler:
                 self.save()
             return planned
 
-    def change(self, decide: Callable[[Mapping[str, ScheduledPromise]], Mapping[str, ScheduledPromise]]) -> None:
-        """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing."""
+    def change(
+        self,
+        decide: Callable[[Mapping[str, ScheduledPromise]], Mapping[str, ScheduledPromise]],
+        by: str = "",
+        series: Mapping[str, ScheduledPromise] | None = None,
+    ) -> None:
+        """Replace the promises by what `decide` makes of them; an exception that it raises changes nothing.
+
+        Parameters
+        ----------
+        decide
+            Returns the promises by id, given those that there are.
+        by
+            Who asks for it, for the audit.
+        series
+            The series from now on; those so far by default.
+        """
         self.take_lead()
         now = self.now()
         if self._is_over(now):  # windows that have ended belong to the promises as they were
             self._begin_period(now)
         before, promises = self.state, decide(self.state.promises)
-        self.state = replace(before, promises=dict(promises), labels=tuple(self.coordinator.labels))
+        series = before.series if series is None else series
+        self.state = replace(before, promises=dict(promises), series=series, labels=tuple(self.coordinator.labels))
+        unsaved, self._audit = self._audit, [*self._audit, *audit_changes(before.promises, promises, by, now)]
         try:
             self._recount()
             now = self.now()
@@ -159,7 +185,7 @@ class Scheduler:
             else:
                 self._make_plan(now, saves=True)
         except BaseException:
-            self.state = before
+            self.state, self._audit = before, unsaved
             raise
 
     def take_lead(self) -> None:
@@ -179,6 +205,22 @@ class Scheduler:
         start = self.plan.span.start
         return self.periods.exposures(one for one in self.state.promises.values() if one.window.at(start) is not None)
 
+    def missing_at_start(self) -> NDArray[np.float64]:
+        """Return (G,) the exposures that promises lacked when the present period began, by column."""
+        traffic, now, k = self.traffic(), self.now(), self.coordinator.k
+        slots: dict[Span, int] = {}
+        floors = {}
+        for promise in self.state.promises.values():
+            span = promise.window.at(now)
+            if span is None or promise.promise.at_least is None:
+                continue
+            if span not in slots:
+                slots[span] = k * (self.periods.requests(span) + round(traffic.expected(now, span.end, now)))
+            floors[promise] = promise.promise.floor(slots[span])
+        return missing_at_start(
+            self.exposures(), self.periods.counted(), self.coordinator.groups, self.attribute, floors
+        )
+
     def traffic(self) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
         return self.planner.traffic(self.state.forecast)
@@ -192,11 +234,29 @@ class Scheduler:
         exposures = {**self.exposures(), promise: self._exposures_of(promise)}
         return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, self.now())
 
+    def prepare_checks(
+        self, promises: Mapping[str, ScheduledPromise], others: Mapping[str, ScheduledPromise]
+    ) -> list[tuple[FeasibilityCheck, list[str]]]:
+        """Return checks of new promises beside each other and others, with the ids that each check is about.
+
+        One promise of each window is enough: if it fits beside all others, all of them fit.
+        """
+        of_window: dict[Window, list[str]] = {}
+        for name, promise in promises.items():
+            of_window.setdefault(promise.window, []).append(name)
+        checks = []
+        for names in of_window.values():
+            largest = max(names, key=lambda name: promises[name].floor)
+            beside = {**others, **{name: one for name, one in promises.items() if name != largest}}
+            checks.append((self.prepare_check(promises[largest], beside), names))
+        return checks
+
     def save(self) -> None:
         """Save the state in the ledger, if this replica leads."""
         if self._leadership.is_leader:
             self.state = replace(self.state, reading=self._read_clock())
-            self.state.save(self.coordinator.ledger)
+            self.state.save(self.coordinator.ledger, self._audit)
+            self._audit = []
             self.coordinator.announce()
             self._saved_at = self.now().timestamp()
 
@@ -216,8 +276,8 @@ class Scheduler:
         return True
 
     def _load(self) -> None:
-        self.state = SavedState.load(self.coordinator.ledger, self._attribute) or self.state
-        self.periods.time = self.state.ledger_time
+        self.state = SavedState.load(self.coordinator.ledger, self.attribute) or self.state
+        self.periods.time, self._audit = self.state.ledger_time, []
         self._recount()
 
     def _resume(self) -> None:
@@ -280,10 +340,11 @@ class Scheduler:
             exposures = self.periods.exposures_in_each([(one.promise, one.span) for _, one in ended], periods)
             requests = {span: self.periods.requests_in(span, periods) for span in {one.span for _, one in ended}}
             past = [
-                past_window(name, one, count, requests[one.span], outage)
+                past_window(name, one, count, requests[one.span], outage, self.coordinator.k, self.attribute)
                 for (name, one), count in zip(ended, exposures, strict=True)
             ]
             self.state = self.state.with_past(past).without_ended(now)
+            self._audit += audit_changes(promises, self.state.promises, "", now, "its last window is over")
         self.save()
 
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
@@ -299,9 +360,11 @@ class Scheduler:
         if saves:
             state = replace(state, reading=self._read_clock())
             saved = state.dump()
-        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start, saves=saved)
+        audit = self._audit if saves else []
+        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start, saves=saved, audit=audit)
         self.state, self._planned_at = state, now.timestamp()
         if saves:
+            self._audit = []
             self.coordinator.announce()
             self._saved_at = now.timestamp()
         if begins_period:  # other replicas may have added to the period before until it ended

@@ -3,12 +3,14 @@
 Server, client and promise service share these structs. Decoding validates; constructing one in Python does not.
 """
 
+from fairsync.service.schema.audit import AuditEntry, AuditView
 from fairsync.service.schema.explanation import ExplainAnswer, ExplainedCandidateView, ExplanationView, WhyNotView
 from fairsync.service.schema.promises import (
     Pace,
     PacePoint,
     PastWindow,
     Preview,
+    PromiseList,
     PromiseRecord,
     PromiseView,
     WindowRecord,
@@ -40,10 +42,10 @@ from fairsync.service.schema.status import (
 )
 
 __all__ = [
-    "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "CatalogSize", "ExplainAnswer", "ExplainedCandidateView",
-    "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport", "ImpressionReports", "ImpressionResult",
-    "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint", "PastWindow",
-    "Preview", "ProblemRecord", "PromiseRecord", "PromiseView", "Record", "ReportView", "RequestId",
-    "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",
+    "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "AuditEntry", "AuditView", "CatalogSize", "ExplainAnswer",
+    "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport", "ImpressionReports",
+    "ImpressionResult", "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint",
+    "PastWindow", "Preview", "ProblemRecord", "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView",
+    "RequestId", "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",
     "WhyNotView", "WindowRecord", "encode_json",
 ]  # fmt: skip

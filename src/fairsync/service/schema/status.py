@@ -31,9 +31,10 @@ class GroupView(Record, frozen=True, kw_only=True):
 class Alert(Record, frozen=True, kw_only=True):
     """A condition that needs attention."""
 
-    kind: Literal["at risk", "impossible", "degraded", "shard", "ledger", "clock"]
+    kind: Literal["at risk", "impossible", "degraded", "shard", "ledger", "clock", "budget"]
     group: Label | None = None
     promise: str | None = None
+    name: Annotated[str, Meta(description="How reports call the promise.")] = ""
     message: str
     since: Moment
 

@@ -31,6 +31,7 @@ from fairsync.service.server.prometheus import Metrics
 from fairsync.service.server.rate_limit import RateLimitMiddleware
 from fairsync.service.server.request_body import BodyReader
 from fairsync.service.server.request_context import RequestContextMiddleware
+from fairsync.service.server.routes_audit import audit_operations
 from fairsync.service.server.routes_explain import explain_operations
 from fairsync.service.server.routes_promises import promise_operations
 from fairsync.service.server.routes_retrieve import retrieve_operations
@@ -71,6 +72,7 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         *retrieve_operations(service, batcher, http, histories),
         *explain_operations(service),
         *promise_operations(service, http),
+        *audit_operations(service),
         *status_operations(service, metrics),
     ]
     document = make_document(operations, with_tokens=tokens.required)

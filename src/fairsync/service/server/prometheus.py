@@ -155,13 +155,17 @@ class _PromiseCollector:
             yield family
         for name, what in (
             ("floor", "Floor of the current window."),
+            ("cap", "Cap of the current window."),
+            ("priority", "Priority: 1 is kept first."),
             ("exposures", "Exposures in the current window so far."),
             ("projected", "Exposures expected at the end of the window."),
             ("shortfall", "Exposures that will be missing at the end."),
         ):
-            family = GaugeMetricFamily(f"fairsync_promise_{name}", what, labels=["promise", "group"])
+            family = GaugeMetricFamily(f"fairsync_promise_{name}", what, labels=["promise", "name", "group"])
             for promise in now.promises:
-                family.add_metric([promise.id, str(promise.group)], float(getattr(promise, name)))
+                if getattr(promise, name) is not None:
+                    label = "" if promise.group is None else str(promise.group)
+                    family.add_metric([promise.id, promise.name, label], float(getattr(promise, name)))
             yield family
         for name, what, value in (
             ("items", "Items in the catalog.", now.items),

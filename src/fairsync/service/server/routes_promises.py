@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta, Struct
 
 from fairsync.errors import TooManyPreviewsError
-from fairsync.service.promises.conversion import promise_from_record
+from fairsync.service.promises.conversion import promise_from_record, promises_from_records
 from fairsync.service.schema import (
     CatalogSize,
     ImpressionReports,
@@ -15,6 +15,7 @@ from fairsync.service.schema import (
     ItemIds,
     Pace,
     Preview,
+    PromiseList,
     PromiseRecord,
     PromiseView,
 )
@@ -68,8 +69,13 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
     async def list_promises(_: RequestContext) -> Encoded:
         return await read_promises()
 
-    def make_promise(_: RequestContext, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise_from_record(promise, service.catalog))
+    def make_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
+        return service.set_promise(promise_from_record(promise, service.catalog), by=context.caller.name)
+
+    def make_promises(context: RequestContext, body: PromiseList) -> list[PromiseView]:
+        check_size(len(body.promises), "promises")
+        asked = promises_from_records(body.promises, service.catalog)
+        return service.make_promises(asked, by=context.caller.name)
 
     async def preview(_: RequestContext, record: PromiseRecord, query: PreviewQuery, receive: Receive) -> Preview:
         promise = promise_from_record(record, service.catalog)
@@ -85,10 +91,11 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         return service.pace(context.path_params["promise_id"])
 
     def change_promise(context: RequestContext, promise: PromiseRecord) -> PromiseView:
-        return service.set_promise(promise_from_record(promise, service.catalog), context.path_params["promise_id"])
+        asked, promise_id = promise_from_record(promise, service.catalog), context.path_params["promise_id"]
+        return service.set_promise(asked, promise_id, by=context.caller.name)
 
     def delete_promise(context: RequestContext) -> None:
-        service.delete_promise(context.path_params["promise_id"])
+        service.delete_promise(context.path_params["promise_id"], by=context.caller.name)
 
     def remove_items(_: RequestContext, body: ItemIds) -> CatalogSize:
         check_size(len(body.ids), "items")
@@ -107,6 +114,10 @@ def promise_operations(service: PromiseService, limits: HttpSettings) -> list[Op
         Operation(
             "POST", "/v1/promises", make_promise, "Make a promise, if it can be kept", role="admin",
             body=PromiseRecord, answer=PromiseView, status=201, problems=(409, 422), extra={201: {"links": _LINKS}},
+        ),
+        Operation(
+            "POST", "/v1/promises/bulk", make_promises, "Make promises together, if all of them can be kept",
+            role="admin", body=PromiseList, answer=list[PromiseView], status=201, problems=(409, 422),
         ),
         Operation(
             "POST", "/v1/promises/preview", preview, "Preview the consequences of a promise", role="report",

@@ -44,6 +44,7 @@ const promisePath = (id) => `promises/${encodeURIComponent(id)}`;
 
 export const overview = () => call("GET", "overview");
 export const past = (limit) => call("GET", `past?limit=${limit}`);
+export const audit = (limit, before) => call("GET", `audit?limit=${limit}${before ? `&before=${before}` : ""}`);
 export const pace = (id) => call("GET", `${promisePath(id)}/pace`);
 export const preview = (promise, replacing) =>
   call("POST", `promises/preview${replacing ? `?replacing=${encodeURIComponent(replacing)}` : ""}`, promise);

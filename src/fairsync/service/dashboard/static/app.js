@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { showAlerts } from "./alerts.js";
+import { watchAudit } from "./audit.js";
 import { byId, setAttribute, setText } from "./dom.js";
 import { clock, compact, duration, percentRoundedDown } from "./format.js";
 import { costFigures, costSentence, headline, trafficSentence, worstState } from "./messages.js";
@@ -168,4 +169,5 @@ document.addEventListener("visibilitychange", () => {
 });
 addEventListener("online", poll);
 setInterval(showFreshness, 1000);
+watchAudit();
 poll();

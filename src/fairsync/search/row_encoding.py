@@ -1,4 +1,4 @@
-"""How items are stored in Milvus: the vector of an item, and its key, a hash of the id and the vector."""
+"""How items are stored in an engine: the vector of an item, and for Milvus its key, a hash of the id and the vector."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -55,7 +55,7 @@ class RowEncoding:
         return replace(items, values=items.values[:0], exponent=self.exponent, largest_norm=norm)
 
     def vectors(self, catalog: Catalog, rows: _Rows) -> npt.NDArray[np.float32]:
-        """Return the vectors of the items in these rows, as Milvus holds them."""
+        """Return the vectors of the items in these rows, as the engine holds them."""
         plain = self._plain(catalog, rows)
         return widen(plain, catalog.group_of[rows], catalog.n_groups) if self.wide else plain
 

@@ -13,7 +13,7 @@ from fairsync.errors import InvalidInputError, MissingPackageError
 try:
     import psycopg
 except ImportError as error:  # pragma: no cover -- tests have it
-    raise MissingPackageError("a ledger in Postgres needs psycopg: pip install 'fairsync[postgres]'.") from error
+    raise MissingPackageError("Postgres needs psycopg: pip install 'fairsync[postgres]'.") from error
 
 if TYPE_CHECKING:
     from psycopg.abc import PQGen
@@ -45,8 +45,15 @@ class PostgresConnection(psycopg.Connection[tuple[Any, ...]]):
             return answer
 
 
-def parse_postgres_url(url: str) -> tuple[str, str, str]:
+def parse_postgres_url(url: str, what: str = "the ledger") -> tuple[str, str, str]:
     """Return the URL for libpq, the name of the schema, and the address without user and password.
+
+    Parameters
+    ----------
+    url
+        The URL. Its parameter ``schema`` is not for libpq.
+    what
+        What the URL is of, for messages.
 
     Examples
     --------
@@ -68,7 +75,7 @@ def parse_postgres_url(url: str) -> tuple[str, str, str]:
     except (ValueError, psycopg.Error):
         # The message does not repeat the URL: it may hold a password.
         raise InvalidInputError(
-            "the URL of the ledger cannot be read: write postgresql://[user[:password]@]host[:port]/database, with"
+            f"the URL of {what} cannot be read: write postgresql://[user[:password]@]host[:port]/database, with"
             " special characters of the password as %XX."
         ) from None
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,62}", schema):

@@ -1,0 +1,109 @@
+"""Which promises gave way in a horizon, to which others, and what keeping them would have cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+
+from fairsync.text import count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairsync.catalog.groups import Label
+    from fairsync.loop import LoopState
+    from fairsync.policies import Terms
+
+Reason: TypeAlias = Literal["capacity", "max_price", "budget"]
+_NAMED = 3  # promises that are named in a sentence
+_WHY = {
+    "max_price": ("needs more than its max_price", "more than"),
+    "budget": ("gives way to the budget", "about"),
+}
+
+
+@dataclass(frozen=True)
+class GaveWay:
+    """A promise that gave way, as a whole or in part.
+
+    Attributes
+    ----------
+    reason : str
+        ``capacity``: not all promises can be kept. ``max_price``: it would cost more than its ``max_price``.
+        ``budget``: all promises together cost more than the budget.
+    exposures : int
+        The exposures of its floor that are given up, as far as is known now.
+    to : tuple
+        The promises of its priority or a higher one that it cannot be kept together with; for ``capacity`` only.
+    since : int or None
+        Requests of the horizon when it gave way; None for ``capacity``.
+    would_cost : float or None
+        The relevance that would be given up to get these exposures: for ``max_price`` they would cost more than this,
+        and for ``budget`` about this, by what an exposure had cost when it gave way; None for ``capacity``.
+    """
+
+    reason: Reason
+    exposures: int
+    to: tuple[Label, ...] = ()
+    since: int | None = None
+    would_cost: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The reason in words.
+
+        Examples
+        --------
+        >>> GaveWay("capacity", 1200, ("acme", "new")).text
+        'gives way to acme, new: 1,200 exposures are given up'
+        """
+        are = "is" if self.exposures == 1 else "are"
+        lost = f"{count(self.exposures, 'exposure')} {are} given up"
+        if self.reason != "capacity":
+            why, about = _WHY[self.reason]
+            return f"{why} since request {self.since:,}: {lost}, which would cost {about} {self.would_cost:.4g}"
+        others = ", ".join(map(str, self.to[:_NAMED]))
+        if len(self.to) > _NAMED:
+            others += f" and {len(self.to) - _NAMED:,} more"
+        return f"gives way to {others}: {lost}" if others else f"cannot be kept: {lost}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as values for JSON."""
+        return {
+            "reason": self.reason,
+            "exposures": self.exposures,
+            "to": list(self.to),
+            "since": self.since,
+            "would_cost": self.would_cost,
+        }
+
+
+def find_given_way(labels: Sequence[Label], terms: Terms, state: LoopState) -> dict[Label, GaveWay]:
+    """Return the promises that have given way by now, those of the highest priority first.
+
+    Parameters
+    ----------
+    labels, terms
+        The names of the promises, and the promises.
+    state
+        The state of the loop.
+    """
+    found: dict[int, GaveWay] = {}
+    order, certificate = terms.order, state.certificate
+    concession = None if certificate is None else certificate.concession
+    if concession is not None:
+        for code in np.flatnonzero(concession.shortfall).tolist():
+            to = tuple(labels[rival] for rival in concession.rivals(code, int(order[code])))
+            found[code] = GaveWay("capacity", int(concession.shortfall[code]), to)
+    spending = state.spending
+    if spending is not None and spending.since is not None:
+        missing, since = np.maximum(terms.floors - state.progress.totals.exposures, 0), spending.since
+        to_budget, highest = spending.gave_way(terms), spending.highest(terms)
+        for code in np.flatnonzero((missing > 0) & (since >= 0)).tolist():
+            reason: Reason = "budget" if to_budget[code] else "max_price"
+            each = spending.unit_costs if to_budget[code] else highest
+            cost = None if each is None else float(missing[code] * each[code])
+            found[code] = GaveWay(reason, int(missing[code]), (), int(since[code]), cost)
+    return {labels[code]: found[code] for code in sorted(found, key=lambda code: (order[code], code))}

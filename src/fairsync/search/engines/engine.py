@@ -1,0 +1,216 @@
+"""The interface of a search engine: what it can do, and how it is asked. It knows ids and labels, but no rows."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from fairsync.catalog.attributes import AttributeLabel, Column
+from fairsync.catalog.conditions import Condition
+from fairsync.catalog.groups import Label
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What an engine can do by itself. `EngineIndex` does the rest.
+
+    Attributes
+    ----------
+    prices : str
+        ``"bias"``: it ranks all items by score plus bonus. ``"formula"``: it fetches items by score, and ranks these by
+        score plus bonus. ``"none"``: it knows no bonus; prices are subtracted from what it returns.
+    most_labels : int
+        The most labels that can have a bonus of their own in one query.
+    exact : bool
+        Whether no better item is ever left out: no approximate index is used.
+    filters : bool
+        Whether it evaluates conditions and excluded ids.
+    fetches, counts : bool
+        Whether `Engine.vectors` and `Engine.count` can be called.
+    most_results : int
+        The most items that one query may ask for.
+    """
+
+    prices: Literal["bias", "formula", "none"]
+    most_labels: int
+    exact: bool
+    filters: bool
+    fetches: bool
+    counts: bool
+    most_results: int
+
+
+@dataclass(frozen=True)
+class Restricted:
+    """The items that one request may get: those that meet all conditions and are not excluded."""
+
+    conditions: tuple[Condition, ...] = ()
+    excluded: Sequence[Label] = ()
+
+
+@dataclass(frozen=True)
+class Bonus:
+    """What is added to the score of an item, by the label that it has in one attribute.
+
+    Attributes
+    ----------
+    attribute : str
+        An attribute with one label per item.
+    by_label : dict
+        The bonus of every label, -inf to leave its items out.
+    """
+
+    attribute: str
+    by_label: Mapping[AttributeLabel, float]
+
+    @property
+    def highest(self) -> float:
+        """The highest bonus."""
+        return max(self.by_label.values())
+
+
+@dataclass(frozen=True)
+class EngineQuery:
+    """One search for several vectors.
+
+    Attributes
+    ----------
+    vectors : numpy.ndarray
+        (n, d) float32.
+    count : int
+        The number of items to return for each vector.
+    depth : int
+        For an engine whose formula ranks what was fetched by score: the number of items to fetch.
+    bonus : Bonus or None
+        Added to scores before items are ranked, if the engine can.
+    restricted : sequence of Restricted or None
+        The items that may be returned for each vector; None for all.
+    """
+
+    vectors: Floats
+    count: int
+    depth: int
+    bonus: Bonus | None = None
+    restricted: Sequence[Restricted] | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What an engine found for one vector, best first.
+
+    Attributes
+    ----------
+    ids : list
+        The ids of the items.
+    scores : list of float
+        Their scores, with the bonus if one was given.
+    beyond : float
+        The highest score, with the bonus, that any other item may have; -inf if there is no other.
+    """
+
+    ids: Sequence[Label]
+    scores: Sequence[float]
+    beyond: float
+
+
+@dataclass(frozen=True)
+class StoredItems:
+    """Some items as an engine stores them.
+
+    Attributes
+    ----------
+    ids : list
+        The ids.
+    vectors : numpy.ndarray
+        (n, d) float32.
+    attributes : dict
+        For each attribute the value of every item: a label, a list of labels, or a number.
+    """
+
+    ids: Sequence[Label]
+    vectors: Floats
+    attributes: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Engine(Protocol):
+    """A search engine that holds items: an id, a vector and attributes each, ranked by the inner product.
+
+    Calls may be made at the same time. A call that the engine does not answer raises `BackendUnavailableError`.
+    """
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the engine can do."""
+        ...
+
+    @property
+    def place(self) -> str:
+        """Where the items are, for messages: the engine, its address, and the table or collection."""
+        ...
+
+    def prepare(self, dim: int, ids: type[Label], columns: Mapping[str, Column], *, create: bool) -> None:
+        """Check that items of this form can be stored and found, before anything else is asked.
+
+        Parameters
+        ----------
+        dim
+            The number of dimensions.
+        ids
+            The type of the ids.
+        columns
+            The attributes, for their types.
+        create
+            Whether to make the table or collection if there is none.
+        """
+        ...
+
+    def finish(self, *, create: bool) -> None:
+        """Make what searches need when all items are written, such as an index, or check that it is there."""
+        ...
+
+    def search(self, query: EngineQuery) -> list[Ranking]:
+        """Return what is found for each vector."""
+        ...
+
+    def items(self) -> Iterator[StoredItems]:
+        """Yield all items, in batches."""
+        ...
+
+    def vectors(self, ids: Sequence[Label]) -> dict[Label, Floats]:
+        """Return the vectors of those of the items that exist."""
+        ...
+
+    def count(self, attribute: str | None = None) -> dict[Any, int]:
+        """Return the number of items by the label of an attribute; without an attribute, of all under None."""
+        ...
+
+    def change(self, items: StoredItems, removed: Sequence[Label]) -> None:
+        """Add items, or replace those with the same id, and remove items. Repeating the call changes nothing.
+
+        Where the engine has transactions, searches see all of it or nothing.
+        """
+        ...
+
+
+def edge(scores: Sequence[float], count: int, exact: bool) -> float:
+    """Return the highest score that an item behind a ranking may have.
+
+    If fewer items were found than asked for, an exact engine has no more. An approximate one may have missed some, and
+    how good these are is not known.
+
+    Examples
+    --------
+    >>> edge([0.5, 0.25], 2, True), edge([0.5], 2, True), edge([0.5], 2, False)
+    (0.25, -inf, inf)
+    """
+    if len(scores) >= count:
+        return scores[-1]
+    return -math.inf if exact else math.inf

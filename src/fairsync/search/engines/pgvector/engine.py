@@ -1,0 +1,229 @@
+"""A Postgres table as an engine: SQL that ranks items under prices, conditions and exclusions."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairsync.errors import InvalidInputError
+from fairsync.search.engines.engine import Abilities, EngineQuery, Ranking, StoredItems, edge
+
+# First, because it says what to install if psycopg is missing.
+from fairsync.search.engines.pgvector.sessions import PostgresSessions  # isort: skip
+
+from psycopg import sql
+
+from fairsync.search.engines.pgvector.table import PgvectorTable, SqlConditions
+from fairsync.search.engines.written_conditions import write_conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fairsync.catalog.attributes import Column
+    from fairsync.catalog.groups import Label
+    from fairsync.postgres_connection import PostgresConnection
+    from fairsync.search.engines.engine import Bonus, Floats, Restricted
+
+# Beyond this many labels, sending a bonus for each takes longer than over-fetching.
+_MOST_LABELS = 10_000
+_MOST_RESULTS = 100_000
+# The limits of pgvector's HNSW: its candidate list, and the rows that it goes through to fill a long answer.
+_MOST_EF_SEARCH, _MOST_SCANNED = 1000, 1_000_000
+_READ_AT_ONCE = 10_000
+
+
+class PgvectorEngine:
+    """A Postgres table with a pgvector column; see `PgvectorIndex` for the parameters."""
+
+    def __init__(
+        self,
+        url: str,
+        table: str = "items",
+        *,
+        id_column: str = "id",
+        embedding_column: str = "embedding",
+        columns: Mapping[str, str] | None = None,
+        index: Literal["exact", "hnsw"] = "exact",
+        ef_search: int = 200,
+        timeout: float = 10.0,
+    ) -> None:
+        if index not in ("exact", "hnsw"):
+            raise InvalidInputError(f"index must be 'exact' or 'hnsw', got {index!r}.")
+        if not 1 <= ef_search <= _MOST_EF_SEARCH:
+            raise InvalidInputError(f"ef_search must be from 1 to {_MOST_EF_SEARCH}, got {ef_search}.")
+        self.index, self.table = index, PgvectorTable(table, id_column, embedding_column, columns)
+        # Plans depend on what is excluded and on how many labels have a bonus.
+        settings = {"plan_cache_mode": "force_custom_plan", "jit": "off"}
+        if index == "hnsw":
+            settings["hnsw.iterative_scan"] = "strict_order"
+            settings["hnsw.max_scan_tuples"] = str(_MOST_SCANNED)
+            settings["hnsw.ef_search"] = str(ef_search)
+        self.server = PostgresSessions(url, timeout, settings)
+        exact = index == "exact"
+        self.abilities = Abilities(
+            prices="bias" if exact else "none",
+            most_labels=_MOST_LABELS,
+            exact=exact,
+            filters=True,
+            fetches=True,
+            counts=True,
+            most_results=_MOST_RESULTS,
+        )
+
+    @property
+    def place(self) -> str:
+        """The address of the table."""
+        return f"the table {self.table.name!r} at {self.server.address}"
+
+    def prepare(self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool) -> None:
+        """Check the table, or make it; see `Engine.prepare`."""
+        # On a connection without the settings of pgvector, which may not be installed yet.
+        with PostgresSessions(self.server.url, self.server.timeout, {}) as plain:
+            plain.run(lambda one: self.table.prepare(one, dim, ids, columns, create=create))
+
+    def finish(self, *, create: bool) -> None:
+        """Build the HNSW index if there is none, or check it; see `Engine.finish`."""
+        if self.index == "hnsw":
+            self.server.run(lambda one: self.table.index_by_hnsw(one, create=create), writes=True)
+
+    def search(self, query: EngineQuery) -> list[Ranking]:
+        """Return what is found for each vector; see `Engine.search`."""
+        statements = [self._select(query, at) for at in range(len(query.vectors))]
+
+        def run(connection: PostgresConnection) -> list[list[tuple[Any, ...]]]:
+            with connection.pipeline():
+                cursors = [connection.execute(statement, values) for statement, values in statements]
+                return [cursor.fetchall() for cursor in cursors]
+
+        found = []
+        for rows in self.server.run(run):
+            scores = [score for _, score in rows]
+            found.append(Ranking([name for name, _ in rows], scores, edge(scores, query.count, self.abilities.exact)))
+        return found
+
+    def items(self) -> Iterator[StoredItems]:
+        """Yield all items, in batches; see `Engine.items`."""
+        table, names = self.table, list(self.table.types)
+        statement = sql.SQL("SELECT {} FROM {} AS item WHERE {} IS NOT NULL").format(
+            sql.SQL(", ").join([self._id, self._vector, *map(table.value, names)]), table.identifier, table.embedding
+        )
+        with (
+            self.server.session() as connection,
+            connection.transaction(),
+            connection.cursor("fairsync_items") as cursor,
+        ):
+            cursor.execute(statement, binary=True)
+            while rows := cursor.fetchmany(_READ_AT_ONCE):
+                ids, vectors, *values = (list(column) for column in zip(*rows, strict=True))
+                yield StoredItems(ids, _vectors(vectors), dict(zip(names, values, strict=True)))
+
+    def vectors(self, ids: Sequence[Label]) -> dict[Label, Floats]:
+        """Return the vectors of those of the items that exist; see `Engine.vectors`."""
+        statement = sql.SQL("SELECT {}, {} FROM {} AS item WHERE {} = ANY(%s::{}[])").format(
+            self._id, self._vector, self.table.identifier, self.table.id, sql.SQL(self.table.id_type)
+        )
+        rows = self.server.run(lambda one: one.execute(statement, [list(ids)], binary=True).fetchall())
+        return dict(zip([row[0] for row in rows], _vectors([row[1] for row in rows]), strict=True)) if rows else {}
+
+    def count(self, attribute: str | None = None) -> dict[Any, int]:
+        """Return the number of items, by label if an attribute is given; see `Engine.count`."""
+        label = sql.SQL("NULL") if attribute is None else self.table.value(attribute)
+        statement = sql.SQL("SELECT {} AS label, count(*) FROM {} AS item WHERE {} IS NOT NULL GROUP BY 1").format(
+            label, self.table.identifier, self.table.embedding
+        )
+        found = dict(self.server.run(lambda one: one.execute(statement).fetchall()))
+        return found if attribute is not None else {None: found.get(None, 0)}
+
+    def change(self, items: StoredItems, removed: Sequence[Label]) -> None:
+        """Write and remove items in one transaction; see `Engine.change`."""
+        table = self.table
+        names = [table.id_column, table.embedding_column, *map(table.column_of, table.types)]
+        columns = sql.SQL(", ").join(map(sql.Identifier, names))
+        updates = sql.SQL(", ").join(sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names[1:])
+        stage = sql.SQL("CREATE TEMP TABLE fairsync_staged ON COMMIT DROP AS SELECT {} FROM {} WITH NO DATA").format(
+            columns, table.identifier
+        )
+        insert = sql.SQL("INSERT INTO {} ({}) SELECT {} FROM fairsync_staged ON CONFLICT ({}) DO UPDATE SET {}").format(
+            table.identifier, columns, columns, sql.Identifier(table.id_column), updates
+        )
+        remove = sql.SQL("DELETE FROM {} AS item WHERE {} = ANY(%s::{}[])").format(
+            table.identifier, table.id, sql.SQL(table.id_type)
+        )
+        values = [items.attributes[name] for name in table.types]
+
+        def run(connection: PostgresConnection) -> None:
+            with connection.transaction():
+                if len(items):
+                    connection.execute(stage)
+                    with connection.cursor() as cursor, cursor.copy("COPY fairsync_staged FROM STDIN") as copy:
+                        for name, vector, *others in zip(items.ids, items.vectors, *values, strict=True):
+                            copy.write_row((name, _text(vector), *others))
+                    connection.execute(insert)
+                if removed:
+                    connection.execute(remove, [list(removed)])
+
+        self.server.run(run, writes=True)
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        self.server.close()
+
+    @property
+    def _id(self) -> sql.Composed:
+        return sql.SQL("{}::{}").format(self.table.id, sql.SQL(self.table.id_type))
+
+    @property
+    def _vector(self) -> sql.Composed:
+        return sql.SQL("vector_send({})").format(self.table.embedding)
+
+    def _select(self, query: EngineQuery, at: int) -> tuple[sql.Composed, dict[str, Any]]:
+        """Return the statement for one vector, and its values."""
+        table = self.table
+        values: dict[str, Any] = {"vector": _text(query.vectors[at]), "count": query.count}
+        distance = sql.SQL("{} <#> %(vector)s::vector").format(table.embedding)
+        score, join = sql.SQL("-({})").format(distance), sql.Composed([])
+        if query.bonus is not None:
+            score, join = sql.SQL("{} + bonus.value").format(score), self._join(query.bonus, values)
+        clauses = [sql.SQL("{} IS NOT NULL").format(table.embedding)]
+        if query.restricted is not None:
+            clauses += self._where(query.restricted[at], values)
+        # An index can serve the plain operator only: any other order makes the search exact.
+        order = sql.SQL("{} DESC").format(score) if self.index == "exact" else distance
+        statement = sql.SQL("SELECT {}, {} FROM {} AS item {} WHERE {} ORDER BY {} LIMIT %(count)s").format(
+            self._id, score, table.identifier, join, sql.SQL(" AND ").join(clauses), order
+        )
+        return statement, values
+
+    def _join(self, bonus: Bonus, values: dict[str, Any]) -> sql.Composed:
+        """Return a join with the bonus of each label. Items of labels that are left out have no partner in it."""
+        kept = {label: value for label, value in bonus.by_label.items() if value > -math.inf}
+        values["labels"], values["bonuses"] = list(kept), list(kept.values())
+        text = "JOIN unnest(%(labels)s::{}[], %(bonuses)s::float8[]) AS bonus (label, value) ON bonus.label = {}"
+        return sql.SQL(text).format(sql.SQL(self.table.types[bonus.attribute]), self.table.column(bonus.attribute))
+
+    def _where(self, restricted: Restricted, values: dict[str, Any]) -> list[sql.Composed]:
+        clauses = write_conditions(restricted.conditions, SqlConditions(self.table, values))
+        if restricted.excluded:
+            values["excluded"] = list(restricted.excluded)
+            kind = sql.SQL(self.table.id_type)
+            clauses.append(sql.SQL("{} <> ALL(%(excluded)s::{}[])").format(self.table.id, kind))
+        return clauses
+
+
+def _text(vector: Floats) -> str:
+    """Return a vector as pgvector reads it.
+
+    Examples
+    --------
+    >>> _text(np.array([0.5, -2.0], dtype=np.float32))
+    '[0.5,-2.0]'
+    """
+    return f"[{','.join(map(repr, vector.tolist()))}]"
+
+
+def _vectors(sent: Sequence[bytes]) -> Floats:
+    """Return vectors as pgvector sends them: two numbers of 16 bits, then the values, most significant byte first."""
+    raw = np.frombuffer(b"".join(sent), dtype=np.uint8).reshape(len(sent), -1)
+    return np.ascontiguousarray(raw[:, 4:]).view(">f4").astype(np.float32)

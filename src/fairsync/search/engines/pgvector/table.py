@@ -1,0 +1,236 @@
+"""A table of items in Postgres: the names and types of its columns, and whether it fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+
+from fairsync.catalog.attributes import ListColumn
+from fairsync.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fairsync.catalog.attributes import AttributeLabel, Column
+    from fairsync.postgres_connection import PostgresConnection
+
+_TYPES = {"str": "text", "int": "bigint", "bool": "boolean", "float": "double precision", "": "text"}
+# Types of existing columns whose values can be read as one of these types without loss.
+_FITTING = {
+    "text": {"text", "character varying"},
+    "bigint": {"bigint", "integer", "smallint"},
+    "boolean": {"boolean"},
+    "double precision": {"double precision", "real", "integer", "smallint"},
+}
+_COLUMNS = """
+    SELECT attname, format_type(atttypid, NULL), CASE WHEN atttypmod > 0 THEN atttypmod END
+    FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+"""
+_INDEXES = """
+    SELECT access.amname, kind.opcname, a.attname, i.indisunique AND i.indnkeyatts = 1
+    FROM pg_index AS i
+    JOIN pg_class AS named ON named.oid = i.indexrelid
+    JOIN pg_am AS access ON access.oid = named.relam
+    JOIN pg_opclass AS kind ON kind.oid = i.indclass[0]
+    JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+    WHERE i.indrelid = %s::regclass AND i.indisvalid AND i.indpred IS NULL
+"""
+
+
+class PgvectorTable:
+    """The table that holds items, and how its columns are named.
+
+    Parameters
+    ----------
+    name
+        The name of the table, with its schema if that is not on the search path.
+    id_column, embedding_column
+        The names of these columns.
+    columns
+        The column of each attribute whose name is another one.
+
+    Attributes
+    ----------
+    types : dict
+        The SQL type of each attribute, without the ``[]`` of lists.
+    lists : set
+        The attributes whose values are arrays.
+    id_type : str
+        The SQL type of ids.
+    """
+
+    def __init__(self, name: str, id_column: str, embedding_column: str, columns: Mapping[str, str] | None) -> None:
+        if not name or not all(name.split(".")) or name.count(".") > 1:
+            raise InvalidInputError(f"table must be a name such as 'items' or 'shop.items', got {name!r}.")
+        self.name, self.id_column, self.embedding_column = name, id_column, embedding_column
+        self._columns = dict(columns or {})
+        self.identifier = sql.Identifier(*name.split("."))
+        self.id, self.embedding = (sql.Identifier("item", one) for one in (id_column, embedding_column))
+        self.types: dict[str, str] = {}
+        self.lists: set[str] = set()
+        self.id_type = "text"
+
+    def column_of(self, attribute: str) -> str:
+        """Return the name of an attribute's column."""
+        return self._columns.get(attribute, attribute)
+
+    def column(self, attribute: str) -> sql.Identifier:
+        """Return an attribute's column as SQL."""
+        return sql.Identifier("item", self.column_of(attribute))
+
+    def value(self, attribute: str) -> sql.Composed:
+        """Return the value of an attribute as SQL, in the type that labels and numbers have here."""
+        kind = self.types[attribute] + ("[]" if attribute in self.lists else "")
+        return sql.SQL("{}::{}").format(self.column(attribute), sql.SQL(kind))
+
+    def prepare(
+        self,
+        connection: PostgresConnection,
+        dim: int,
+        ids: type[str] | type[int],
+        columns: Mapping[str, Column],
+        *,
+        create: bool,
+    ) -> None:
+        """Take the types of ids and attributes, make the table if that is asked for, and check that it fits."""
+        self.id_type = "text" if ids is str else "bigint"
+        self.types = {name: _TYPES[column.kind] for name, column in columns.items()}
+        self.lists = {name for name, column in columns.items() if isinstance(column, ListColumn)}
+        self._check_extension(connection, create=create)
+        exists = connection.execute("SELECT to_regclass(%s)", [self._quoted(connection)]).fetchone()
+        if exists is None or exists[0] is None:
+            if not create:
+                raise InvalidInputError(
+                    f"there is no table {self.name!r} in this database: check its name and schema, or have it made"
+                    " with upload=True."
+                )
+            self._create(connection, dim)
+        self._check_columns(connection, dim)
+        if create and not any(
+            column == self.id_column and unique for _, _, column, unique in self._indexes(connection)
+        ):
+            raise InvalidInputError(
+                f"the column {self.id_column!r} of {self.name!r} has no unique index, so that items cannot be replaced:"
+                " add PRIMARY KEY or UNIQUE."
+            )
+        self._check_rights(connection, ("SELECT", "INSERT", "UPDATE", "DELETE") if create else ("SELECT",))
+
+    def _check_extension(self, connection: PostgresConnection, *, create: bool) -> None:
+        found = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()
+        if found is None and create:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        elif found is None:
+            raise InvalidInputError("this database has no pgvector: have its owner run CREATE EXTENSION vector.")
+        elif tuple(map(int, found[0].split(".")[:2])) < (0, 8):
+            raise InvalidInputError(f"pgvector is {found[0]}, and 0.8 is needed: have its owner update the extension.")
+
+    def _create(self, connection: PostgresConnection, dim: int) -> None:
+        definitions = [
+            sql.SQL("{} {} PRIMARY KEY").format(sql.Identifier(self.id_column), sql.SQL(self.id_type)),
+            sql.SQL("{} vector({}) NOT NULL").format(sql.Identifier(self.embedding_column), sql.Literal(dim)),
+        ]
+        for name, kind in self.types.items():
+            shape = sql.SQL(kind + ("[]" if name in self.lists else ""))
+            definitions.append(sql.SQL("{} {} NOT NULL").format(sql.Identifier(self.column_of(name)), shape))
+        table, parts = self.identifier, sql.SQL(", ").join(definitions)
+        connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} ({})").format(table, parts))
+
+    def _check_columns(self, connection: PostgresConnection, dim: int) -> None:
+        found = {row[0]: row[1:] for row in connection.execute(_COLUMNS, [self._quoted(connection)]).fetchall()}
+        self._expect(found, self.id_column, "ids", _FITTING[self.id_type], self.id_type)
+        self._expect(found, self.embedding_column, "embeddings", {"vector"}, f"vector({dim})")
+        if found[self.embedding_column][1] not in (None, dim):
+            raise InvalidInputError(
+                f"the column {self.embedding_column!r} of {self.name!r} has {found[self.embedding_column][1]}"
+                f" dimensions, and the catalog has {dim}: use embeddings of the same model."
+            )
+        for name, kind in self.types.items():
+            array = "[]" if name in self.lists else ""
+            fitting = {one + array for one in _FITTING[kind]}
+            self._expect(found, self.column_of(name), f"the attribute {name!r}", fitting, kind + array)
+
+    def _expect(
+        self, found: Mapping[str, Sequence[Any]], column: str, what: str, fitting: set[str], wanted: str
+    ) -> None:
+        if column not in found:
+            raise InvalidInputError(
+                f"the table {self.name!r} has no column {column!r} for {what}; it has {', '.join(sorted(found))}: name"
+                " the column, or leave the attribute out of the catalog."
+            )
+        if found[column][0] not in fitting:
+            raise InvalidInputError(
+                f"the column {column!r} of {self.name!r} is {found[column][0]}, and {what} need {wanted}: name another"
+                " column, or convert it."
+            )
+
+    def index_by_hnsw(self, connection: PostgresConnection, *, create: bool) -> None:
+        """Make an HNSW index if there is none and that is asked for, and check that it is of the inner product."""
+        found = self._indexes(connection)
+        kinds = [kind for access, kind, column, _ in found if access == "hnsw" and column == self.embedding_column]
+        if not kinds and create:
+            statement = sql.SQL("CREATE INDEX ON {} USING hnsw ({} vector_ip_ops)")
+            connection.execute(statement.format(self.identifier, sql.Identifier(self.embedding_column)))
+        elif "vector_ip_ops" not in kinds:
+            has = f" (it has one of {kinds[0]}, another metric)" if kinds else ""
+            raise InvalidInputError(
+                f"the column {self.embedding_column!r} of {self.name!r} has no HNSW index of the inner product{has}:"
+                f" run CREATE INDEX ON {self.name} USING hnsw ({self.embedding_column} vector_ip_ops), or use"
+                " index='exact'."
+            )
+
+    def _indexes(self, connection: PostgresConnection) -> list[tuple[Any, ...]]:
+        """Return the indexes: access method, operator class, first column, and whether that column is unique."""
+        return connection.execute(_INDEXES, [self._quoted(connection)]).fetchall()
+
+    def _check_rights(self, connection: PostgresConnection, rights: Sequence[str]) -> None:
+        for right in rights:
+            row = connection.execute("SELECT has_table_privilege(%s, %s)", [self._quoted(connection), right]).fetchone()
+            if row is None or not row[0]:
+                raise InvalidInputError(
+                    f"the user may not {right} in {self.name!r}: GRANT {right} ON {self.name} to it."
+                )
+
+    def _quoted(self, connection: PostgresConnection) -> str:
+        return self.identifier.as_string(connection)
+
+
+class SqlConditions:
+    """Writes conditions as SQL, with their values as parameters.
+
+    Parameters
+    ----------
+    table
+        The columns.
+    values
+        Where the parameters are added, by name.
+    """
+
+    def __init__(self, table: PgvectorTable, values: dict[str, Any]) -> None:
+        self._table, self._values = table, values
+
+    def one_of(self, attribute: str, values: Sequence[AttributeLabel | float]) -> sql.Composed:
+        """Return a clause for items with one of these values."""
+        kind = sql.SQL(self._table.types[attribute])
+        wanted = sql.SQL("{}::{}[]").format(self._add(list(values)), kind)
+        if attribute in self._table.lists:
+            return sql.SQL("{} && {}").format(self._table.value(attribute), wanted)
+        return sql.SQL("{} = ANY({})").format(self._table.column(attribute), wanted)
+
+    def within(self, attribute: str, low: float | None, high: float | None) -> sql.Composed:
+        """Return a clause for items with a number in this range."""
+        column, clauses = self._table.column(attribute), []
+        if low is not None:
+            clauses.append(sql.SQL("{} >= {}::float8").format(column, self._add(low)))
+        if high is not None:
+            clauses.append(sql.SQL("{} <= {}::float8").format(column, self._add(high)))
+        return sql.SQL(" AND ").join(clauses or [sql.SQL("{} IS NOT NULL").format(column)])
+
+    def negate(self, clause: sql.Composed) -> sql.Composed:
+        """Return a clause for all other items, also those without a value."""
+        return sql.SQL("({}) IS NOT TRUE").format(clause)
+
+    def _add(self, value: Any) -> sql.Placeholder:
+        name = f"value{len(self._values)}"
+        self._values[name] = value
+        return sql.Placeholder(name)

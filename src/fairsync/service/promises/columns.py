@@ -1,0 +1,49 @@
+"""Columns of the ledger: where the exposures of a promise are counted."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from fairsync.promises.selection import conditions_of
+
+if TYPE_CHECKING:
+    from fairsync.catalog.groups import Label
+    from fairsync.schedule import ScheduledPromise
+
+
+def column_of(promise: ScheduledPromise, attribute: str) -> Label:
+    """Return the label under which the exposures of a promise are counted: a label, or the name of its selection.
+
+    Parameters
+    ----------
+    promise
+        The promise.
+    attribute
+        The attribute of the groups, whose labels are always counted.
+
+    Examples
+    --------
+    >>> from fairsync.promises import Promise
+    >>> from fairsync.schedule import ScheduledPromise, Window
+    >>> column_of(ScheduledPromise.of_group("toys", 5, Window.day("UTC")), "group")
+    'toys'
+    >>> column_of(ScheduledPromise(Promise({"new": True}, at_least=5), Window.day("UTC")), "group")
+    '{"new": true}'
+    """
+    return _column(promise.selection, attribute)
+
+
+def group_of(promise: ScheduledPromise, attribute: str) -> Label | None:
+    """Return the label that a promise is about; None if it is about another selection."""
+    column = column_of(promise, attribute)
+    return None if column == promise.selection else column
+
+
+@lru_cache(maxsize=65_536)
+def _column(selection: str, attribute: str) -> Label:
+    conditions = conditions_of(selection)
+    label = conditions.get(attribute)
+    if len(conditions) == 1 and isinstance(label, str | int) and not isinstance(label, bool):
+        return label
+    return selection

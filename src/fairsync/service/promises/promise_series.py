@@ -1,0 +1,85 @@
+"""Series: a promise for each label of an attribute, also for labels that come later."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fairsync.promises import each
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fairsync.catalog import Catalog
+    from fairsync.schedule import ScheduledPromise
+
+
+def promises_of(series: str, template: ScheduledPromise, catalog: Catalog) -> dict[str, ScheduledPromise]:
+    """Return the promises of a series, one for each label that items have, by id.
+
+    An id depends on the series and the conditions only, so that a label keeps its promise when the series is changed.
+
+    Parameters
+    ----------
+    series
+        Id of the series.
+    template
+        What is promised for each label: a promise with `each`, whose conditions all items meet.
+    catalog
+        The items.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fairsync.catalog import Catalog
+    >>> from fairsync.promises import Promise
+    >>> from fairsync.schedule import ScheduledPromise, Window
+    >>> daily = ScheduledPromise(Promise({}, at_least=20, each="maker"), Window.day("UTC"))
+    >>> made = promises_of("s", daily, Catalog(np.eye(3), {"maker": ["acme", "best", "acme"]}))
+    >>> [str(one) for one in made.values()]
+    ['20 exposures of maker=acme (each day, UTC)', '20 exposures of maker=best (each day, UTC)']
+    """
+    given = template.promise
+    found = each(
+        catalog,
+        str(given.each),
+        at_least=given.at_least,
+        at_most=given.at_most,
+        at_most_per_list=given.at_most_per_list,
+        where=given.where,
+        priority=given.priority,
+        max_price=given.max_price,
+    )
+    named = found if given.has_default_name else [replace(one, name=f"{given.name}: {one.name}") for one in found]
+    made = [replace(template, promise=one) for one in named]
+    return {f"{series}-{hashlib.blake2s(one.selection.encode(), digest_size=5).hexdigest()}": one for one in made}
+
+
+def series_of(name: str, series: Mapping[str, ScheduledPromise]) -> str | None:
+    """Return the id of the series that a promise belongs to; None if it was made alone.
+
+    Examples
+    --------
+    >>> series_of("s-1f", {"s": None}), series_of("s", {"s": None})
+    ('s', None)
+    """
+    first, dash, _ = name.partition("-")
+    return first if dash and first in series else None
+
+
+def with_labels(
+    promises: Mapping[str, ScheduledPromise], series: Mapping[str, ScheduledPromise], catalog: Catalog
+) -> dict[str, ScheduledPromise]:
+    """Return the promises after a change of items: new labels get theirs, and labels without items lose it."""
+    kept = dict(promises)
+    for name, template in series.items():
+        wanted = promises_of(name, template, catalog)
+        selections = {one.selection for one in wanted.values()}
+        mine = {one: promise for one, promise in kept.items() if series_of(one, {name: template})}
+        for one, promise in mine.items():
+            if promise.selection not in selections:
+                del kept[one]
+        have = {promise.selection for promise in mine.values()}
+        kept.update({one: promise for one, promise in wanted.items() if promise.selection not in have})
+    return kept
