@@ -17,6 +17,7 @@ from fairsync.schedule import Supply, check_promise
 from fairsync.service.ledger_settings import describe_ledger
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.run import make_forecast
+from fairsync.service.search_settings import describe_search
 from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.histories import load_histories
 
@@ -91,6 +92,8 @@ def check(
         with _collecting(problems):
             ColdStart(catalog, settings.promise.cold)
     with _collecting(problems):
+        facts["search"] = describe_search(settings.search, catalog)
+    with _collecting(problems):
         Tokens(settings.tokens, environ)
     with _collecting(problems):
         make_policy(settings.promise.policy)
@@ -122,7 +125,7 @@ def _facts(settings: Settings) -> dict[str, str]:
     return {
         "address": f"http://{http.host}:{http.port}",
         "access": access,
-        "search": f"Ray shards {search.ray!r}" if search.ray else f"{search.index}, {search.shards} shard(s)",
+        "search": search.engine,
         "promise": f"{promise.policy}, k = {promise.k}, exposures are {counted}, a request excludes"
         f" {promise.max_exclude:,} items at most",
         "traffic": f"{settings.traffic.per_second:g} requests per second expected before any was observed",

@@ -55,4 +55,4 @@ class Page:
 
     def edit(self, label: str, floor: int) -> None:
         self.row(label).get_by_role("button", name="Edit").click()
-        self.tab.get_by_label("Exposures, at least").fill(str(floor))
+        self.tab.locator("#editor [name=at_least]").fill(str(floor))

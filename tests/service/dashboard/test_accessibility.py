@@ -104,7 +104,7 @@ def test_has_enough_contrast_in_light_and_dark(browser: Any, served: ServedShop,
     page.wait_for(page.tab.locator("#verdict"), "This cannot be kept")
     page.tab.wait_for_function("!document.querySelector('#verdict').hasAttribute('data-waiting')")
     _check_readable(page)
-    page.tab.get_by_label("Exposures, at least").fill("100")
+    page.tab.locator("#editor [name=at_least]").fill("100")
     page.wait_for(page.tab.locator("#verdict"), "can be kept")
     page.tab.wait_for_function("!document.querySelector('#verdict').hasAttribute('data-waiting')")
     _check_readable(page)
@@ -133,7 +133,7 @@ def test_works_by_keyboard_alone(page: Page) -> None:
     tab_to("Edit the promise for Toys")
     page.tab.keyboard.press("Enter")
     page.tab.locator("#editor").wait_for()
-    assert page.tab.evaluate("document.activeElement.name") == "floor"
+    assert page.tab.evaluate("document.activeElement.name") == "at_least"
     for _ in range(25):  # the focus cycles inside the dialog
         page.tab.keyboard.press("Tab")
         assert page.tab.evaluate(

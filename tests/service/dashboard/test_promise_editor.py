@@ -61,10 +61,10 @@ def test_a_floor_that_became_impossible_after_the_preview_is_refused(page: Page,
 
 def test_a_campaign_is_created_and_deleted(page: Page, shop: SimulatedShop) -> None:
     page.tab.get_by_role("button", name="New promise").click()
-    page.tab.locator("#editor [name=group]").fill("nobody")
-    page.tab.get_by_label("Exposures, at least").fill("50")
+    page.tab.locator("#editor [name=label]").fill("nobody")
+    page.tab.locator("#editor [name=at_least]").fill("50")
     page.wait_for(page.tab.locator("#editor-problem"), "no such group")
-    page.tab.locator("#editor [name=group]").fill("Music")
+    page.tab.locator("#editor [name=label]").fill("Music")
     page.tab.locator("#editor [name=every]").select_option("campaign")
     page.tab.locator("#editor [name=zone]").fill("America/New_York")
     page.tab.locator("#editor [name=start]").fill("2026-03-07T00:00")

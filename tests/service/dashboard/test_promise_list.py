@@ -114,7 +114,7 @@ def test_without_promises_it_explains_the_next_step(browser: Any) -> None:
     page.wait_for(page.tab.locator("#cost-known"), "that it answered itself. This is shop-3:8000.")
     page.tab.locator("label", has_text="No promise").click()
     page.row("Toys").get_by_role("button", name="Promise exposures to Toys").click()
-    page.tab.get_by_label("Exposures, at least").fill("20")
+    page.tab.locator("#editor [name=at_least]").fill("20")
     page.tab.locator("#save:enabled").click()
     page.wait_for(page.tab.locator("#headline"), "The promise is")
     page.context.close()
@@ -137,9 +137,9 @@ def test_hundreds_of_groups_are_filtered_sorted_and_rendered_near_the_viewport(b
     assert rows.first.locator("h3").inner_text() == "Provider 000"
     page.tab.get_by_label("Sort by").select_option("floor")
     assert rows.first.locator("h3").inner_text() == "Provider 006"
-    page.tab.get_by_label("Search groups").fill("provider 39")
+    page.tab.get_by_label("Search promises").fill("provider 39")
     assert rows.count() == 10
-    page.tab.get_by_label("Search groups").fill("")
+    page.tab.get_by_label("Search promises").fill("")
     rows.last.scroll_into_view_if_needed()
     rows.last.locator("dl").wait_for()
     assert page.tab.locator("li.row dl").count() < 80

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast, overload
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import msgspec
 import numpy as np
@@ -19,6 +19,7 @@ from fairsync.explain import Explanation, StoredExplanation, WhyNot
 from fairsync.service.client.request import Request
 from fairsync.service.schema import (
     MSGPACK,
+    AttributeView,
     AuditView,
     CatalogSize,
     ExplainAnswer,
@@ -42,6 +43,8 @@ from fairsync.service.schema import (
     RetrieveRequest,
     UpsertItems,
 )
+from fairsync.service.schema.arms import ArmsReport
+from fairsync.service.schema.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -242,6 +245,12 @@ class Endpoints:
         return Request("GET", "/v1/groups", _decoder(list[GroupView]))
 
     @endpoint
+    def attributes(self, text: str = "", limit: int = 100, name: str | None = None) -> Request[list[AttributeView]]:
+        """Return the attributes of the items, with labels that contain a text."""
+        query = urlencode({"text": text, "limit": int(limit), **({} if name is None else {"name": name})})
+        return Request("GET", f"/v1/attributes?{query}", _decoder(list[AttributeView]))
+
+    @endpoint
     def past(self, limit: int = 100) -> Request[list[PastWindow]]:
         """Return the latest windows that are over."""
         return Request("GET", f"/v1/past?limit={int(limit)}", _decoder(list[PastWindow]))
@@ -259,6 +268,23 @@ class Endpoints:
         """
         earlier = "" if before is None else f"&before={int(before)}"
         return Request("GET", f"/v1/audit?limit={int(limit)}{earlier}", _decoder(AuditView))
+
+    @endpoint
+    def statement(self, attribute: str, label: Label, month: str) -> Request[Statement]:
+        """Return what was promised to a label in a month, such as ``"2026-11"``, and what it got.
+
+        Raises `RefusedError` if the label is unknown, or if no window of its promises ended in that month.
+        """
+        query = "&".join(
+            f"{name}={quote(str(value), safe='')}"
+            for name, value in (("attribute", attribute), ("label", label), ("month", month))
+        )
+        return Request("GET", f"/v1/statement?{query}", _decoder(Statement))
+
+    @endpoint
+    def arms(self) -> Request[ArmsReport]:
+        """Return the comparison of the arms of an A/B test."""
+        return Request("GET", "/v1/arms", _decoder(ArmsReport))
 
     @endpoint
     def report(self) -> Request[ReportView]:

@@ -105,6 +105,8 @@ class Projections:
             end=span.end,
             exposures=so_far,
             projected=self.ahead(promise).projected,
+            price=self._prices.get(column_of(promise, self._attribute), 0.0) + 0.0,  # never -0
+            slots=float(slots),
             possible=state != "impossible",
             shortfall=float(max(floor - max(status.reachable, so_far), 0)) if status else 0.0,
             impossible_since=status.impossible_since if status and state != "kept" else None,

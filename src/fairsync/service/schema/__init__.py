@@ -32,6 +32,7 @@ from fairsync.service.schema.retrieval import (
 )
 from fairsync.service.schema.status import (
     Alert,
+    AttributeView,
     GroupView,
     HealthStatus,
     LeastCost,
@@ -42,8 +43,9 @@ from fairsync.service.schema.status import (
 )
 
 __all__ = [
-    "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "AuditEntry", "AuditView", "CatalogSize", "ExplainAnswer",
-    "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport", "ImpressionReports",
+    "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "AttributeView", "AuditEntry", "AuditView", "CatalogSize",
+    "ExplainAnswer", "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport",
+    "ImpressionReports",
     "ImpressionResult", "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint",
     "PastWindow", "Preview", "ProblemRecord", "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView",
     "RequestId", "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",

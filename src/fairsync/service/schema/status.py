@@ -28,6 +28,19 @@ class GroupView(Record, frozen=True, kw_only=True):
     ]
 
 
+class AttributeView(Record, frozen=True, kw_only=True):
+    """An attribute of the items, and labels of it that promises can be about."""
+
+    name: str
+    kind: Annotated[
+        Literal["labels", "numbers"], Meta(description="Numbers have ranges: {'at_least': 3, 'at_most': 9}.")
+    ]
+    labels: Annotated[
+        list[bool | Label], Meta(description="Labels that match the text, in the order of the catalog, up to a limit.")
+    ]
+    total: Annotated[int, Meta(description="Number of labels that match.")]
+
+
 class Alert(Record, frozen=True, kw_only=True):
     """A condition that needs attention."""
 

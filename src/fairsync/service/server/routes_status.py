@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.responses import Response
 
-from fairsync.service.schema import JSON, GroupView, HealthStatus, Overview, PastWindow, ReportView
+from fairsync.service.promises.attribute_views import attribute_views
+from fairsync.service.schema import JSON, AttributeView, GroupView, HealthStatus, Overview, PastWindow, ReportView
 from fairsync.service.server.openapi import RETRY_AFTER
 from fairsync.service.server.operations import Encoded, Operation
 from fairsync.service.server.prometheus import MEDIA_TYPE
@@ -28,6 +29,14 @@ class PastQuery(Struct, frozen=True):
     limit: Annotated[int, Meta(ge=1, le=_MOST_PAST, description="Largest number of windows.")] = 100
 
 
+class AttributeQuery(Struct, frozen=True):
+    """Query parameters of attributes."""
+
+    name: Annotated[Annotated[str, Meta(max_length=500)] | None, Meta(description="The only attribute to list.")] = None
+    text: Annotated[str, Meta(max_length=500, description="What labels contain, in upper or lower case.")] = ""
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="Most labels of each attribute.")] = 100
+
+
 def status_operations(service: PromiseService, metrics: Metrics) -> list[Operation]:
     """Return the operations."""
     read_overview = SharedAnswer(service.overview)
@@ -43,6 +52,9 @@ def status_operations(service: PromiseService, metrics: Metrics) -> list[Operati
 
     def past(_: RequestContext, query: PastQuery) -> list[PastWindow]:
         return service.past(query.limit)
+
+    def attributes(_: RequestContext, query: AttributeQuery) -> list[AttributeView]:
+        return attribute_views(service.catalog, query.text, query.limit, query.name)
 
     async def report(_: RequestContext) -> Encoded:
         return await make_shared_report()
@@ -64,6 +76,10 @@ def status_operations(service: PromiseService, metrics: Metrics) -> list[Operati
     return [
         Operation("GET", "/v1/overview", overview, "The state of everything", role="report", answer=Overview),
         Operation("GET", "/v1/groups", groups, "All groups and their counts", role="report", answer=list[GroupView]),
+        Operation(
+            "GET", "/v1/attributes", attributes, "Attributes of the items and their labels", role="report",
+            query=AttributeQuery, answer=list[AttributeView], problems=(422,),
+        ),
         Operation(
             "GET", "/v1/past", past, "Windows that are over", role="report", query=PastQuery, answer=list[PastWindow],
             problems=(422,),

@@ -5,8 +5,8 @@ import { count } from "./format.js";
 import { sinceText } from "./messages.js";
 import { sign } from "./states.js";
 
-const SEVERITY = ["impossible", "ledger", "shard", "clock", "degraded", "at risk"];
-const TITLES = { shard: "Shards", clock: "Clock skew" };
+const SEVERITY = ["impossible", "ledger", "shard", "clock", "budget", "degraded", "at risk"];
+const TITLES = { budget: "Budget", shard: "Shards", clock: "Clock skew" };
 const VISIBLE = 3;
 let known = null;
 
@@ -47,7 +47,7 @@ export function showAlerts(root, overview, now, reveal) {
 function alertRow({ alert, since, key }, reveal) {
   const title = TITLES[alert.kind] ?? alert.kind[0].toUpperCase() + alert.kind.slice(1);
   const showButton = make("button", { type: "button", class: "quiet", "data-key": key, onclick: () => reveal(alert.promise) },
-    "Show", make("span", { class: "visually-hidden" }, ` ${alert.group}`));
+    "Show", make("span", { class: "visually-hidden" }, ` ${alert.group ?? alert.name}`));
   return make("li", { class: "alert", "data-state": alert.kind },
     sign(alert.kind),
     make("p", {}, make("strong", {}, `${title}. `), alert.message, " ", make("span", { class: "dim since" }, since)),

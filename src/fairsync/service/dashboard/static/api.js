@@ -45,6 +45,8 @@ const promisePath = (id) => `promises/${encodeURIComponent(id)}`;
 export const overview = () => call("GET", "overview");
 export const past = (limit) => call("GET", `past?limit=${limit}`);
 export const audit = (limit, before) => call("GET", `audit?limit=${limit}${before ? `&before=${before}` : ""}`);
+export const attributes = (name, text = "", limit = 100) =>
+  call("GET", `attributes?limit=${limit}&text=${encodeURIComponent(text)}${name ? `&name=${encodeURIComponent(name)}` : ""}`);
 export const pace = (id) => call("GET", `${promisePath(id)}/pace`);
 export const preview = (promise, replacing) =>
   call("POST", `promises/preview${replacing ? `?replacing=${encodeURIComponent(replacing)}` : ""}`, promise);

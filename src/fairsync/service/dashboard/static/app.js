@@ -5,9 +5,9 @@ import { showAlerts } from "./alerts.js";
 import { watchAudit } from "./audit.js";
 import { byId, setAttribute, setText } from "./dom.js";
 import { clock, compact, duration, percentRoundedDown } from "./format.js";
-import { costFigures, costSentence, headline, trafficSentence, worstState } from "./messages.js";
+import { costFigures, costSentence, headline, titleOf, trafficSentence, worstState } from "./messages.js";
 import { byPromise, showPastWindows } from "./past_windows.js";
-import { groupLabels, openPromiseEditor } from "./promise_editor.js";
+import { openPromiseEditor } from "./promise_editor.js";
 import { PromiseList } from "./promise_list.js";
 import { showConnection, showShards } from "./service_health.js";
 import { sign } from "./states.js";
@@ -145,7 +145,8 @@ function openEditor(target) {
   const { overview } = latest;
   const zones = overview.promises.map((promise) => promise.window.zone);
   openPromiseEditor({
-    ...target, labels: groupLabels(overview), now: serviceTime(), onSaved: poll,
+    ...target, now: serviceTime(), onSaved: poll,
+    nameOf: (id) => titleOf(overview.promises.find((one) => one.id === id) ?? { name: id }),
     zone: zones[0] ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
   });
 }

@@ -1,14 +1,14 @@
 // Filter and sort the rows of the promise list.
 
 import { STATES } from "./states.js";
-import { labelKey } from "./messages.js";
+import { labelKey, titleOf } from "./messages.js";
 
 /** One row per promise, and one per group without a promise. */
 export function rowsOf(overview) {
   const groups = new Map(overview.groups.map((group) => [labelKey(group.group), group]));
   const promised = new Set(overview.promises.map((promise) => labelKey(promise.group)));
   const rows = overview.promises.map((promise) => ({
-    id: promise.id, label: String(promise.group), state: promise.state, promise, group: groups.get(labelKey(promise.group)),
+    id: promise.id, label: titleOf(promise), state: promise.state, promise, group: groups.get(labelKey(promise.group)),
   }));
   for (const [key, group] of groups) {
     if (!promised.has(key)) rows.push({ id: `group ${key}`, label: String(group.group), state: "no promise", promise: null, group });
@@ -22,13 +22,16 @@ const rank = (row) => STATES.indexOf(row.state);
 const projected = (row) => (row.promise ? row.promise.projected / Math.max(row.promise.floor, 1) : Infinity);
 const progress = (row) => (row.promise ? row.promise.exposures / Math.max(row.promise.floor, 1) : Infinity);
 
+const priceOf = (row) => row.promise?.price ?? row.group?.price ?? Infinity;
+
 const ORDERS = {
   urgency: (a, b) => rank(a) - rank(b) || (b.promise?.shortfall ?? 0) - (a.promise?.shortfall ?? 0) || projected(a) - projected(b),
   name: byName,
   floor: (a, b) => (b.promise?.floor ?? 0) - (a.promise?.floor ?? 0),
   progress: (a, b) => progress(a) - progress(b),
   missing: (a, b) => (b.promise?.shortfall ?? 0) - (a.promise?.shortfall ?? 0),
-  boost: (a, b) => (a.group?.price ?? Infinity) - (b.group?.price ?? Infinity),
+  boost: (a, b) => priceOf(a) - priceOf(b),
+  priority: (a, b) => (a.promise?.priority ?? Infinity) - (b.promise?.priority ?? Infinity) || 0,
   cost: (a, b) => (b.group?.cost_share ?? -1) - (a.group?.cost_share ?? -1),
   end: (a, b) => (Date.parse(a.promise?.end) || Infinity) - (Date.parse(b.promise?.end) || Infinity) || 0,
 };

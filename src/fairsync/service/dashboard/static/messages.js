@@ -84,8 +84,35 @@ const PER_WINDOW = { hour: "an hour", day: "a day", week: "a week", campaign: "i
 
 export const perWindow = (window) => PER_WINDOW[window.every];
 
+/** How a promise is called: its label, or its name. */
+export function titleOf(promise) {
+  if (promise.group !== null && promise.group !== undefined) return String(promise.group);
+  if (promise.name) return promise.name;
+  const conditions = Object.entries(promise.where ?? {}).map(([name, value]) => `${name}=${value}`);
+  return [...(promise.each ? [`each ${promise.each}`] : []), ...conditions].join(", ") || "all items";
+}
+
+/** A bound in words: a number of exposures, or a share in per cent. */
+export const boundText = (bound, format = count) => (Number.isInteger(bound) ? format(bound) : precisePercent(bound));
+
+/** The bounds of a promise in a few signs: a floor alone is a plain number. */
+export function boundsText(promise, format = compact) {
+  const { at_least: low, at_most: high, at_most_per_list: limit } = promise;
+  const parts = [];
+  if (low !== null && low !== undefined) parts.push(high === null && limit === null ? boundText(low, format) : `≥ ${boundText(low, format)}`);
+  if (high !== null && high !== undefined) parts.push(`≤ ${boundText(high, format)}`);
+  if (limit !== null && limit !== undefined) parts.push(`≤ ${format(limit)} in a list`);
+  return parts.join(", ");
+}
+
 export function promiseText(promise) {
-  return `${count(promise.floor)} ${plural(promise.floor, "exposure", "exposures")} ${perWindow(promise.window)}`;
+  const { at_least: low, at_most: high, at_most_per_list: limit } = promise;
+  const words = [];
+  const unit = (bound) => (Number.isInteger(bound) ? ` ${plural(bound, "exposure", "exposures")}` : " of all slots");
+  if (low !== null && low !== undefined) words.push(`${high === null && limit === null ? "" : "at least "}${boundText(low)}${unit(low)}`);
+  if (high !== null && high !== undefined) words.push(`at most ${boundText(high)}${unit(high)}`);
+  if (limit !== null && limit !== undefined) words.push(`at most ${count(limit)} in a list`);
+  return `${words.join(", ")} ${perWindow(promise.window)}`;
 }
 
 /** When the window of a promise ends, and the time left until then. */
@@ -107,9 +134,14 @@ export function statusSentence(promise, now) {
   }
   const last = promise.window.every !== "campaign" && Date.parse(promise.window.end) === Date.parse(promise.end) ? " It is the last window." : "";
   if (promise.state === "kept") return `The floor is reached. The window ends at ${end}.${last}`;
+  if (promise.cap !== null && promise.floor === 0) {
+    return promise.exposures > promise.cap
+      ? `The ceiling of ${count(promise.cap)} is exceeded by ${count(promise.exposures - promise.cap)}. The window ends at ${end}.`
+      : `The ceiling of ${count(promise.cap)} is kept until ${end}.${last}`;
+  }
   if (promise.state === "impossible") {
     const since = promise.impossible_since ? sinceText(promise.impossible_since, promise.window.zone, now) : "";
-    return `About ${missing} will be missing at ${end}: the traffic expected until then cannot carry more.${since && ` Known ${since}.`}`;
+    return `About ${missing} will be missing at ${end}: ${promise.reason || "the traffic expected until then cannot carry more"}.${since && ` Known ${since}.`}`;
   }
   if (promise.state === "at risk" && promise.reason) return `The floor will probably be missed at ${end}: ${promise.reason}.`;
   if (promise.state === "at risk") return `If traffic stays low, the floor may be missed at ${end}.`;

@@ -2,6 +2,7 @@
 
 import { draw, make } from "./dom.js";
 import { clock, compact, count, day, full, plural } from "./format.js";
+import { titleOf } from "./messages.js";
 
 const TOP = 26, BOTTOM = 22, LEFT = 46, RIGHT = 74;
 const BOOST_HEIGHT = 40;
@@ -43,12 +44,18 @@ function parse(pace) {
   return { start, end, points, expected };
 }
 
+/** The floor and the ceiling in words. */
+function bounds(pace) {
+  const ceiling = pace.cap === null ? "" : `ceiling ${count(pace.cap)}`;
+  return [pace.floor || !ceiling ? `floor ${count(pace.floor)}` : "", ceiling].filter(Boolean).join(", ");
+}
+
 /** The chart as a sentence, for screen readers. */
 function summary(pace, promise, now) {
   const { expected } = parse(pace);
   const due = Math.round(interpolate(expected, now));
-  return `Pace of ${promise.group}: ${count(promise.exposures)} ${plural(promise.exposures, "exposure", "exposures")} so far, ${count(due)} due by now, about ` +
-    `${count(Math.round(pace.projected))} expected at the end, floor ${count(pace.floor)}.`;
+  return `Pace of ${titleOf(promise)}: ${count(promise.exposures)} ${plural(promise.exposures, "exposure", "exposures")} so far, ${count(due)} due by now, about ` +
+    `${count(Math.round(pace.projected))} expected at the end, ${bounds(pace)}.`;
 }
 
 /** Draw the chart; `width` is in pixels. */
@@ -57,7 +64,7 @@ export function paceChart(pace, promise, now, width) {
   const { start, end, points, expected } = parse(pace);
   const inner = Math.max(width - LEFT - RIGHT, 60), height = width < 480 ? 170 : 220;
   const low = pace.low ?? pace.projected, high = pace.high ?? pace.projected;
-  const most = Math.max(pace.floor, pace.projected, high, promise.exposures, 1) * 1.06;
+  const most = Math.max(pace.floor, pace.cap ?? 0, pace.projected, high, promise.exposures, 1) * 1.06;
   const x = (t) => LEFT + (inner * (t - start)) / (end - start);
   const y = (value) => TOP + (height * (most - value)) / most;
   const foot = TOP + height;
@@ -80,8 +87,12 @@ export function paceChart(pace, promise, now, width) {
     add("line", { class: "grid", x1: x(t), x2: x(t), y1: foot, y2: foot + 4 });
   }
 
-  add("path", { class: "expected", d: path(expected.map(([t, value]) => [x(t), y(value)])) });
-  add("line", { class: "floor", x1: LEFT, x2: LEFT + inner, y1: y(pace.floor), y2: y(pace.floor) });
+  if (pace.floor) add("path", { class: "expected", d: path(expected.map(([t, value]) => [x(t), y(value)])) });
+  if (pace.floor) add("line", { class: "floor", x1: LEFT, x2: LEFT + inner, y1: y(pace.floor), y2: y(pace.floor) });
+  if (pace.cap !== null) {
+    add("rect", { class: "above", x: LEFT, width: inner, y: TOP, height: Math.max(y(pace.cap) - TOP, 0) });
+    add("line", { class: "cap", x1: LEFT, x2: LEFT + inner, y1: y(pace.cap), y2: y(pace.cap) });
+  }
 
   const was = [...points.map((one) => [one.t, one.exposures]), [now, promise.exposures]]
     .map(([t, value]) => [x(Math.min(t, end)), y(value)]);
@@ -98,10 +109,11 @@ export function paceChart(pace, promise, now, width) {
   const beside = x(now) > LEFT + inner - 40 ? "end" : x(now) < LEFT + 40 ? "start" : "middle";
   add("text", { class: "label", x: x(now), y: TOP - 13, "text-anchor": beside }, `now ${clock(now, zone)}`);
 
-  // Both labels are at the right edge. If they would overlap, the upper one is moved up.
-  const labels = [["floor", `floor ${compact(pace.floor)}`, y(pace.floor)],
-    ["end", `end ${compact(Math.round(pace.projected))}`, y(pace.projected)]].sort((a, b) => a[2] - b[2]);
-  if (labels[1][2] - labels[0][2] < 14) labels[0][2] = labels[1][2] - 14;
+  // The labels are at the right edge. If two would overlap, the upper one is moved up.
+  const labels = [pace.floor ? ["floor", `floor ${compact(pace.floor)}`, y(pace.floor)] : null,
+    pace.cap === null ? null : ["cap", `most ${compact(pace.cap)}`, y(pace.cap)],
+    ["end", `end ${compact(Math.round(pace.projected))}`, y(pace.projected)]].filter(Boolean).sort((a, b) => b[2] - a[2]);
+  for (let i = 1; i < labels.length; i += 1) labels[i][2] = Math.min(labels[i][2], labels[i - 1][2] - 14);
   for (const [kind, text, place] of labels) add("text", { class: `label ${kind}`, x: LEFT + inner + 7, y: place + 4 }, text);
 
   drawBoost(add, points, promise, now, x, foot + BOTTOM + 16, LEFT + inner);
@@ -129,7 +141,8 @@ export function legend(pace) {
     "ul",
     { class: "legend" },
     key("was", "exposures"),
-    key("expected", "pace required by the forecast"),
+    pace.floor ? key("expected", "pace required by the forecast") : null,
+    pace.cap === null ? null : key("cap", "ceiling"),
     key("ahead", "expected from now on"),
     pace.low !== undefined ? key("band", "with low or high traffic") : null,
   );

@@ -2,7 +2,7 @@
 
 import { draw, hiddenText, make } from "./dom.js";
 import { count, percentRoundedDown, span, when } from "./format.js";
-import { labelKey } from "./messages.js";
+import { labelKey, titleOf } from "./messages.js";
 
 const MAX_BARS = 10, STEP = 9, HEIGHT = 18, MAX_MISSED = 12;
 
@@ -25,7 +25,7 @@ export function windowBars(windows, zone) {
   const svg = draw("svg", { class: "strip", width: last.length * STEP, height: HEIGHT, role: "img", "aria-label": label });
   last.forEach((one, place) => {
     const height = one.kept ? HEIGHT : Math.max((HEIGHT * one.exposures) / Math.max(one.floor, 1), 2) * 0.8;
-    const title = `${span(new Date(one.start), new Date(one.end), zone)}: ${count(one.exposures)} of ${count(one.floor)}, ` +
+    const title = `${span(new Date(one.start), new Date(one.end), zone)}: ${count(one.exposures)}${one.floor ? ` of ${count(one.floor)}` : ""}${one.cap === null ? "" : `, at most ${count(one.cap)}`}, ` +
       (one.kept ? "kept" : "missed");
     const bar = draw("g", { class: one.kept ? "kept" : "missed" }, draw("title", {}, title));
     bar.append(draw("rect", { x: place * STEP, y: HEIGHT - height, width: STEP - 3, height: height, rx: 1 }));
@@ -54,8 +54,8 @@ export function showPastWindows(root, past, promises, now) {
     const known = one.impossible_since
       ? `known since ${when(new Date(one.impossible_since), zone, new Date(one.start))}` : "not predicted";
     return make("li", { "data-group": labelKey(one.group) },
-      make("strong", {}, String(one.group)), ` ${span(new Date(one.start), new Date(one.end), zone)}: `,
-      make("span", { class: "missing" }, `${count(one.floor - one.exposures)} of ${count(one.floor)} missing`),
+      make("strong", {}, titleOf(one)), ` ${span(new Date(one.start), new Date(one.end), zone)}: `,
+      make("span", { class: "missing" }, one.exposures < one.floor ? `${count(one.floor - one.exposures)} of ${count(one.floor)} missing` : `${count(one.exposures - one.cap)} above the ceiling of ${count(one.cap)}`),
       make("span", { class: "dim" }, `, ${known}`));
   });
   const more = missed.length - rows.length;

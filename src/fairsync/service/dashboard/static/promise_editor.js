@@ -2,16 +2,19 @@
 
 import * as api from "./api.js";
 import { announce, byId, draw, make, setAttribute, setText } from "./dom.js";
-import { compact, count, fromLocal, smallPercent, toLocal } from "./format.js";
+import { focusFirst, loadAttributes, readConditions, showConditions } from "./conditions.js";
+import { compact, count, fromLocal, percentRoundedDown, smallPercent, toLocal } from "./format.js";
 import { sign } from "./states.js";
-import { labelKey, promiseText } from "./messages.js";
+import { promiseText, titleOf } from "./messages.js";
 
 const DEBOUNCE_MS = 250, MESSAGE_MS = 6000;
 const dialog = byId("editor"), form = byId("editor-form"), fields = form.elements;
 const verdict = byId("verdict"), save = byId("save"), problem = byId("editor-problem");
 
 let target = null; // {promise or null, onSaved}
-let groups = new Map();
+/** The id to change or delete: a promise for each label is changed as a whole. */
+const idOf = (promise) => promise?.series ?? promise?.id;
+
 let previews = 0; // an answer to any but the latest preview is ignored
 let timer = null;
 
@@ -22,24 +25,32 @@ function fillTimeZones() {
   if (!zones.children.length) zones.append(...["UTC", ...Intl.supportedValuesOf("timeZone")].map((zone) => make("option", { value: zone })));
 }
 
+const isShare = (bound) => typeof bound === "number" && bound > 0 && bound < 1; // whole numbers of exposures are 0, 1, 2, …
+
+/** Show a bound in the form: a number of exposures, or a share in per cent. */
+function showBound(name, unit, bound) {
+  fields[unit].value = isShare(bound) ? "share" : "count";
+  fields[name].value = bound === null || bound === undefined ? "" : isShare(bound) ? +(100 * bound).toPrecision(12) : bound;
+}
+
 /** Open the dialog for an existing promise, or for a new one, optionally of a given group. */
-export function openPromiseEditor({ promise = null, group = null, labels, now, zone, onSaved }) {
-  target = { promise, onSaved };
-  // The number 7 and the text "7" are two groups.
-  const twice = new Set(labels.map(String).filter((text, place, all) => all.indexOf(text) !== place));
-  const nameOf = (label) => (twice.has(String(label)) && typeof label === "string" ? `${label} (text)` : String(label));
-  groups = new Map(labels.map((label) => [nameOf(label), label]));
+export async function openPromiseEditor({ promise = null, group = null, now, zone, nameOf, onSaved }) {
+  await loadAttributes();
+  target = { promise, nameOf, onSaved };
   fillTimeZones();
-  byId("labels").replaceChildren(...[...groups.keys()].map((name) => make("option", { value: name })));
-  setText(byId("editor-title"), promise ? `Promise for ${promise.group}` : "New promise");
+  setText(byId("editor-title"), promise ? `Promise for ${titleOf(promise)}` : "New promise");
   setText(save, promise ? "Save" : "Promise it");
   form.reset();
-  const known = promise?.group ?? group;
-  fields.group.value = known === null ? "" : nameOf(known);
-  fields.group.readOnly = promise !== null;
+  showConditions({ promise, group, change: requestPreview });
   byId("delete").hidden = promise === null;
+  byId("further").open = promise !== null && (promise.priority !== 1 || promise.at_most_per_list !== null || promise.max_price !== null);
   if (promise) {
-    fields.floor.value = promise.floor;
+    showBound("at_least", "least_unit", promise.at_least);
+    showBound("at_most", "most_unit", promise.at_most);
+    fields.priority.value = promise.priority;
+    fields.at_most_per_list.value = promise.at_most_per_list ?? "";
+    fields.max_price.value = promise.max_price ?? "";
+    fields.title.value = promise.name;
     fields.every.value = promise.window.every;
   }
   fields.zone.value = promise?.window.zone ?? zone;
@@ -50,8 +61,10 @@ export function openPromiseEditor({ promise = null, group = null, labels, now, z
   showCampaignFields();
   clearVerdict();
   dialog.showModal();
-  (promise || group !== null ? fields.floor : fields.group).focus();
-  if (promise || group !== null) fields.floor.select();
+  if (promise || group !== null) {
+    fields.at_least.focus();
+    fields.at_least.select();
+  } else focusFirst();
   requestPreview();
 }
 
@@ -70,9 +83,25 @@ function clearVerdict() {
   setAttribute(save, "disabled", true);
 }
 
+/** A bound in the form as the service takes it; null if there is none. */
+function readBound(name, unit) {
+  const text = fields[name].value, share = fields[unit].value === "share", value = Number(text);
+  const wrong = text === "" ? "" : share
+    ? (value > 0 && value < 100 ? "" : "A share lies between 0 and 100 %.")
+    : Number.isInteger(value) && value <= Number.MAX_SAFE_INTEGER ? "" : "Give a whole number of exposures.";
+  fields[name].setCustomValidity(wrong);
+  fields[name].max = share ? "100" : "9007199254740991";
+  return text === "" ? null : share ? +(value / 100).toPrecision(12) : value;
+}
+
+const optional = (name) => (fields[name].value === "" ? null : Number(fields[name].value));
+
 /** The promise in the form, or null while a field is missing or invalid. */
 function readForm() {
-  fields.group.setCustomValidity(groups.has(fields.group.value) ? "" : "There is no such group: choose one from the list.");
+  const conditions = readConditions();
+  const at_least = readBound("at_least", "least_unit"), at_most = readBound("at_most", "most_unit");
+  const at_most_per_list = optional("at_most_per_list");
+  if (at_least === null && at_most === null && at_most_per_list === null) fields.at_least.setCustomValidity("Give at least one bound.");
   let zoned = true;
   try {
     Intl.DateTimeFormat(undefined, { timeZone: fields.zone.value });
@@ -90,7 +119,8 @@ function readForm() {
     if (campaign) window[name] = fromLocal(fields[name].value, zone).toISOString();
     else if (before?.every === window.every && before[name]) window[name] = before[name]; // kept: the form does not show them
   }
-  return { group: groups.get(fields.group.value), floor: Number(fields.floor.value), window };
+  const name = target.promise && fields.title.value === target.promise.name ? "" : fields.title.value;
+  return { ...conditions, at_least, at_most, at_most_per_list, priority: Number(fields.priority.value), max_price: optional("max_price"), name, window };
 }
 
 /** Request a preview when typing pauses. Saving is disabled until it arrives. */
@@ -103,7 +133,7 @@ function requestPreview() {
   if (!promise) {
     verdict.replaceChildren();
     verdict.dataset.kind = "none";
-    const wrong = [...fields].find((field) => field.value && field.willValidate && !field.validity.valid);
+    const wrong = [...fields].find((field) => (field.value || field === fields.at_least && fields.at_most.value) && field.willValidate && !field.validity.valid);
     if (wrong) setText(problem, wrong.validationMessage);
     return;
   }
@@ -111,7 +141,7 @@ function requestPreview() {
   const number = previews;
   timer = setTimeout(async () => {
     try {
-      const found = await api.preview(promise, target.promise?.id);
+      const found = await api.preview(promise, idOf(target.promise));
       if (number === previews) showVerdict(found, promise);
     } catch (error) {
       if (number !== previews) return;
@@ -125,33 +155,39 @@ function requestPreview() {
 }
 
 function showVerdict(found, promise) {
-  const safe = found.feasible && promise.floor <= found.safe;
+  const share = isShare(promise.at_least), number = promise.at_least !== null && !share;
+  const safe = found.feasible && (!number || promise.at_least <= found.safe);
   const state = !found.feasible ? "impossible" : safe ? "kept" : "at risk";
   const title = !found.feasible ? "This cannot be kept." : safe ? "This can be kept, even if traffic is low." : "This can be kept if traffic comes as expected.";
   const cost = found.least_cost_share === null
     ? "Its cost is not known yet."
     : found.least_cost_share <= 0 ? "It would cost no relevance." : `In the long run, all promises together would then cost at least ${smallPercent(found.least_cost_share)} of relevance.`;
-  const limits = found.safe < found.largest
-    ? `The expected traffic can carry ${count(found.largest)} beside all other promises, and ${count(found.safe)} if it is low.`
-    : `The expected traffic can carry ${count(found.largest)} beside all other promises.`;
+  const most = share && found.largest_share !== null ? percentRoundedDown(found.largest_share) : count(found.largest);
+  const limits = promise.at_least === null ? "" : number && found.safe < found.largest
+    ? `The expected traffic can carry ${most} beside all other promises, and ${count(found.safe)} if it is low.`
+    : `The expected traffic can carry ${most} beside all other promises.`;
+  const out = found.pushes_out.map((id) => target.nameOf?.(id) ?? id);
   const use = (value, text) =>
-    value > 0 && value < promise.floor
+    number && value > 0 && value < promise.at_least
       ? make("button", { type: "button", class: "quiet", onclick: () => useFloor(value) }, `Use ${count(value)}`, make("span", { class: "dim" }, ` ${text}`))
       : null;
+  const some = out.length > 3 ? `${out.slice(0, 3).join(", ")} and ${count(out.length - 3)} more` : out.join(", ");
   verdict.dataset.kind = state;
   verdict.replaceChildren(
     make("p", { class: "title" }, sign(state), make("strong", {}, title)),
-    make("p", {}, limits),
-    scale(found, promise.floor),
+    limits ? make("p", {}, limits) : "",
+    number ? scale(found, promise.at_least) : "",
     make("p", { class: "uses" }, use(found.safe, "safe"), found.largest !== found.safe ? use(found.largest, "largest") : null),
+    out.length ? make("p", { class: "pushes-out" }, `It would push out ${some}.`) : "",
     found.feasible ? make("p", {}, cost) : make("details", {}, make("summary", {}, "In full"), make("p", { class: "dim" }, found.message)),
   );
   setAttribute(save, "disabled", !found.feasible);
 }
 
 function useFloor(value) {
-  fields.floor.value = value;
-  fields.floor.focus();
+  fields.least_unit.value = "count";
+  fields.at_least.value = value;
+  fields.at_least.focus();
   requestPreview();
 }
 
@@ -197,25 +233,22 @@ form.addEventListener("submit", (event) => {
   const promise = readForm();
   if (!promise || save.disabled) return;
   const { promise: old } = target;
-  const message = `Promised: ${promiseText(promise)} for ${promise.group}.`;
-  send(() => (old ? api.updatePromise(old.id, promise) : api.createPromise(promise)), message);
+  const message = `Promised: ${promiseText(promise)} for ${old ? titleOf(old) : titleOf(promise)}.`;
+  send(() => (old ? api.updatePromise(idOf(old), promise) : api.createPromise(promise)), message);
 });
 byId("cancel").addEventListener("click", () => dialog.close());
 byId("delete").addEventListener("click", () => {
   const { promise } = target;
-  setText(byId("confirm-text"), `${promiseText(promise)} for ${promise.group} would no longer be promised. Its items are then retrieved by relevance alone.`);
+  setText(byId("confirm-text"), `${promiseText(promise)} for ${promise.series ? `each ${promise.each}` : titleOf(promise)} would no longer be promised. Its items are then retrieved by relevance alone.`);
   byId("confirm").showModal();
 });
 byId("confirm-no").addEventListener("click", () => byId("confirm").close());
 byId("confirm-yes").addEventListener("click", () => {
   byId("confirm").close();
   const { promise } = target;
-  send(() => api.deletePromise(promise.id), `The promise for ${promise.group} is deleted.`);
+  send(() => api.deletePromise(idOf(promise)), `The promise for ${titleOf(promise)} is deleted.`);
 });
 dialog.addEventListener("close", () => {
   clearTimeout(timer);
   previews += 1;
 });
-
-/** The distinct group labels of the catalog. */
-export const groupLabels = (overview) => [...new Map(overview.groups.map((one) => [labelKey(one.group), one.group])).values()];

@@ -1,8 +1,8 @@
 // One row of the promise list: a line of figures, and below it, when opened, the pace chart.
 
 import { draw, make, setAttribute, setText } from "./dom.js";
-import { compact, count, duration, full } from "./format.js";
-import { groupBoost, groupCost, perWindow, promiseText, statusSentence } from "./messages.js";
+import { compact, count, duration, full, smallPercent } from "./format.js";
+import { boundsText, groupBoost, groupCost, perWindow, promiseText, statusSentence, titleOf } from "./messages.js";
 import { legend, paceChart, paceTable } from "./pace_chart.js";
 import { windowBars } from "./past_windows.js";
 import { badge } from "./states.js";
@@ -55,7 +55,7 @@ export class PromiseRow {
   draw() {
     this.parts ??= this.build();
     const { promise, group } = this.entry, { typical, now, overview } = this.view, parts = this.parts;
-    const boost = groupBoost(group?.price ?? 0, typical, promise?.state), cost = groupCost(group, overview);
+    const boost = groupBoost(promise?.price ?? group?.price ?? 0, typical, promise?.state), cost = groupCost(group, overview);
     setText(parts.boost, boost.text);
     setAttribute(parts.boost, "title", boost.explanation);
     setText(parts.cost, cost.text);
@@ -67,10 +67,14 @@ export class PromiseRow {
     }
     const [start, end] = [promise.start, promise.end].map((moment) => new Date(moment));
     const later = start > now ? `in ${duration(start - now, true)}` : "";
-    setText(parts.promise, `${compact(promise.floor)} ${perWindow(promise.window)}${later && `, ${later}`}`);
+    const priority = promise.priority === 1 ? "" : `, priority ${count(promise.priority)}`;
+    setText(parts.promise, `${boundsText(promise)} ${perWindow(promise.window)}${priority}${later && `, ${later}`}`);
     setAttribute(parts.promise, "title", `${promise.window.zone}, ${later ? `from ${full(start, promise.window.zone)} ` : ""}until ${full(end, promise.window.zone)}`);
     setText(parts.soFar, compact(promise.exposures));
-    setText(parts.atEnd, compact(Math.round(promise.projected)));
+    // Shares are of all slots of the window: those so far, and those that are expected.
+    const share = [promise.at_least, promise.at_most].some((bound) => bound !== null && !Number.isInteger(bound));
+    const ofSlots = share && promise.slots > 0 ? ` (${smallPercent(promise.projected / promise.slots)})` : "";
+    setText(parts.atEnd, `${compact(Math.round(promise.projected))}${ofSlots}`);
     setText(parts.missing, promise.shortfall > 0 ? compact(Math.ceil(promise.shortfall)) : "0");
     parts.missing.classList.toggle("some", promise.shortfall > 0);
     setText(parts.left, later || duration(end - now, true));
@@ -100,7 +104,7 @@ export class PromiseRow {
     if (parts.bar) {
       parts.bar.append(draw("svg", { class: "bar", role: "img", height: 14, width: "100%" },
         ...["rail", "ahead", "done"].map((kind) => draw("rect", { class: kind, y: 3, height: 8, rx: 1.5 })),
-        draw("rect", { class: "floor", y: 0, width: 2, height: 14 })));
+        draw("rect", { class: "floor", y: 0, width: 2, height: 14 }), draw("rect", { class: "cap", y: 0, width: 2, height: 14 })));
     }
     const button = promise
       ? make("button", { type: "button", class: "quiet", "aria-label": `Edit the promise for ${label}`, onclick: () => this.actions.edit(this.entry.promise) }, "Edit")
@@ -111,15 +115,19 @@ export class PromiseRow {
 
   /** The progress bar: exposures so far, those expected at the end, and the floor as a notch. */
   drawBar(cell, promise) {
-    const most = Math.max(promise.floor, promise.projected, promise.exposures, 1) * 1.02;
+    const most = Math.max(promise.floor, promise.cap ?? 0, promise.projected, promise.exposures, 1) * 1.02;
     const at = (value) => `${((100 * value) / most).toFixed(2)}%`;
-    const [rail, ahead, done, floor] = cell.firstChild.children;
+    const [rail, ahead, done, floor, cap] = cell.firstChild.children;
     setAttribute(rail, "width", "100%");
     setAttribute(ahead, "width", at(Math.max(promise.projected, promise.exposures)));
     setAttribute(done, "width", at(promise.exposures));
     setAttribute(floor, "x", at(promise.floor));
+    setAttribute(floor, "visibility", promise.floor ? null : "hidden");
+    setAttribute(cap, "x", at(promise.cap ?? 0));
+    setAttribute(cap, "visibility", promise.cap === null ? "hidden" : null);
+    const of = promise.floor ? ` of ${count(promise.floor)}` : "", ceiling = promise.cap === null ? "" : `, at most ${count(promise.cap)}`;
     setAttribute(cell.firstChild, "aria-label",
-      `${count(promise.exposures)} of ${count(promise.floor)}, about ${count(Math.round(promise.projected))} at the end`);
+      `${count(promise.exposures)}${of}${ceiling}, about ${count(Math.round(promise.projected))} at the end`);
   }
 
   toggle(open = !this.open) {
@@ -154,13 +162,24 @@ export class PromiseRow {
       return;
     }
     chart.replaceChildren(paceChart(this.pace, promise, now, Math.max(chart.clientWidth, 240)), legend(this.pace));
-    const boost = groupBoost(group?.price ?? 0, typical, promise.state);
+    const boost = groupBoost(promise.price ?? group?.price ?? 0, typical, promise.state);
     const known = { Promise: promiseText(promise), Boost: boost.explanation, Cost: groupCost(group, overview).explanation };
     known.Window = `${promise.window.zone}, ${full(new Date(promise.start), promise.window.zone)} to ${full(new Date(promise.end), promise.window.zone)}`;
+    if (promise.priority !== 1) known.Priority = `${count(promise.priority)}: promises with smaller numbers are kept first.`;
+    if (promise.max_price !== null) known["Highest price"] = `${count(promise.max_price * 100)} % of the relevance of a typical last candidate`;
+    if (promise.gives_way_to.length) {
+      const names = new Map(overview.promises.map((one) => [one.id, titleOf(one)]));
+      const some = promise.gives_way_to.slice(0, 5).map((id) => names.get(id) ?? id).join(", ");
+      const more = promise.gives_way_to.length > 5 ? ` and ${count(promise.gives_way_to.length - 5)} more` : "";
+      known["Gives way to"] = `${some}${more}, by ${count(Math.ceil(promise.shortfall))} exposures`;
+    }
     if (facts.children.length !== Object.keys(known).length) {
       facts.replaceChildren(...Object.keys(known).map((name) => make("div", {}, make("dt", {}, name), make("dd", {}))));
     }
-    Object.values(known).forEach((text, place) => setText(facts.children[place].lastChild, text));
+    Object.entries(known).forEach(([name, text], place) => {
+      setText(facts.children[place].firstChild, name);
+      setText(facts.children[place].lastChild, text);
+    });
     if (table.open) table.lastChild.replaceChildren(paceTable(this.pace, promise, now));
     else table.ontoggle ??= () => this.drawDetail();
   }
