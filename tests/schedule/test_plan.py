@@ -154,13 +154,8 @@ def test_later_windows_of_other_groups_are_reserved() -> None:
     plan = make_plan([books, toys], {}, forecast, START, Supply.of_groups(one, 1))
     assert plan.floors == {"books": 60, "toys": 20}
     assert not any(status.at_risk for status in plan.statuses)
-    more = toys.with_floor(41)
-    assert [
-        status.at_risk for status in make_plan([books, more], {}, forecast, START, Supply.of_groups(one, 1)).statuses
-    ] == [
-        False,
-        True,
-    ]
+    statuses = make_plan([books, toys.with_floor(41)], {}, forecast, START, Supply.of_groups(one, 1)).statuses
+    assert sum(status.at_risk for status in statuses) == 1, "one exposure is too much"
 
 
 def test_a_campaign_to_come_is_reserved_too_and_its_start_ends_the_period() -> None:

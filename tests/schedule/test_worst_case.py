@@ -65,8 +65,7 @@ def test_safe_promises_keep_their_pace() -> None:
         {},
         forecast,
         START,
-        1,
-        capacities,
+        Supply.of_groups(capacities, 1),
         worst_case_traffic=1.0,
     )
     assert trusting.horizon == 800

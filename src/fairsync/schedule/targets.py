@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fairsync.schedule.traffic import Traffic
 
 _ROUNDING = 1e-6
+# With more variables than this, an even plan stands for the one that needs the least now.
+_MOST_VARIABLES = 20_000
 
 
 class Targets(NamedTuple):
@@ -105,15 +107,18 @@ def _worst_case_needs(active: ActiveWindows, progress: Progress, traffic: Traffi
     now = np.where(now > _ROUNDING, now, 0.0)
     in_period = now + membership.sums(solution.exposures[:, 1])
     if not now.any():
+        paced, _ = _paced_exposures(active, progress, traffic)
+        if (in_period > paced).any() and program.n_variables <= _MOST_VARIABLES:  # perhaps less is enough
+            in_period = membership.sums(least_shortfall(program, is_even=False).exposures[:, 1])
         return _Needs(most, np.minimum(in_period, most * capacities), in_period)
     # A selection that needs all that requests can hold, whatever the horizon, gains nothing from a shorter one.
     full = now >= capacities * most - _ROUNDING
-    rest = np.where(full, 0.0, now)
+    rest = np.where(full | (now == 0), 0.0, in_period)
     if not rest.any():
         return _Needs(most, np.minimum(in_period, most * capacities), in_period)
     late = rest > 0
     near = max(math.floor(float((rest[late] / capacities[late]).min()) + _ROUNDING), 1)
-    must = np.where(full, capacities * near, np.minimum(now, capacities * near))
+    must = np.where(full, capacities * near, np.minimum(rest, capacities * near))
     return _Needs(near, must, must)
 
 
