@@ -13,7 +13,7 @@ from fairsync.errors import FairSyncError
 from fairsync.floors import group_capacities, make_terms
 from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
-from fairsync.schedule import check_promise
+from fairsync.schedule import Supply, check_promise
 from fairsync.service.ledger_settings import describe_ledger
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.run import make_forecast
@@ -138,12 +138,11 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
     """Return the feasibility of each promise of the file. A promise that is invalid is a problem."""
     promises = promises_from_records(settings.promises, catalog)
     k = settings.promise.k
-    capacities = dict(
-        zip(catalog.labels, group_capacities(catalog, k, settings.promise.max_exclude).tolist(), strict=True)
-    )
+    capacities = zip(catalog.labels, group_capacities(catalog, k, settings.promise.max_exclude).tolist(), strict=True)
+    supply = Supply.of_groups(dict(capacities), k, catalog.group_attribute)
     forecast = make_forecast(settings)
     verdicts = []
     for promise in promises:
         with _collecting(problems):  # such as a campaign that is over
-            verdicts.append(check_promise(promise, promises, {}, forecast, now, k, capacities))
+            verdicts.append(check_promise(promise, promises, {}, forecast, now, supply))
     return verdicts
