@@ -1,7 +1,9 @@
 """The plan: one linear program that spreads what promises miss over the requests to come, higher priorities first."""
 
+from fairsync.plan.blockers import blockers
 from fairsync.plan.give_way import GivenWay, give_way
+from fairsync.plan.largest import largest_value, with_floors
 from fairsync.plan.priorities import Solution, least_shortfall
 from fairsync.plan.program import Demands, Program
 
-__all__ = ["Demands", "GivenWay", "Program", "Solution", "give_way", "least_shortfall"]
+__all__ = ["Demands", "GivenWay", "Program", "Solution", "blockers", "give_way", "largest_value", "least_shortfall", "with_floors"]

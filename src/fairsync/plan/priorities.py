@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.plan.even_plan import is_evenly_possible
 from fairsync.promises.linear_program import TOLERANCE, seconds_until, solve, undecided
 
 if TYPE_CHECKING:
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 SECONDS = 20.0
 """The time limit for solving a program, in seconds."""
 
+# The weight of missed fractions beside the total shortfall: all of them together count less than one exposure.
+_FRACTION = 0.5
 # HiGHS meets constraints up to about 1e-7.
-_MARGIN = 1e-6
+MARGIN = 1e-6
+# The weight of a missed exposure beside a request of the brief segment.
+_EXPOSURES_FIRST = 1000.0
 # The weight of an exposure in the brief segment beside one of its requests: no more exposures than are needed there.
 _EXPOSURE = 1e-3
 
@@ -46,7 +51,8 @@ def least_shortfall(program: Program, seconds: float = SECONDS, *, is_whole: boo
     """Return a plan with the least shortfall, lexicographically by priority.
 
     The total shortfall of the first priority is as small as possible, that of the second as small as possible beside
-    it, and so on. Then the first segment is as brief as possible, if its requests are a variable.
+    it, and so on. Among plans with the same totals, one with the least sum of missed fractions is chosen, so that many
+    demands are met in full rather than all of them in part. Then the first segment is as brief as possible, if its requests are a variable.
 
     Parameters
     ----------
@@ -77,25 +83,31 @@ def least_shortfall(program: Program, seconds: float = SECONDS, *, is_whole: boo
     n_floors, first = len(program.floors), program.n_exposures
     if not n_floors:
         return _solution(program, np.zeros(program.n_variables))
+    if not is_whole and is_evenly_possible(program):
+        return _solution(program, np.zeros(program.n_variables))
     phases = _Phases(program, deadline, is_whole)
-    missed = np.zeros(program.n_variables)
-    missed[first : first + n_floors] = 1.0
-    values = phases.least(missed)
     order = program.demands.priority[program.floors]
-    priorities = np.unique(order).tolist()
-    if float(missed @ values) <= TOLERANCE or len(priorities) == 1:
-        phases.keep(missed, values)
-    else:
-        for priority in priorities:
-            cost = np.zeros(program.n_variables)
-            cost[first + np.flatnonzero(order == priority)] = 1.0
-            values = phases.least(cost)
-            phases.keep(cost, values)
+    # Of plans with the same total, that with the least total of missed fractions: more demands are met in full.
+    missed = 1.0 + _FRACTION / n_floors / program.demands.at_least[program.floors]
+    brief = np.zeros(program.n_variables)
     if program.is_brief:
-        ahead, cost = program.columns[:, 0], np.zeros(program.n_variables)
-        cost[ahead[ahead >= 0]] = _EXPOSURE / program.k
-        cost[-1] = 1.0
-        values = phases.least(cost)
+        used = program.columns >= 0
+        early = np.linspace(1.0, 0.0, len(program.requests))
+        brief[program.columns[used]] = np.broadcast_to(early, used.shape)[used] * _EXPOSURE / program.k
+        brief[-1] = 1.0
+    priorities = np.unique(order).tolist()
+    if len(priorities) > 1:
+        cost = np.zeros(program.n_variables)
+        cost[first : first + n_floors] = missed
+        if float(cost @ phases.least(cost)) <= TOLERANCE:  # nothing gives way
+            priorities = [priorities[-1]]
+    values = np.zeros(program.n_variables)
+    for priority in priorities:
+        cost = np.zeros(program.n_variables)
+        cost[first : first + n_floors] = np.where((order == priority) | (len(priorities) == 1), missed, 0.0)
+        is_last = priority == priorities[-1]
+        values = phases.least(_EXPOSURES_FIRST * cost + brief if is_last else cost)
+        phases.keep(cost, values)
     return _solution(program, values)
 
 
@@ -112,7 +124,7 @@ class _Phases:
     def keep(self, cost: Floats, values: Floats) -> None:
         """Keep a cost as small as it is."""
         self._costs.append(cost)
-        self._limits.append(float(cost @ values) * (1 + _MARGIN) + _MARGIN)
+        self._limits.append(float(cost @ values) * (1 + MARGIN) + MARGIN)
 
     def least(self, cost: Floats) -> Floats:
         """Return the variables with the least cost."""

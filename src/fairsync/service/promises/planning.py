@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fairsync.floors import group_capacities
-from fairsync.schedule import check_promise, make_plan
+from fairsync.promises.selection import selection_name
+from fairsync.schedule import Supply, check_promise, make_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.impression_rate import ExposureRule
 
+_Number = TypeVar("_Number", int, float)
 _log = logging.getLogger(__name__)
 
 
@@ -32,10 +34,15 @@ class Planner:
         What counts as an exposure.
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
+    attribute
+        The attribute of the groups.
     """
 
-    def __init__(self, coordinator: Coordinator, rule: ExposureRule, worst_case_traffic: float) -> None:
+    def __init__(
+        self, coordinator: Coordinator, rule: ExposureRule, worst_case_traffic: float, attribute: str = "group"
+    ) -> None:
         self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
+        self._attribute = attribute
 
     def capacities(self) -> dict[Label, int]:
         """Return the largest number of each group's items in one answer."""
@@ -43,6 +50,13 @@ class Planner:
             self._coordinator.groups, self._coordinator.k, self._coordinator.terms.max_exclude
         )
         return dict(zip(self._coordinator.labels, capacities.tolist(), strict=True))
+
+    def supply(self) -> Supply:
+        """Return what one answer can hold of each group."""
+        return Supply.of_groups(self.capacities(), self._coordinator.k, self._attribute)
+
+    def _by_selection(self, values: Mapping[Label, _Number]) -> dict[str, _Number]:
+        return {selection_name({self._attribute: label}): value for label, value in values.items()}
 
     def traffic(self, forecast: Forecast) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
@@ -55,6 +69,7 @@ class Planner:
         forecast: Forecast,
         now: datetime,
         previous: Plan | None,
+        requests: Mapping[ScheduledPromise, int] | None = None,
     ) -> Plan:
         """Return the plan from now to the end of the period, and log promises that it finds at risk or impossible."""
         labels = self._coordinator.labels
@@ -63,12 +78,12 @@ class Planner:
             exposures,
             self.traffic(forecast),
             now,
-            self._coordinator.k,
-            self.capacities(),
+            self.supply(),
             previous,
-            self._rule.shares(labels),
-            self._rule.pending(labels),
-            self.worst_case_traffic,
+            impression_rates=self._by_selection(self._rule.shares(labels)),
+            pending=self._by_selection(self._rule.pending(labels)),
+            requests=requests,
+            worst_case_traffic=self.worst_case_traffic,
         )
         _log_warnings(plan.statuses, now)
         return plan
@@ -91,18 +106,12 @@ class Planner:
         exposures: Mapping[ScheduledPromise, int],
         forecast: Forecast,
         now: datetime,
+        requests: Mapping[ScheduledPromise, int] | None = None,
     ) -> FeasibilityCheck:
         """Return the check of a promise, which takes time and depends on nothing that changes."""
-        shares = self._rule.shares(self._coordinator.labels)
+        rates = self._by_selection(self._rule.shares(self._coordinator.labels))
         return FeasibilityCheck(
-            promise,
-            tuple(others),
-            exposures,
-            self.traffic(forecast),
-            now,
-            self._coordinator.k,
-            self.capacities(),
-            shares,
+            promise, tuple(others), exposures, self.traffic(forecast), now, self.supply(), rates, requests
         )
 
 
@@ -115,9 +124,9 @@ class FeasibilityCheck:
     exposures: Mapping[ScheduledPromise, int]
     traffic: TrafficForecast
     now: datetime
-    k: int
-    capacities: Mapping[Label, int]
-    shares: Mapping[Label, float]
+    supply: Supply
+    rates: Mapping[str, float]
+    requests: Mapping[ScheduledPromise, int] | None = None
 
     def run(self, checkpoint: Callable[[], object] = lambda: None) -> Feasibility:
         """Return whether the expected traffic can deliver the promise.
@@ -129,8 +138,9 @@ class FeasibilityCheck:
         """
         traffic = _CheckpointedTraffic(self.traffic, checkpoint)
         return check_promise(
-            self.promise, self.others, self.exposures, traffic, self.now, self.k, self.capacities, self.shares
-        )
+            self.promise, self.others, self.exposures, traffic, self.now, self.supply,
+            impression_rates=self.rates, requests=self.requests,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -156,4 +166,4 @@ def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:
         if one.impossible_since == now:
             _log.warning("%s cannot be kept: %d will be missing", until, one.shortfall)
         elif one.at_risk_since == now:
-            _log.info("%s is at risk: %d may be missing", until, one.promise.floor - one.certain)
+            _log.info("%s is at risk: %d may be missing", until, one.floor - one.certain)

@@ -103,7 +103,7 @@ class Scheduler:
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
         self._rule = ExposureRule(count, report_within)
-        self.planner = Planner(coordinator, self._rule, worst_case_traffic)
+        self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = 0.0
         self._leadership = Leadership(coordinator)
