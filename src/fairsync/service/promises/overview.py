@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from msgspec.structs import replace
 
+from fairsync.promises.selection import is_selection
 from fairsync.service.promises.alerts import Alerts
 from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.projections import Projections
@@ -146,6 +147,7 @@ class StatusReporter:
             self._coordinator.k,
             scheduler.periods.requests,
             scheduler.attribute,
+            {one: name for name, one in scheduler.state.promises.items()},
         )
 
     def _natural_rates(self) -> dict[Label, float]:
@@ -190,6 +192,7 @@ class StatusReporter:
                 cost_share=costs.get(label),
             )
             for code, label in enumerate(groups.labels)
+            if not is_selection(label)
         ]
 
     def _floors(self) -> list[int]:

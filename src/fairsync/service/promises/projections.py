@@ -55,6 +55,8 @@ class Projections:
         Returns the requests of a present window so far.
     attribute
         The attribute of the groups.
+    names
+        Ids of promises.
     """
 
     def __init__(
@@ -69,7 +71,9 @@ class Projections:
         k: int = 1,
         requests: Callable[[Span], int] = lambda _: 0,
         attribute: str = "group",
+        names: Mapping[ScheduledPromise, str] | None = None,
     ) -> None:
+        self._names = names or {}
         self.now, self._k, self._requests_in, self._attribute = now, k, requests, attribute
         self._statuses = {one.promise: one for one in statuses}
         self._exposures, self._past, self._forecast = exposures, past, traffic
@@ -85,7 +89,9 @@ class Projections:
         if span is None:
             return self._ended(name, promise)
         slots = self.slots(span)
-        floor, cap = promise.promise.floor(slots), promise.promise.cap(slots)
+        floor, cap = (
+            (status.floor, status.cap) if status else (promise.promise.floor(slots), promise.promise.cap(slots))
+        )
         state: Literal["kept", "on track", "at risk", "impossible"] = "on track"
         if cap is not None and so_far > cap:
             state = "impossible"
@@ -111,6 +117,7 @@ class Projections:
             shortfall=float(max(floor - max(status.reachable, so_far), 0)) if status else 0.0,
             impossible_since=status.impossible_since if status and state != "kept" else None,
             state=state,
+            gives_way_to=[self._names[one] for one in status.gives_way_to if one in self._names] if status else [],
         )
 
     def slots(self, span: Span) -> int:
@@ -121,6 +128,9 @@ class Projections:
 
     def floor(self, promise: ScheduledPromise, span: Span) -> int:
         """Return the floor of a promise in a window; of a share, by expected traffic."""
+        status = self._statuses.get(promise)
+        if status is not None:
+            return status.floor
         share = isinstance(promise.promise.at_least, float)
         return promise.promise.floor(self.slots(span) if share else 0)
 
@@ -136,7 +146,7 @@ class Projections:
             span = promise.window.after(self.now)
             floor = 0 if span is None else self.floor(promise, span)
             return Projection(*(3 * [float(max(floor, so_far))]))
-        cap = promise.promise.cap(self.slots(status.span)) if promise.promise.at_most is not None else None
+        cap = status.cap
         found = self._uncapped(promise, status, so_far)
         return found if cap is None else Projection(*(min(level, max(float(cap), so_far)) for level in found))
 

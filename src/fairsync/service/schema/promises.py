@@ -147,9 +147,7 @@ class PromiseView(Record, frozen=True, kw_only=True):
         int, Meta(description="Exposures in the current window so far: retrieved or shown, whichever counts.")
     ]
     projected: Annotated[float, Meta(description="Exposures expected at the end of the window.")]
-    price: Annotated[float, Meta(description="Subtracted from relevance; a subsidy is negative.")] = (
-        0.0
-    )
+    price: Annotated[float, Meta(description="Subtracted from relevance; a subsidy is negative.")] = 0.0
     slots: Annotated[float, Meta(description="Slots of the window, by the traffic so far and the forecast.")] = 0.0
     possible: Annotated[bool, Meta(description="Whether the expected traffic can still keep the promise.")]
     shortfall: Annotated[float, Meta(description="Exposures that will be missing at the end, as far as known now.")]
