@@ -123,7 +123,7 @@ def test_a_refusal_says_what_could_hold_and_what_it_would_push_out() -> None:
 def test_lower_priorities_give_way_when_traffic_collapses() -> None:
     shop = Shop([promised({"category": "toys"}, at_least=4_000), promised({"maker": "m1"}, at_least=4_500, priority=2)])
     shop.pass_hours(6)
-    shop.pass_hours(12, per_hour=20)
+    shop.pass_hours(10, per_hour=20)
     views = {one.name: one for one in shop.service.promises()}
     assert views["maker=m1"].state == "impossible"
     assert views["maker=m1"].gives_way_to == [views["category=toys"].id]
@@ -160,3 +160,24 @@ def test_impressions_of_selections_count() -> None:
     shop.service.refresh()
     (past,) = shop.service.past()
     assert 0 < past.exposures <= 24 * 10 * K
+
+
+def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
+    first, second = promised({"category": "toys"}, at_least=1_000), promised({"new": True}, at_least=7_500, priority=2)
+    shop = Shop([first, second], budget=0.05)
+    shop.pass_hours(8)
+    overview = shop.service.overview()
+    assert overview.budget_spent is not None
+    assert overview.budget_spent > 0.05
+    assert "floors of priority 2 and after give way" in overview.gave_way
+    assert [one.kind for one in overview.alerts if one.kind == "budget"] == ["budget"]
+    views = {one.name: one for one in overview.promises}
+    assert views["new=True"].reason == "it gives way to the budget"
+    assert views["category=toys"].state in ("on track", "kept")
+    with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
+        shop.service.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
+    shop.service.set_promise(promised({"maker": "m1"}, at_least=10))
+    shop.pass_hours(16)
+    past = {one.name: one.kept for one in shop.service.past()}
+    assert past["category=toys"]
+    assert not past["new=True"]

@@ -86,7 +86,8 @@ class StatusReporter:
         scheduler, promises = self._scheduler, list(self.promises().values())
         now, end, totals = scheduler.now(), scheduler.plan.span.end, self._coordinator.totals()
         cost = None if math.isnan(totals.cost) else float(totals.cost)
-        whole = totals.relevance + (cost or 0.0)
+        whole, budget = totals.relevance + (cost or 0.0), scheduler.budget
+        spent = None if budget is None else scheduler.spent(now)
         return Overview(
             now=now,
             started=self._started,
@@ -102,10 +103,20 @@ class StatusReporter:
             cost=cost,
             cost_share=None if cost is None or not whole else cost / abs(whole),
             least=self._least_cost(),
+            budget=None if budget is None else budget.share,
+            budget_spent=None if spent is None else spent.share,
+            gave_way="" if budget is None or spent is None else budget.text(spent),
             degraded=degraded,
             promises=promises,
             groups=self._groups(),
-            alerts=self._alerts.now(now, promises, degraded=degraded, shards=shards, clock_skew=clock_skew),
+            alerts=self._alerts.now(
+                now,
+                promises,
+                degraded=degraded,
+                shards=shards,
+                clock_skew=clock_skew,
+                budget="" if budget is None or spent is None else budget.text(spent),
+            ),
             shards=shards,
         )
 
@@ -148,6 +159,7 @@ class StatusReporter:
             scheduler.periods.requests,
             scheduler.attribute,
             {one: name for name, one in scheduler.state.promises.items()},
+            scheduler.budget,
         )
 
     def _natural_rates(self) -> dict[Label, float]:

@@ -181,6 +181,10 @@ class Periods:
         except UnknownGroupError:
             return -1
 
+    def within(self, span: Span) -> list[Totals]:
+        """Return the periods that belong to a window, with the present one."""
+        return self._within(span, self.all())
+
     def _within(self, span: Span, periods: Sequence[Totals]) -> list[Totals]:
         started = [(one, self.started(one)) for one in periods]
         return [one for one, at in started if at is not None and at in span]

@@ -92,6 +92,8 @@ class Planner:
         now: datetime,
         previous: Plan | None,
         requests: Mapping[ScheduledPromise, int] | None = None,
+        *,
+        logs: bool = True,
     ) -> Plan:
         """Return the plan from now to the end of the period, and log promises that it finds at risk or impossible."""
         labels = self._coordinator.labels
@@ -107,7 +109,8 @@ class Planner:
             requests=requests,
             worst_case_traffic=self.worst_case_traffic,
         )
-        _log_warnings(plan.statuses, now)
+        if logs:
+            _log_warnings(plan.statuses, now)
         return plan
 
     def check(

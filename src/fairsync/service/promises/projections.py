@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.schedule import PromiseStatus, ScheduledPromise, Span, TrafficForecast
+    from fairsync.service.promises.budget import Budget
     from fairsync.service.schema import PastWindow
 
 # Ends of windows until which requests are forecast.
@@ -57,6 +58,8 @@ class Projections:
         The attribute of the groups.
     names
         Ids of promises.
+    budget
+        The budget, and which floors give way to it.
     """
 
     def __init__(
@@ -72,8 +75,9 @@ class Projections:
         requests: Callable[[Span], int] = lambda _: 0,
         attribute: str = "group",
         names: Mapping[ScheduledPromise, str] | None = None,
+        budget: Budget | None = None,
     ) -> None:
-        self._names = names or {}
+        self._names, self._budget = names or {}, budget
         self.now, self._k, self._requests_in, self._attribute = now, k, requests, attribute
         self._statuses = {one.promise: one for one in statuses}
         self._exposures, self._past, self._forecast = exposures, past, traffic
@@ -93,12 +97,13 @@ class Projections:
             (status.floor, status.cap) if status else (promise.promise.floor(slots), promise.promise.cap(slots))
         )
         state: Literal["kept", "on track", "at risk", "impossible"] = "on track"
+        gives_way = self._budget is not None and self._budget.gives_way(promise) and so_far < floor
         if cap is not None and so_far > cap:
             state = "impossible"
         elif so_far >= floor:
             # More requests may follow, which raise a share and may exceed a cap.
             state = "kept" if isinstance(promise.promise.at_least, int) and cap is None else "on track"
-        elif status and not status.possible:
+        elif gives_way or (status and not status.possible):
             state = "impossible"
         elif status and status.at_risk:
             state = "at risk"
@@ -117,6 +122,7 @@ class Projections:
             shortfall=float(max(floor - max(status.reachable, so_far), 0)) if status else 0.0,
             impossible_since=status.impossible_since if status and state != "kept" else None,
             state=state,
+            reason="it gives way to the budget" if gives_way else "",
             gives_way_to=[self._names[one] for one in status.gives_way_to if one in self._names] if status else [],
         )
 

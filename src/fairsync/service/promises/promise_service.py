@@ -94,6 +94,8 @@ class PromiseService:
         deliver are brought forward far enough to be met.
     item_changes
         Saves changes of items. Without it, they last as long as the process.
+    budget
+        The part of the relevance that all promises together may cost; see :mod:`fairsync.service.promises.budget`.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class PromiseService:
         report_within: float = 60.0,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
         item_changes: ItemChanges | None = None,
+        budget: float | None = None,
     ) -> None:
         if count not in ("retrieved", "impressions"):
             raise InvalidInputError(f"count must be 'retrieved' or 'impressions', got {count!r}.")
@@ -124,7 +127,7 @@ class PromiseService:
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
             coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock,
-            front.catalog.group_attribute, lambda: self.front.catalog,
+            front.catalog.group_attribute, lambda: self.front.catalog, budget,
         )  # fmt: skip
         self.cost_monitor = CostMonitor(self._conditions)
         self.readiness, self._preview_limit = Readiness(coordinator.ledger), PreviewLimit()
@@ -323,6 +326,7 @@ class PromiseService:
                 others = self._all_but(changed)
                 asked = self._asked(given, seen)
                 check_unique_all(asked, others)
+                self._check_budget(asked)
                 series = {name: one for name, one in known.items() if name != changed}
                 series |= {name: one for name, one in given.items() if one.promise.each is not None}
                 checks = self.scheduler.prepare_checks(asked, others)
@@ -338,6 +342,16 @@ class PromiseService:
                 self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
                 views = self._reporter.promises()
                 return [views[name] for name in asked]
+
+    def _check_budget(self, asked: Mapping[str, ScheduledPromise]) -> None:
+        """Refuse floors that would give way to the budget at once."""
+        budget = self.scheduler.budget
+        for promise in asked.values():
+            if budget is not None and budget.gives_way(promise):
+                reason = f"{promise} cannot be kept: {budget.text(self.scheduler.spent(self.scheduler.now()))}"
+                remedy = "Give it a smaller number as its priority, end other promises, or raise the budget."
+                names = [promise.promise.name]
+                raise InfeasibleFloorsError(promise.promise.name, 0, reason.rstrip("."), 0, remedy, names)
 
     def _all_but(self, name: str | None) -> dict[str, ScheduledPromise]:
         """Return all promises but one, or but those of one series."""

@@ -13,6 +13,7 @@ from fairsync.promises import Promise
 from fairsync.promises.selection import selection_name
 from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.audit import audit_changes, audit_start
+from fairsync.service.promises.budget import Budget, Spent
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.columns import group_of
 from fairsync.service.promises.impression_rate import ExposureRule
@@ -83,6 +84,8 @@ class Scheduler:
         The attribute of the groups.
     catalog
         Returns the items, if promises may be about other selections than groups.
+    budget
+        The part of the relevance that promises may cost; see :mod:`fairsync.service.promises.budget`.
 
     Attributes
     ----------
@@ -106,7 +109,9 @@ class Scheduler:
         read_clock: Callable[[], ClockReading] | None = None,
         attribute: str = "group",
         catalog: Callable[[], Catalog] | None = None,
+        budget: float | None = None,
     ) -> None:
+        self.budget = None if budget is None else Budget(budget)
         self.attribute = attribute
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
@@ -382,6 +387,18 @@ class Scheduler:
             since = self.coordinator.totals()
             exposures, requests = self.periods.exposures(promises, since), self.requests(promises, since)
         plan = self.planner.plan(promises, exposures, self.state.forecast, now, self.state.plan, requests)
+        targets = self._targets(plan, promises)
+        if self.budget is not None:
+            missing = [one.promise.promise.priority for one in plan.statuses if one.missing]
+            self.budget = self.budget.after(self.spent(now), missing)
+            if self.budget.cut is not None:
+                in_force = self.budget.in_force(promises)
+                had, came = (
+                    {kept: counts[one] for kept, one in in_force.items() if one in counts}
+                    for counts in (exposures, requests)
+                )
+                kept = self.planner.plan([*in_force], had, self.state.forecast, now, None, came, logs=False)
+                targets, plan = self._targets(kept, promises), replace(plan, horizon=kept.horizon)
         state, saved = replace(self.state, plan=plan), None
         if saves:
             state = replace(state, reading=self._read_clock())
@@ -389,7 +406,7 @@ class Scheduler:
         audit = self._audit if saves else []
         self.coordinator.set_targets(
             requests=plan.horizon, restart_at=start, saves=saved, audit=audit,
-            promises=self._targets(plan, promises), since=since,
+            promises=targets, since=since,
         )  # fmt: skip
         self.state, self._planned_at = state, now.timestamp()
         if tuple(self.coordinator.labels) != self.state.labels:  # the coordinator may count every slot, too
@@ -415,6 +432,14 @@ class Scheduler:
         known = self.coordinator.labels
         if not selections <= set(known):
             self.save_labels([*known, *sorted(selections - set(known))])
+
+    def spent(self, now: datetime) -> Spent:
+        """Return what promises have cost in the longest window under way."""
+        spans = {one.window.at(now) for one in self.state.promises.values()}
+        longest = max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+        periods = [self.periods.present] if longest is None else self.periods.within(longest)
+        cost, relevance = (sum(getattr(one, name) for one in periods) for name in ("cost", "relevance"))
+        return Spent(float(cost), abs(float(relevance + cost)), sum(one.requests for one in periods))
 
     def counts_since_start(self, promise: ScheduledPromise, now: datetime) -> bool:
         """Return whether all exposures of a promise in its present window are counted.
