@@ -85,6 +85,7 @@ class Projections:
         # Of thousands of different ends, as many as can be forecast within a fraction of a second.
         self._ends = thin_out(now, sorted({one.span.end for one in self._statuses.values()}), _MOST_ENDS)
         self._requests: dict[datetime, tuple[float, float]] = {}
+        self._slots: dict[Span, int] = {}
 
     def view(self, name: str, promise: ScheduledPromise) -> PromiseView:
         """Return a promise with its state."""
@@ -128,9 +129,11 @@ class Projections:
 
     def slots(self, span: Span) -> int:
         """Return the slots of a window: those that came, and those that are expected."""
-        expected = self._forecast.expected(max(span.start, self.now), max(span.end, self.now), self.now)
-        came = self._requests_in(span) if self.now in span else 0
-        return self._k * (came + round(expected))
+        if span not in self._slots:  # thousands of promises may have the same few windows
+            expected = self._forecast.expected(max(span.start, self.now), max(span.end, self.now), self.now)
+            came = self._requests_in(span) if self.now in span else 0
+            self._slots[span] = self._k * (came + round(expected))
+        return self._slots[span]
 
     def floor(self, promise: ScheduledPromise, span: Span) -> int:
         """Return the floor of a promise in a window; of a share, by expected traffic."""

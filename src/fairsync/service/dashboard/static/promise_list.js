@@ -63,13 +63,16 @@ export class PromiseList {
 
   reorder(elements) {
     const focused = this.root.contains(document.activeElement) ? document.activeElement : null;
-    elements.forEach((element, place) => {
-      const here = this.root.children[place];
-      if (here === element) return;
+    let here = this.root.firstElementChild; // walked along: the place of a child would be counted anew for each of thousands
+    for (const element of elements) {
+      if (here === element) {
+        here = here.nextElementSibling;
+        continue;
+      }
       const isNew = element.parentNode === null;
-      this.root.insertBefore(element, here ?? null);
+      this.root.insertBefore(element, here);
       if (isNew) this.observer.observe(element);
-    });
+    }
     if (focused && focused !== document.activeElement) focused.focus({ preventScroll: true });
   }
 
