@@ -36,7 +36,8 @@ def expected_cost(
     binding = np.flatnonzero(np.abs(prices) > 1e-9 * np.abs(prices).max())
     member = np.zeros((len(promises), len(catalog)), dtype=np.float32)
     for code, one in enumerate(promises):
-        member[code, catalog.select(one.where).rows] = 1
+        selected = catalog.select(one.where)
+        member[code, slice(None) if selected is None else selected.rows] = 1
     score = users @ np.asarray(catalog.embeddings).T - (prices @ member).astype(np.float32)
     listed = np.argpartition(-score, min(DEPTH, len(catalog)) - 1, axis=1)[:, :DEPTH]
     score, belongs = np.take_along_axis(score, listed, axis=1), member[binding][:, listed]

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync import guard
+from fairsync.promises.shown import Shown
 from fairsync.search import Hits, Index, make_index
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.filtering import search_eligible
@@ -41,8 +42,9 @@ class Driver:
         first = hits.rows[:, : terms.k]
         counts = np.bincount(world.catalog.group_of[first[first >= 0]], minlength=terms.n_atoms)
         needed = guard.needs_guard(
-            terms, self.missing, prices, counts, len(users), self.left, None, self.certificate, self.room
-        )
+            terms, self.missing, prices, terms.exposures(counts), len(users), self.left, None, self.certificate,
+            self.room, Shown.in_all(counts),
+        )  # fmt: skip
         found, forced, after = guard.keep_promises(
             lambda i, p, n: self.search(users[i : i + 1], p, n, eligible and eligible.take(np.array([i]))),
             world.catalog, terms, atom_prices, hits, self.missing, self.left, terms.k, eligible,

@@ -8,12 +8,17 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import BackendUnavailableError
+from fairsync.promises import Promise, each
+from promise_worlds import make_catalog, make_users
 from worlds import World, make_world
 
 HORIZON = 400
+# Requests over which promises that overlap are kept.
+PROMISED = 100
 
 
 def world() -> World:
@@ -23,6 +28,28 @@ def world() -> World:
 def start(url: str, mine: int, answered: Path) -> BaseProcess:
     """Start a replica that answers requests until it is killed, forked off a process that has loaded everything."""
     return _start(_answer, url, mine, answered)
+
+
+def promises() -> tuple[Catalog, list[Promise]]:
+    """Return items, and promises about them that overlap, with floors near their caps and a limit per list."""
+    catalog = make_catalog(3)
+    return catalog, [
+        *each(catalog, "provider", at_least=PROMISED // 2),
+        Promise({"category": "wine"}, at_least=PROMISED, at_most=PROMISED + 20),
+        Promise({"new": True}, at_most=PROMISED // 3, at_most_per_list=3),
+        Promise({"new": True, "category": "books"}, at_least=15),
+    ]
+
+
+def start_promising(url: str, mine: int, answered: Path) -> BaseProcess:
+    """Start a replica like `start` with promises that overlap; it writes the ids of its answers."""
+    return _start(_answer_promising, url, mine, answered)
+
+
+def read_ids(answered: Path) -> list[list[int]]:
+    """Return the answers of such a replica. The last line may be torn."""
+    lines = answered.read_text().split("\n")[:-1] if answered.exists() else []
+    return [json.loads(line) for line in lines]
 
 
 def start_leader(url: str) -> BaseProcess:
@@ -66,6 +93,20 @@ def _answer(url: str, mine: int, answered: Path) -> None:
         while True:
             found = front.retrieve(served.users[[at % HORIZON]])
             print(json.dumps(Counter(found.groups.ravel().tolist())), file=file, flush=True)
+            at += 7
+
+
+def _answer_promising(url: str, mine: int, answered: Path) -> None:
+    catalog, made = promises()
+    coordinator = Coordinator(
+        catalog, k=10, promises=made, horizon=PROMISED, batch_size=4, ledger=url, lease_seconds=0.5
+    )
+    front, users, at = FrontEnd(catalog, coordinator), make_users(PROMISED, mine), 0
+    with answered.open("a") as file:
+        while True:
+            found = front.retrieve(users[[at % PROMISED, (at + 1) % PROMISED]])
+            for ids in found.ids.tolist():
+                print(json.dumps(ids), file=file, flush=True)
             at += 7
 
 

@@ -20,6 +20,7 @@ from fairsync.guard import AskedSlots
 from fairsync.policies import Guaranteed, Terms
 from fairsync.policies.base import Feedback
 from fairsync.retriever import FairRetriever
+from fairsync.search import ExactIndex
 from test_eligible import floors_at_the_edge
 from worlds import make_world
 
@@ -329,3 +330,43 @@ def test_a_forecast_follows_new_groups() -> None:
     assert report.missing == {0: 0, 1: 0, 2: 0, 9: 0}
     assert report.outlooks is not None
     assert set(report.outlooks) == {0, 9}
+
+
+def side_by_side(
+    catalog: Catalog, where: list[Any], floors: dict[Any, int], seed: int
+) -> tuple[Coordinator, list[int]]:
+    """Serve requests in leases of which up to four are open at once; return also the requests that had to wait."""
+    rng, n = np.random.default_rng(seed), len(where)
+    coordinator, index = Coordinator(catalog, k=10, floors=floors, horizon=n, batch_size=8), ExactIndex(catalog)
+    users, waiting, start, waits = rng.normal(size=(n, 1, 8)), list[Any](), 0, list[int]()
+    while start < n or waiting:
+        lease = coordinator.try_lease(int(rng.integers(1, 9))) if start < n and len(waiting) < 4 else None
+        if lease is not None:
+            here = slice(start, start + lease.batch.requests)
+            eligible, _ = make_eligibility(None, where[here], catalog, lease.batch.requests)
+            waiting.append((lease.number, serve(lease.batch, catalog, index, users[here], eligible)))
+            start = here.stop
+        elif start < n and len(waiting) < 4:
+            waits.append(start)
+        if waiting and (lease is None or rng.random() < 0.3):
+            number, served = waiting.pop(int(rng.integers(len(waiting))))
+            coordinator.settle(number, served.entry, served.sample, slots=served.slots)
+    return coordinator, waits
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_leases_side_by_side_wait_where_the_forecast_does_not_suffice(seed: int) -> None:
+    shares = [0.05, 0.3]
+    catalog, where, able = rare_groups(seed, 500, shares)
+    floors = {g: int(0.9 * 5 * able[:, g].sum()) for g in range(2)}
+    coordinator, waits = side_by_side(catalog, where, floors, seed)
+    assert coordinator.report().missing[0] == coordinator.report().missing[1] == 0
+    assert len(waits) > 10
+
+
+def test_a_promise_that_is_lost_in_any_case_makes_no_lease_wait() -> None:
+    catalog, where, _ = rare_groups(3, 300, [0.0, 0.5])
+    coordinator, waits = side_by_side(catalog, where, {0: 900}, 3)
+    assert coordinator.report().missing[0] == 900
+    # It is known after some requests; in the end the rule for requests without conditions makes leases wait.
+    assert not [at for at in waits if 60 < at < 180]

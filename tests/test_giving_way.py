@@ -199,3 +199,26 @@ def test_if_infeasible_is_checked() -> None:
         fs.FairRetriever(catalog, k=1, if_infeasible="whatever")
     with pytest.raises(fs.InvalidInputError, match="no priorities"):
         fs.FairRetriever(catalog, k=1, floors=1, if_infeasible="give way")
+
+
+@given(seed=st.integers(0, 10**6), caps=st.booleans())
+@effort(12, 0.3)
+def test_what_promises_may_cost_takes_nothing_from_those_without_a_limit(seed: int, caps: bool) -> None:
+    """Some promises have highest prices, which are mostly too low. The others are as certain as without."""
+    world = World(seed, caps=caps)
+    prices = world.rng.choice([0.001, 0.1, 1.0, np.nan], size=len(world.promises))
+    world.promises = [
+        promise if np.isnan(price) or promise.at_least is None else replace(promise, max_price=float(price))
+        for promise, price in zip(world.promises, prices, strict=True)
+    ]
+    retriever = world.retriever()
+    certificate = retriever._state.certificate
+    assert certificate is not None
+    given_up = certificate.concession
+    lowered = retriever.terms.floors - (0 if given_up is None else given_up.shortfall)
+    for _ in range(2):  # in the first batch no limit is known
+        retriever.retrieve(world.users)
+        exposures = exposures_of(retriever)
+        unlimited = np.array([promise.max_price is None for promise in retriever.promises or ()])
+        assert (exposures >= lowered)[unlimited].all()
+        assert retriever.terms.caps is None or (exposures <= retriever.terms.caps).all()

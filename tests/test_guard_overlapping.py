@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from fairsync.guard import choose
 from fairsync.guard.forced_list import compose
-from fairsync.guard.live_certificate import LiveCertificate, Shown
+from fairsync.guard.live_certificate import LiveCertificate
+from fairsync.promises.shown import Shown
 from fairsync.guard.open_list import OpenList
 from fairsync.policies.base import Counts, Floats, Terms
 from fairsync.promises.certificate import is_certificate

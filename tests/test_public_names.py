@@ -17,6 +17,7 @@ OPTIONAL = (
     "Client",
     "MilvusIndex",
     "PgvectorIndex",
+    "QdrantIndex",
     "RayCoordinator",
     "RayIndex",
     "RefusedError",
@@ -25,8 +26,8 @@ OPTIONAL = (
 )
 # What takes long to import, and is imported where it is used.
 HEAVY = (
-    "faiss", "httpx", "importlib.metadata", "matplotlib", "pandas", "polars", "psycopg", "pymilvus", "ray", "rich",
-    "scipy", "starlette", "torch", "typer",
+    "faiss", "httpx", "importlib.metadata", "matplotlib", "pandas", "polars", "psycopg", "pymilvus", "qdrant_client",
+    "qdrant_edge", "ray", "rich", "scipy", "starlette", "torch", "typer",
 )  # fmt: skip
 
 

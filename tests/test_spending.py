@@ -72,6 +72,8 @@ def test_a_promise_that_would_cost_more_is_given_up_and_the_others_are_kept(seed
     assert costs is not None
     assert report.missing["kind=rare"] * highest <= costs["kind=rare"]  # it says "more than"
     assert "needs more than its max_price" in str(report)
+    assert [row.max_price for row in report.promises] == [0.3, None]
+    assert [row["max_price"] for row in report.to_dict()["rows"]] == [0.3, None]
 
 
 def test_a_high_limit_changes_nothing() -> None:

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.files import save_catalog as save_catalog
     from fairsync.coordination.ray import RayCoordinator as RayCoordinator
     from fairsync.search.engines.pgvector import PgvectorIndex as PgvectorIndex
+    from fairsync.search.engines.qdrant import QdrantIndex as QdrantIndex
     from fairsync.search.milvus import MilvusIndex as MilvusIndex
     from fairsync.search.ray import RayIndex as RayIndex
     from fairsync.service.client import AccessError as AccessError
@@ -127,6 +128,7 @@ _LAZY = {
     "Client": ("fairsync.service.client", "client"),
     "MilvusIndex": ("fairsync.search.milvus", "milvus"),
     "PgvectorIndex": ("fairsync.search.engines.pgvector", "postgres"),
+    "QdrantIndex": ("fairsync.search.engines.qdrant", "qdrant"),
     "RayCoordinator": ("fairsync.coordination.ray", "ray"),
     "RayIndex": ("fairsync.search.ray", "ray"),
     "RefusedError": ("fairsync.service.client", "client"),

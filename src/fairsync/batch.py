@@ -16,9 +16,11 @@ from fairsync.ledger import Entry
 from fairsync.policies import Sample, Terms
 from fairsync.promise_costs import PromiseCosts, given_up_by_group, given_up_by_promise
 from fairsync.promises.certificate import Certified, prune
+from fairsync.promises.shown import Shown
 from fairsync.search import Hits
 from fairsync.search.base import LARGEST_PRICE
 from fairsync.search.filtering import search_eligible
+from fairsync.spans import span
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -210,7 +212,8 @@ def _serve_all(
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
-    hits = index.search(users, prices, width)
+    with span("search"):
+        hits = index.search(users, prices, width)
     if hits.rows[:, k - 1].min() < 0:
         raise _too_few(hits, k, len(catalog))
     if fixed is not None:
@@ -221,32 +224,33 @@ def _serve_all(
         searched = float(hits.reached.sum() / len(catalog))
     groups = catalog.group_of.take(hits.rows)
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
-    counts = np.bincount(groups[:, :k].ravel(), minlength=n_groups)
+    shown, counts = _count(groups[:, :k].ravel(), terms, n_groups)
     certificate = batch.certificate
     limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
-        needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
-        if needs_guard:
-            chosen, forced, certificate = guard.keep_promises(
-                lambda i, p, n: index.search(users[i : i + 1], p, n),
-                catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
-                None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
-                limits,
-            )  # fmt: skip
-            counts = np.bincount(catalog.group_of.take(chosen.rows).ravel(), minlength=n_groups)
-        elif certificate is not None:
-            certificate = np.maximum(certificate - counts, 0)
+        with span("guard"):
+            needs_guard, certificate = _needs_guard(batch, terms, shown, counts, len(users))
+            if needs_guard:
+                chosen, forced, certificate = guard.keep_promises(
+                    lambda i, p, n: index.search(users[i : i + 1], p, n),
+                    catalog, terms, prices, hits, batch.missing, batch.left, k, None, batch.forecast, replaced,
+                    None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+                    limits,
+                )  # fmt: skip
+                shown, counts = _count(catalog.group_of.take(chosen.rows).ravel(), terms, n_groups)
+            elif certificate is not None and shown is not None:
+                certificate = shown.taken_from(certificate)
     relevance = float(chosen.relevance.sum())
-    is_priced = bool(prices.any())
+    is_priced = bool(batch.prices_by_promise.any())
     best = _plain_relevance(k, len(catalog), prices, hits, groups) if is_priced else hits.relevance[:, :k]
     if fixed is not None and best is not None:  # what a fixed list gives up is no cost of the floors
         best = np.where(fixed.requests[:, None], hits.relevance[:, :k], best)
     # Rounding can make the cost slightly negative.
     cost = float("nan") if best is None else max(float(best.sum()) - relevance, 0.0)
-    certified = (
-        None if certificate is None else Certified(certificate, counts, None if limits is None else limits.refused)
-    )
-    counts = terms.exposures(counts)
+    certified = None
+    if certificate is not None:
+        given = Shown.in_all(counts) if shown is None else shown
+        certified = Certified(certificate, given, None if limits is None else limits.refused)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:
         costs = _costs(batch, catalog, chosen, counts, best)
@@ -273,7 +277,8 @@ def _serve_eligible(
     terms, prices = batch.terms, batch.prices
     k, n_groups = batch.k, catalog.n_groups
     width = min(len(catalog), k + batch.lookahead)
-    hits = search_eligible(index, users, prices, width, eligible)
+    with span("search"):
+        hits = search_eligible(index, users, prices, width, eligible)
     if hits.reached is None:
         hits = _filled(hits, index, users, prices, k, eligible)
     if fixed is not None:
@@ -283,26 +288,27 @@ def _serve_eligible(
         terms = replace(terms, capacities=np.minimum(terms.capacities, hits.reached))
         searched = float(hits.reached.sum() / len(catalog))
     chosen, forced = Hits(hits.rows[:, :k], hits.relevance[:, :k]), 0
-    counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
+    shown, counts = _count(catalog.group_of[chosen.rows[chosen.rows >= 0]], terms, n_groups)
     certificate = batch.certificate
     limits = None if batch.highest is None else PriceLimits.of(batch.highest)
     if batch.keeps_floors:
-        needs_guard, certificate = _needs_guard(batch, terms, counts, len(users))
-        if needs_guard:
-            chosen, forced, certificate = guard.keep_promises(
-                lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
-                catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
-                None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
-                limits,
-            )  # fmt: skip
-            counts = np.bincount(catalog.group_of[chosen.rows[chosen.rows >= 0]], minlength=n_groups)
-        elif certificate is not None:
-            certificate = np.maximum(certificate - counts, 0)
+        with span("guard"):
+            needs_guard, certificate = _needs_guard(batch, terms, shown, counts, len(users))
+            if needs_guard:
+                chosen, forced, certificate = guard.keep_promises(
+                    lambda i, p, n: search_eligible(index, users[i : i + 1], p, n, eligible.take(np.array([i]))),
+                    catalog, terms, prices, hits, batch.missing, batch.left, k, eligible, batch.forecast, replaced,
+                    None if fixed is None else fixed.requests, batch.promise_prices, certificate, batch.room,
+                    limits,
+                )  # fmt: skip
+                shown, counts = _count(catalog.group_of[chosen.rows[chosen.rows >= 0]], terms, n_groups)
+            elif certificate is not None and shown is not None:
+                certificate = shown.taken_from(certificate)
     relevance = float(chosen.relevance[chosen.rows >= 0].sum())
     whole = hits.rows[:, k - 1] >= 0  # the policy learns from lists of k items or more
     full = Hits(hits.rows[whole], hits.relevance[whole])
     groups = catalog.group_of[full.rows]
-    is_priced = bool(prices.any())
+    is_priced = bool(batch.prices_by_promise.any())
     best = _plain_relevance(k, len(catalog), prices, full, groups) if is_priced else full.relevance[:, :k]
     if fixed is not None and best is not None:
         best = np.where(fixed.requests[whole][:, None], full.relevance[:, :k], best)
@@ -310,10 +316,10 @@ def _serve_eligible(
     if best is not None:
         short = hits.relevance[~whole]  # every eligible item is in these lists, at any prices
         cost = max(float(best.sum()) + float(short[np.isfinite(short)].sum()) - relevance, 0.0)
-    certified = (
-        None if certificate is None else Certified(certificate, counts, None if limits is None else limits.refused)
-    )
-    counts = terms.exposures(counts)
+    certified = None
+    if certificate is not None:
+        given = Shown.in_all(counts) if shown is None else shown
+        certified = Certified(certificate, given, None if limits is None else limits.refused)
     costs = PromiseCosts.zero(len(counts))
     if forced or is_priced:  # a short list has no alternative: it costs nothing
         costs = _costs(batch, catalog, Hits(chosen.rows[whole], chosen.relevance[whole]), counts, best)
@@ -330,10 +336,22 @@ def _serve_eligible(
     )  # fmt: skip
 
 
+def _count(atoms: NDArray[np.integer], terms: Terms, n_atoms: int) -> tuple[Shown | None, NDArray[np.int64]]:
+    """Return the atoms of the candidates of some requests, and (P,) the exposures of each promise.
+
+    There can be a thousand times as many atoms as candidates: those without any are left out. If promise p is atom p,
+    None stands for the atoms.
+    """
+    if terms.membership is None:
+        return None, np.bincount(atoms, minlength=n_atoms)
+    shown = Shown.of_atoms(atoms)
+    return shown, shown.exposures(terms.membership)
+
+
 def _needs_guard(
-    batch: Batch, terms: Terms, counts: NDArray[np.int64], requests: int
+    batch: Batch, terms: Terms, shown: Shown | None, counts: NDArray[np.int64], requests: int
 ) -> tuple[bool, NDArray[np.int64] | None]:
-    """Return whether some requests, which prices alone would give these counts by atom, could need the guard.
+    """Return whether some requests, which prices alone would give these atoms and exposures, could need the guard.
 
     Returned is also the certificate. It is pruned only here, where a smaller one may save the work of the guard: many
     batches go by without.
@@ -342,13 +360,13 @@ def _needs_guard(
     def needs(certificate: NDArray[np.int64] | None) -> bool:
         prices = batch.prices_by_promise
         return guard.needs_guard(
-            terms, batch.missing, prices, counts, requests, batch.left, batch.forecast, certificate, batch.room
+            terms, batch.missing, prices, counts, requests, batch.left, batch.forecast, certificate, batch.room, shown
         )
 
     certificate = batch.certificate
     if not needs(certificate):
         return False, certificate
-    if certificate is None or guard.overshoots(batch.missing, batch.prices_by_promise, terms.exposures(counts)):
+    if certificate is None or guard.overshoots(batch.missing, batch.prices_by_promise, counts):
         return True, certificate
     certificate = prune(terms, certificate, batch.missing)
     return needs(certificate), certificate

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.policies import Terms
+    from fairsync.promises.certificate import Certified
 
 # Renew the plan when this fraction of the requests that were left at the last renewal has come.
 _RENEWAL = 1 / 8
+# The time limit for finding which floors give way while requests wait, in seconds.
+_SECONDS = 2.0
+# Recent exposures are counted when there is one for this many atoms.
+_ATOMS_PER_RECENT = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +41,7 @@ class CertificateState:
     opening : numpy.ndarray
         (A,) the same for a whole horizon.
     counts : numpy.ndarray
-        (A,) exposures of each atom so far.
+        (A,) exposures of each atom so far, but for the most recent ones.
     renewed_at : int
         Requests that were left when the plan was last renewed.
     concession, opening_concession : Concession or None
@@ -47,6 +52,9 @@ class CertificateState:
         what was declared.
     is_stale : bool
         Whether that has changed since the plan was made.
+    recent : numpy.ndarray or None
+        The atoms of the most recent exposures. They are counted a few thousand at a time, because a batch has far fewer
+        exposures than there can be atoms.
     """
 
     plan: NDArray[np.int64]
@@ -57,6 +65,14 @@ class CertificateState:
     opening_concession: Concession | None = None
     reached: NDArray[np.int64] | None = None
     is_stale: bool = False
+    recent: NDArray[np.int64] | None = None
+
+    @property
+    def exposures(self) -> NDArray[np.int64]:
+        """(A,) exposures of each atom so far."""
+        if self.recent is None:
+            return self.counts
+        return self.counts + np.bincount(self.recent, minlength=len(self.counts))
 
     @classmethod
     def open(
@@ -89,7 +105,7 @@ class CertificateState:
         if opening is None:
             raise InvalidInputError("terms with overlapping promises need a certificate; see `resolve_promises`.")
         near = zero if before is None else grow(before.plan, terms.n_atoms)
-        counts = zero if before is None else grow(before.counts, terms.n_atoms)
+        counts = zero if before is None else grow(before.exposures, terms.n_atoms)
         at_opening = _opening_concession(terms, opening)
         if left == terms.horizon and not counts.any():
             return cls(opening, opening, counts, left, at_opening, at_opening)
@@ -97,6 +113,7 @@ class CertificateState:
         concession = None
         if plan is None and (gives_way or at_opening is not None):
             plan, concession = concede(terms, missing, room, left)
+            plan = zero if plan is None else plan  # then floors rest on prices
         return None if plan is None else cls(plan, opening, counts, left, concession, at_opening)
 
     @classmethod
@@ -117,7 +134,7 @@ class CertificateState:
         plan = np.zeros(terms.n_atoms, dtype=np.int64) if terms.certificate is None else terms.certificate
         if before is None or served is None:
             return cls(plan, plan, np.zeros_like(plan), requests)
-        return cls(plan, plan, grow(before.counts, terms.n_atoms), requests + max(served, 0))
+        return cls(plan, plan, grow(before.exposures, terms.n_atoms), requests + max(served, 0))
 
     def restarted(self, terms: Terms) -> CertificateState:
         """Return the certificate of a new horizon."""
@@ -125,14 +142,21 @@ class CertificateState:
             self,
             plan=self.opening,
             counts=np.zeros_like(self.counts),
+            recent=None,
             renewed_at=terms.horizon,
             concession=self.opening_concession,
             is_stale=self.reached is not None,
         )
 
-    def after(self, plan: NDArray[np.int64], counts: NDArray[np.int64]) -> CertificateState:
-        """Return the certificate after requests for which the guard returned this plan, with these counts by atom."""
-        return replace(self, plan=plan, counts=self.counts + counts)
+    def after(self, certified: Certified) -> CertificateState:
+        """Return the certificate after some requests, as it was returned with them."""
+        recent = np.repeat(*certified.shown)
+        if self.recent is not None:
+            recent = np.concatenate([self.recent, recent])
+        after = replace(self, plan=certified.plan, recent=recent)
+        if len(recent) * _ATOMS_PER_RECENT < len(self.counts):
+            return after
+        return replace(after, counts=after.exposures, recent=None)
 
     def reaching(self, reached: NDArray[np.int64] | None) -> CertificateState:
         """Return the certificate after requests that could have these exposures of each atom; None for all."""
@@ -161,14 +185,17 @@ class CertificateState:
         if self.reached is not None:
             terms = replace(terms, capacities=np.minimum(terms.capacities, self.reached))
         served = max(terms.horizon - left, 1)
-        likely = self.counts.astype(np.float64) * (left / served)
+        likely = self.exposures.astype(np.float64) * (left / served)
         concession = None if self.is_stale else self.concession
         wanted = missing if concession is None else np.maximum(missing - concession.shortfall, 0)
         plan = renew(terms, self.plan, wanted, room, left, likely)
         if not is_certificate(terms, plan, wanted, room, left):
             if not is_settled:  # a lease that is out may hold a part of the plan
                 return self
-            plan, concession = concede(terms, missing, room, left)
+            made, concession = concede(terms, missing, room, left, _SECONDS)
+            if made is None:  # the guard delivers what it can of the plan so far
+                made, concession = self.plan, self.concession
+            plan = made
         return replace(self, plan=plan, renewed_at=left, concession=concession, is_stale=False)
 
 

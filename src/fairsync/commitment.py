@@ -110,6 +110,14 @@ class Commitment:
         )  # fmt: skip
         return Commitment(catalog, resolved.atoms.catalog(catalog), resolved.terms, resolved, self.gives_way)
 
+    def has_late_promises(self, before: Commitment) -> bool:
+        """Return whether a change of the items has made promises that :func:`fairsync.each` gives to later ones.
+
+        With few requests left, these may be more than can be kept. Items are not refused for that.
+        """
+        known = 0 if before.resolved is None else len(before.resolved.promises)
+        return any(promise.each is not None for promise in (self.promises or ())[known:])
+
     def searched_change(self, change: CatalogChange, after: Commitment) -> CatalogChange:
         """Return a change of the catalog as one of the items that are searched, which may move to another atom."""
         if self.resolved is None:

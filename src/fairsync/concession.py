@@ -44,15 +44,16 @@ class Concession:
     shortfall: Counts
     conflicts: tuple[tuple[int, Counts], ...] = ()
 
-    def rivals(self, promise: int, priority: int) -> list[int]:
-        """Return the promises that one of this priority gives way to, itself left out.
+    def rivals(self, promise: int) -> list[int]:
+        """Return the promises that one gives way to: those in conflict with it at its priority, itself left out.
 
         Examples
         --------
-        >>> Concession(np.array([2, 0]), ((2, np.array([0, 1])),)).rivals(0, 2)
+        >>> Concession(np.array([2, 0]), ((2, np.array([0, 1])),)).rivals(0)
         [1]
         """
-        found = next((codes for number, codes in self.conflicts if number == priority), ())
+        # At later priorities it may be among those that others give way to.
+        found = next((codes for _, codes in self.conflicts if promise in codes), ())
         return [int(code) for code in found if code != promise]
 
     def grown(self, n_promises: int) -> Concession:
@@ -62,7 +63,7 @@ class Concession:
 
 def concede(
     terms: Terms, missing: Counts, room: Counts | None, left: int, seconds: float = SECONDS
-) -> tuple[Counts, Concession | None]:
+) -> tuple[Counts | None, Concession | None]:
     """Return a plan that keeps what can be kept, higher priorities first, and what floors give up; None for nothing.
 
     Of all plans this one misses the least exposures of the first priority in total, among those the least of the
@@ -77,7 +78,7 @@ def concede(
     left
         Requests left.
     seconds
-        The time limit. If it passes, nothing is planned, so that floors rest on prices.
+        The time limit. If it passes, there is no plan: None.
 
     Examples
     --------
@@ -88,15 +89,15 @@ def concede(
     >>> apart, order = Membership.of([(0,), (1,)], 2), np.array([2, 1])
     >>> terms = Terms(np.array([5, 3]), np.array([2, 2]), 2, 3, 1, membership=apart, priorities=order)
     >>> plan, concession = concede(terms, terms.floors, None, 3)
-    >>> plan.tolist(), concession.shortfall.tolist(), concession.rivals(0, 2)
+    >>> plan.tolist(), concession.shortfall.tolist(), concession.rivals(0)
     ([3, 3], [2, 0], [1])
     """
     bounds = PlanBounds.of(terms, missing, room, left)
     try:
         found = give_way(bounds, terms.order, seconds)
     except UndecidedPromisesError as error:
-        _log.warning("no plan was found, and floors rest on prices: %s", error)
-        return np.zeros(terms.n_atoms, dtype=np.int64), None
+        _log.warning("it was not found in time which floors give way: %s", error)
+        return None, None
     if not found.shortfall.any():
         return found.plan, None
     return found.plan, conceded(bounds, terms.order, found.shortfall, seconds)

@@ -67,16 +67,20 @@ class SlotForecast:
         The same for the slots of groups with a floor together, as a share of ``k``.
     capacities, k
         The capacities and the candidates of a request, as in the terms.
+    highest : numpy.ndarray or None
+        (G,) the highest plausible mean in place of the lowest; None for the capacities.
     """
 
     shares: NDArray[np.float64]
     total: float
     capacities: NDArray[np.int64]
     k: int
+    highest: NDArray[np.float64] | None = None
 
     def of(self, n_groups: int) -> SlotForecast:
         """Return the forecast of the first groups only."""
-        return SlotForecast(self.shares[:n_groups], self.total, self.capacities[:n_groups], self.k)
+        highest = None if self.highest is None else self.highest[:n_groups]
+        return SlotForecast(self.shares[:n_groups], self.total, self.capacities[:n_groups], self.k, highest)
 
     def counted(self, left: int) -> CountedSlots:
         """Return what can be counted on in this number of requests.
@@ -92,6 +96,20 @@ class SlotForecast:
         doubt = _CAUTION / left
         groups = np.floor(left * self.capacities * lowest_mean(self.shares, doubt)).astype(np.int64)
         return CountedSlots(groups, int(left * self.k * float(lowest_mean(self.total, doubt))))
+
+    def possible(self, missing: NDArray[np.int64], left: int) -> NDArray[np.int64]:
+        """Return (G,) the missing exposures of groups that this number of requests may deliver, 0 for the others.
+
+        Examples
+        --------
+        >>> shares = np.array([0.5, 0.01])
+        >>> SlotForecast(shares, 1.0, np.array([2, 2]), 2, highest=shares).possible(np.array([9, 50]), 20).tolist()
+        [9, 0]
+        """
+        if self.highest is None or left <= 0:
+            return missing
+        most = left * self.capacities * highest_mean(self.highest, _WARNING / left)
+        return np.where(missing <= most, missing, 0)
 
 
 @dataclass(frozen=True)
@@ -197,8 +215,10 @@ class EligibleSlots:
         """Return the cautious forecast for requests to come."""
         n = max(self.requests, 1e-9)
         doubt = _CAUTION / n
-        shares = lowest_mean(np.minimum(self.shares / n, 1.0), doubt)
-        return SlotForecast(shares, float(lowest_mean(min(self.total / n, 1.0), doubt)), terms.capacities, terms.k)
+        mean = np.minimum(self.shares / n, 1.0)
+        shares, highest = lowest_mean(mean, doubt), highest_mean(mean, _WARNING / n)
+        total = float(lowest_mean(min(self.total / n, 1.0), doubt))
+        return SlotForecast(shares, total, terms.capacities, terms.k, highest)
 
     def expected(self, terms: Terms) -> NDArray[np.float64]:
         """Return (G,) the mean number of slots that a request could give to each group."""

@@ -419,7 +419,7 @@ class LoopState:
             slots = slots.plus(EligibleSlots.declared(before, len(slots.shares)))
         certificate = self.certificate
         if certificate is not None and certified is not None:
-            certificate = certificate.after(certified.plan, certified.counts).reaching(reached)
+            certificate = certificate.after(certified).reaching(reached)
         price_state, spending = self.price_state.record(policy, entry, sample, costs, slots), self.spending
         if spending is not None and last_relevance is not None and entry.requests:
             spending = spending.observed(last_relevance, entry.requests)
@@ -432,7 +432,7 @@ class LoopState:
         terms: Terms,
         certified: Certified | None,
         leased: int,
-        reserved: Callable[[NDArray[np.int64] | None], NDArray[np.int64] | None],
+        reserved: NDArray[np.int64] | None,
     ) -> LoopState:
         """Return the state with the certificate after requests that were leased, and recorded just now.
 
@@ -446,20 +446,20 @@ class LoopState:
         certified
             The certificate as the front end returned it; None if that is not known, as after a change of the items.
         leased, reserved
-            As for `begin`, without those requests. What is reserved depends on the plan, or None for an unknown one.
+            As for `begin`, without those requests.
         """
         before = self.certificate
         if before is None:
             return self
         plans = [before.plan]
-        if certified is not None and len(certified.counts) == len(before.plan):
-            plans = [np.maximum(before.plan - certified.counts, 0), certified.plan]
-            before = replace(before, plan=plans[0], counts=before.counts + certified.counts)
+        if certified is not None and len(certified.plan) == len(before.plan):
+            plans = [certified.shown.taken_from(before.plan), certified.plan]
+            before = before.after(certified._replace(plan=plans[0]))
         missing, left = self.progress.certain_missing(terms), self.progress.left(terms) - leased
         for plan in plans:
-            if is_certificate(terms, plan, missing, self.progress.room(terms, reserved(plan)), left):
+            if is_certificate(terms, plan, missing, self.progress.room(terms, reserved), left):
                 return replace(self, certificate=replace(before, plan=plan))
-        made = open_certificate(self.progress, terms, before, leased, reserved(None))
+        made = open_certificate(self.progress, terms, before, leased, reserved)
         return replace(self, certificate=before if made is None else made)
 
     def _unit_costs(self) -> NDArray[np.float64]:
@@ -506,6 +506,7 @@ class LoopState:
         start: Callable[[Terms], Any] | None = None,
         *,
         gives_way: bool = False,
+        late: bool = False,
     ) -> LoopState:
         """Return the state under other terms, which may have more groups; refuse floors that can no longer be met.
 
@@ -521,6 +522,8 @@ class LoopState:
             Makes a fresh state of the policy. By default the policy continues with the state it has.
         gives_way
             Whether floors of promises give way where not all can be met any more. Refused by default.
+        late
+            Whether promises that were added give way to all others of their priority, where not all can be met.
         """
         progress = self.progress.grown(len(terms.floors))
         state = policy.resume(self.price_state.state, terms) if start is None else start(terms)
@@ -528,9 +531,12 @@ class LoopState:
         spending = _spending_under(self.spending, terms, is_new_model=start is not None)
         if terms.membership is not None:
             check_reachable(terms, progress.totals, keeps_floors=False, is_over=self.progress.is_over(before))
-            _check_caps(progress, terms, before)
+            check_caps(progress, terms, before)
             asked = terms if spending is None else spending.asked(terms)
-            certificate = _certificate(progress, asked, policy, self.certificate, gives_way=gives_way)
+            if late:
+                is_late = np.arange(len(terms.floors)) >= len(before.floors)
+                asked = replace(asked, priorities=np.where(asked.order > 0, 2 * asked.order + is_late, 0))
+            certificate = _certificate(progress, asked, policy, self.certificate, gives_way=gives_way or late)
             goal = terms_in_force(terms, certificate, spending)
             return LoopState(progress, price_state, certificate, goal, spending)
         was_lost = before.auto_restart and not can_be_met(
@@ -552,7 +558,7 @@ def _spending_under(before: Spending | None, terms: Terms, *, is_new_model: bool
     return grown.forgetful() if is_new_model else grown
 
 
-def _check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
+def check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
     """Refuse caps that have been exceeded already, unless they were the same before the change."""
     if terms.caps is None or progress.left(terms) <= 0:  # or the next horizon starts with the next request
         return

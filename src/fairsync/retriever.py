@@ -567,13 +567,20 @@ class FairRetriever(NoCopies, Closable):
             changed, before = change(self.catalog), self._commitment
             after = before.changed(changed.catalog, floors, promises)
             index = follow(self.index, before.searched_change(changed, after), before.searched)
-            self._swap(after, index)
+            self._swap(after, index, late=promises is None and after.has_late_promises(before))
 
-    def _swap(self, after: Commitment, index: Index, start: Callable[[Terms], Any] | None = None) -> None:
+    def _swap(
+        self,
+        after: Commitment,
+        index: Index,
+        start: Callable[[Terms], Any] | None = None,
+        *,
+        late: bool = False,
+    ) -> None:
         """Replace the items or the promises. What cannot be kept is refused before anything is changed."""
         self._check_open()
         state, entry = self._state.with_every_slot(after.labels, after.terms)
-        state = state.under(after.terms, self.policy, self.terms, start, gives_way=after.gives_way)
+        state = state.under(after.terms, self.policy, self.terms, start, gives_way=after.gives_way, late=late)
         if len(after.labels) > len(self._commitment.labels):
             save_labels(self.ledger, after.labels)
             self.ledger.grow(len(after.labels))

@@ -164,10 +164,9 @@ def test_what_a_lone_lease_may_use_of_caps_stays_reserved() -> None:
     catalog = fs.Catalog(np.eye(6), {"kind": list("aabbbb")})
     coordinator = make(catalog, k=2, horizon=10, promises=[fs.Promise({"kind": "a"}, at_least=3, at_most=5)])
     alone, leases = coordinator.lease(2), coordinator._state.leases  # type: ignore[attr-defined]
-    room, plan = alone.batch.room, alone.batch.certificate
+    room = alone.batch.room
     assert room is not None
-    assert leases.reserved(coordinator.terms).tolist() == room.tolist()
-    assert leases.reserved(coordinator.terms, plan).tolist() == (room - 3).tolist()
+    assert leases.reserved(coordinator.terms).tolist() == np.minimum(room, 4).tolist(), "two lists of two"
 
 
 def test_a_cap_within_a_horizon_can_make_every_slot_a_promise() -> None:

@@ -77,7 +77,7 @@ SELECTIONS: list[dict[str, Any]] = [
 ]
 
 
-@effort(25, 0.5)
+@effort(12, 0.5)
 @given(st.data())
 def test_floors_and_caps_hold_in_each_period_whatever_the_order_of_settlements(data: st.DataObject) -> None:
     """Floors that can be kept together, and caps, hold at the end of every period, counted from the lists."""
@@ -131,7 +131,7 @@ def can_be_kept(
     ]
     try:
         fs.Coordinator(catalog, k=K, horizon=requests, promises=promises)
-    except fs.InfeasibleFloorsError:
+    except (fs.InfeasibleFloorsError, fs.InvalidInputError):  # also if no item meets the conditions
         return False
     return True
 

@@ -110,3 +110,21 @@ def test_promises_that_cannot_hold_are_refused_before_the_work() -> None:
             promises=[Promise({"category": "c0"}, at_least=0.7), Promise({"category": "c1"}, at_least=0.7)],
             watch=lambda *_: pytest.fail("a request was answered"),
         )
+
+
+def test_promises_give_way_by_priority_and_to_the_budget() -> None:
+    catalog = Catalog(np.eye(8), {"kind": ["a"] * 4 + ["b"] * 4})
+    promises = [Promise({"kind": "a"}, at_least=0.7), Promise({"kind": "b"}, at_least=0.7, priority=2)]
+    given: dict[str, Any] = {"ks": [2], "promises": promises, "policies": ["none", "guaranteed"]}
+    users = np.tile(np.arange(8.0), (50, 1))  # all prefer b
+    with pytest.raises(InfeasibleFloorsError):
+        evaluate(catalog, users, **given)
+    plain, forced = evaluate(catalog, users, if_infeasible="give way", **given).results
+    assert [(one.priority, one.kept, one.gave_way) for one in plain.promises] == [(1, False, None), (2, True, None)]
+    assert [one.exposures for one in forced.promises] == [70, 30]
+    assert [(one.priority, one.kept, one.gave_way) for one in forced.promises] == [
+        (1, True, None),
+        (2, False, "capacity"),
+    ]
+    _, cheap = evaluate(catalog, users, **{**given, "promises": promises[:1]}, budget=0.01).results
+    assert cheap.promises[0].gave_way == "budget"

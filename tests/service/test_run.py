@@ -25,7 +25,8 @@ from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.models import train_svd
 from fairsync.ragged import Ragged
 from fairsync.service.client import Client
-from fairsync.service.run import bind, make_promise_service, make_search, serve
+from fairsync.service.run import bind, make_promise_service, serve
+from fairsync.service.search_settings import make_search
 from fairsync.service.settings import HttpSettings, SearchSettings, load_settings
 from postgres_server import PostgresServer
 from service.config_file import PROMISES, configured, over_postgres

@@ -158,7 +158,7 @@ def test_the_examples_in_deploy_are_valid(path: Path) -> None:
 
 
 def test_the_examples_in_deploy_are_found() -> None:
-    assert [path.stem for path in EXAMPLES] == ["one-process", "ray", "replicas"]
+    assert [path.stem for path in EXAMPLES] == ["compose", "one-process", "ray", "replicas"]
 
 
 @pytest.mark.parametrize("cold", ["mean", [0.5, 1.0], [3, 4], ["tea-1", "jam-7"]])

@@ -169,6 +169,11 @@ class Catalog:
         """
         return self.conditions.select(where)
 
+    @property
+    def conditioned_attributes(self) -> "dict[str, Column]":
+        """The attributes that conditions can speak of: all but the atoms, if these are the groups."""
+        return {name: column for name, column in self.attributes.items() if name != _ATOM}
+
     def with_attributes(self, columns: Mapping[str, Column]) -> "Catalog":
         """Return the same items with other columns for some attributes, none of which is the group.
 

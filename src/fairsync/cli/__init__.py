@@ -105,5 +105,6 @@ def _explain(error: MissingPackageError) -> Any:
 
 for _name in (
     "demo", "prepare", "train", "evaluate", "reproduce", "bench", "cluster", "serve", "check", "export", "ledger",
+    "statement",
 ):  # fmt: skip
     _add(_name)

@@ -11,7 +11,15 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from fairsync.cli.promise_options import EachOption, PromiseOption, PromisesOption, read_promises
+from fairsync.cli.promise_options import (
+    BudgetOption,
+    EachOption,
+    GiveWayOption,
+    PromiseOption,
+    PromisesOption,
+    read_budget,
+    read_promises,
+)
 from fairsync.errors import InvalidInputError
 from fairsync.evaluation import evaluate as evaluate_source
 from fairsync.evaluation import from_files, from_model
@@ -105,6 +113,8 @@ def evaluate(
     promise: PromiseOption = None,
     each: EachOption = None,
     promises: PromisesOption = None,
+    give_way: GiveWayOption = False,
+    budget: BudgetOption = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Requests between two price changes.")] = 16,
     include_history: Annotated[
         bool,
@@ -157,6 +167,8 @@ def evaluate(
             ks=k or [one for one in (20, 50) if one <= len(source.catalog)] or [len(source.catalog)],
             floors=_by_label(by_group, source.catalog),
             promises=given,
+            if_infeasible="give way" if give_way else "refuse",
+            budget=read_budget(budget),
             policies=policy or ["none"],
             batch_size=batch_size,
             watch=_watcher(bar, len(source.users)),

@@ -14,6 +14,7 @@ from fairsync.catalog.attributes import LabelColumn, ListColumn, NumberColumn
 from fairsync.catalog.conditions import parse_conditions
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.promises import Promise, each
+from fairsync.spending import check_budget
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,6 +51,24 @@ PromisesOption = Annotated[
         show_default=False,
     ),
 ]
+GiveWayOption = Annotated[
+    bool,
+    typer.Option(
+        "--give-way",
+        help="Accept promises that cannot all be kept: those of the lowest priority give way.",
+        rich_help_panel=_PANEL,
+    ),
+]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        help="The part of the relevance that all promises together may cost, such as 1% or 0.01. Those of the lowest"
+        " priority give way to it.",
+        rich_help_panel=_PANEL,
+        show_default=False,
+    ),
+]
 
 _WORD = re.compile(r"(?P<name>.+?)(?P<sign>!=|<=|>=|=)(?P<value>.*)", re.DOTALL)
 _BOUNDS = ("at_least", "at_most", "at_most_per_list", "priority", "max_price")
@@ -78,6 +97,17 @@ def read_promises(
     if file is not None:
         made.extend(_from_file(catalog, file))
     return made or None
+
+
+def read_budget(text: str | None) -> float | None:
+    """Return the budget that was given as a fraction or a percentage.
+
+    Examples
+    --------
+    >>> read_budget("1%")
+    0.01
+    """
+    return None if text is None else check_budget(float(_number("--budget", text)))
 
 
 def _promise(catalog: Catalog, text: str) -> Promise:

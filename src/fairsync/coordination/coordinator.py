@@ -16,7 +16,7 @@ from fairsync.catalog.catalog import GROUP
 from fairsync.catalog.groups import Groups, grow
 from fairsync.closing import Closable, NoCopies
 from fairsync.commitment import Commitment
-from fairsync.coordination.counted import Counted, column_of, selections_in, with_labels
+from fairsync.coordination.counted import Counted, bounds_of, column_of, selections_in, with_labels
 from fairsync.coordination.local_state import LocalState
 from fairsync.coordination.targets import Targets, check_promises, make_targets, needs_every_slot
 from fairsync.errors import BackendUnavailableError, FairSyncError, InvalidInputError
@@ -25,6 +25,7 @@ from fairsync.inputs import check_catalog, check_counts, check_positive, check_s
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger, open_ledger
 from fairsync.policies import Policy, make_policy
 from fairsync.promises.promise import Promise
+from fairsync.promises.resolve import find_atoms, restore_promises
 from fairsync.promises.selection import conditions_of, is_selection, selection_name
 from fairsync.report import Report, make_report
 from fairsync.report.outlook import PromiseOutlook, promise_outlook
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Where
+    from fairsync.catalog.atoms import Atoms
     from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.leader_election import LeaderElection
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.shared_state import IfDiffers
+    from fairsync.coordination.shared_terms import SharedTerms
     from fairsync.coordination.state_store import StateStore
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.floors import Floors
@@ -81,8 +84,7 @@ class Coordinator(NoCopies, Closable):
     k, floors, horizon, policy, batch_size
         As for :class:`fairsync.FairRetriever`. Coordinators that share a ledger must agree in all but the last.
     promises
-        Promises in place of floors, as for :class:`fairsync.FairRetriever`. They need a catalog, and a ledger that is
-        not shared.
+        Promises in place of floors, as for :class:`fairsync.FairRetriever`. They need a catalog.
     max_exclude
         The most items that a request excludes. Floors are certain as long as none excludes more, or has a condition;
         coordinators that share a ledger must agree in it.
@@ -148,9 +150,8 @@ class Coordinator(NoCopies, Closable):
         lease_seconds = check_seconds(lease_seconds, "lease_seconds", above=0)
         save_seconds = check_seconds(save_seconds, "save_seconds")
         self.policy, self._commitment = make_policy(policy), cast("Commitment | None", None)
-        self._catalog = catalog if isinstance(catalog, Catalog) else None
+        self._catalog, self._batch_size = catalog if isinstance(catalog, Catalog) else None, batch_size
         self._counted: Counted | None = None  # selections, once targets speak of them
-        self._aim: tuple[tuple[Promise, ...], Totals] | None = None  # the targets, and the totals when they were set
         if promises is None:
             terms = make_terms(
                 catalog, k, floors, horizon, batch_size, auto_restart=auto_restart, max_exclude=max_exclude
@@ -170,8 +171,6 @@ class Coordinator(NoCopies, Closable):
             self.ledger = MemoryLedger(len(groups.labels)) if ledger is None else ledger
         try:
             if isinstance(self.ledger, SqlLedger) and self.ledger.shared:
-                if promises is not None:
-                    raise InvalidInputError("coordinators that share a ledger keep floors of groups, not promises.")
                 self._state = self._shared_state(self.ledger, groups, terms, if_differs)
             else:
                 self._state = LocalState(
@@ -386,12 +385,15 @@ class Coordinator(NoCopies, Closable):
 
         def attempt() -> bool:
             counted, targets = self._targets(more, promises, requests, groups)
-            if not self._state.set_targets(targets, restart_at, saves, audit, since):
-                return False
-            self._counted, self._aim = counted, None if promises is None else (tuple(promises), self.totals())
+            before, self._counted = (self._counted, self._catalog), counted
             if isinstance(groups, Catalog):
                 self._catalog = groups
-            return True
+            try:
+                return self._state.set_targets(targets, restart_at, saves, audit, since)
+            finally:
+                in_force = counted is None or self.terms.membership is counted.atoms.membership
+                if self._counted is counted and not in_force:  # nothing was changed
+                    self._counted, self._catalog = before
 
         self._retry(attempt)
 
@@ -403,13 +405,13 @@ class Coordinator(NoCopies, Closable):
         with self._changed:
             self._state.refresh()
             terms, totals = self.terms, self.totals()
-            left = max(terms.horizon - totals.requests, 1)
-            if self._aim is None:
-                missing = np.maximum(terms.floors - totals.exposures, 0).tolist()
-                self.set_targets(dict(zip(self.labels, missing, strict=True)), left, groups=catalog)
+            left, missing = max(terms.horizon - totals.requests, 1), np.maximum(terms.floors - totals.exposures, 0)
+            if self._counted is None:
+                more = dict(zip(self.labels, missing.tolist(), strict=True))
+                self.set_targets(more, left, groups=catalog)
             else:
-                promises, since = self._aim
-                self.set_targets(requests=left, groups=catalog, promises=promises, since=since)
+                promises = bounds_of(self._counted, terms, missing, totals)
+                self.set_targets(requests=left, groups=catalog, promises=promises, since=totals)
 
     def _targets(
         self, more: Floors | None, promises: Sequence[Promise] | None, requests: int, groups: Grouped | None
@@ -453,12 +455,13 @@ class Coordinator(NoCopies, Closable):
         if self._counted is not None and every in self._counted.selections:
             selections |= {every}
         counted = Counted.of(catalog, columns, selections, self._counted)
-        targets = make_targets(counted.groups, given, requests, self.k, counted.atoms)
+        targets = make_targets(counted.groups, given, requests, self.k, counted.atoms, selections)
         if not needs_every_slot(targets, self.k, max_exclude):
             return counted, targets
         if every not in selections:
-            counted = Counted.of(catalog, columns, selections | {every}, self._counted)
-            targets = make_targets(counted.groups, given, requests, self.k, counted.atoms)
+            selections |= {every}
+            counted = Counted.of(catalog, columns, selections, self._counted)
+            targets = make_targets(counted.groups, given, requests, self.k, counted.atoms, selections)
         if needs_every_slot(targets, self.k, max_exclude, _SPARE * requests):
             targets = targets.first(every, requests * self.k)
         return counted, targets
@@ -500,7 +503,8 @@ class Coordinator(NoCopies, Closable):
             if catalog is not None and not isinstance(catalog, Catalog):
                 raise InvalidInputError("a coordinator with promises needs the catalog, not its groups alone.")
             after = before.changed(catalog or before.catalog, floors, promises, horizon)
-            if not self._state.promise(_promise_groups(after), after.terms, may_wait=time.monotonic() < deadline):
+            may_wait = time.monotonic() < deadline
+            if not self._state.promise(_promise_groups(after), after.terms, may_wait=may_wait, promises=after.promises):
                 return False
             self._commitment = after
             return True
@@ -613,10 +617,40 @@ class Coordinator(NoCopies, Closable):
 
         if ledger.fence is not None:
             raise InvalidInputError("this ledger object has a coordinator already: open another one with shared=True.")
-        state = SharedState(ledger, groups, terms, self.policy, self.lease_seconds, if_differs)
+        state = SharedState(
+            ledger, groups, terms, self.policy, self.lease_seconds, if_differs, self._resolve, self._promises_made
+        )
         self._election = LeaderElection(ledger.database)
         ledger.fence = self._election.check
         return state
+
+    @property
+    def _promises_made(self) -> tuple[Promise, ...] | None:
+        return None if self._commitment is None else self._commitment.promises
+
+    def _resolve(self, shared: SharedTerms) -> Atoms | None:
+        """Return the atoms of the items here under the promise of a shared ledger, and count by it from now on."""
+        if not shared.overlaps:
+            self._counted = None
+            return None
+        if self._catalog is None:
+            raise InvalidInputError("the ledger has promises about selections: they need the catalog, not its groups.")
+        if shared.promises is None:
+            selections = frozenset(shared.selections or ())
+            counted = Counted.of(self._catalog, shared.groups.labels, selections, self._counted, grows=False)
+            self._counted = counted
+            return counted.atoms
+        promises, before = tuple(map(Promise.from_dict, shared.promises)), self._commitment
+        if before is not None and before.resolved is not None and before.promises == promises:
+            return before.resolved.atoms
+        wheres = None if before is None else [one.where for one in before.promises or ()]
+        same = wheres is not None and [one.where for one in promises[: len(wheres)]] == wheres
+        known = before.resolved.atoms if before is not None and before.resolved is not None and same else None
+        atoms = find_atoms(self._catalog, promises, known)
+        terms = shared.terms(self._batch_size, atoms)
+        resolved = restore_promises(self._catalog, promises, terms)
+        self._commitment = Commitment(self._catalog, resolved.atoms.catalog(self._catalog), terms, resolved)
+        return resolved.atoms
 
     @staticmethod
     def _committed(

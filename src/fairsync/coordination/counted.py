@@ -10,6 +10,7 @@ import numpy as np
 
 from fairsync.catalog.atoms import Atoms, Membership
 from fairsync.catalog.groups import Groups, grow
+from fairsync.policies.base import NO_CAP
 from fairsync.promises.promise import Promise
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.selection import conditions_of, is_selection, selection_name, standard_form
@@ -17,8 +18,12 @@ from fairsync.promises.selection import conditions_of, is_selection, selection_n
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.groups import Label
+    from fairsync.ledger import Totals
+    from fairsync.policies import Terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +57,8 @@ class Counted:
         selections: frozenset[str],
         before: Counted | None = None,
         known: Membership | None = None,
+        *,
+        grows: bool = True,
     ) -> Counted:
         """Return the columns so far, with those of new labels and selections; the same object if nothing is new.
 
@@ -67,13 +74,13 @@ class Counted:
             What was counted so far, whose atoms keep their codes.
         known
             Atoms that keep their codes if nothing was counted before. By default every column is an atom.
+        grows
+            Whether new labels and selections get a column. Otherwise they are not counted.
         """
-        have = set(columns)
-        labels = (
-            *columns,
-            *(label for label in catalog.labels if label not in have),
-            *sorted(selections - have),
-        )
+        have, labels = set(columns), tuple(columns)
+        if grows:
+            new = (label for label in catalog.labels if label not in have)
+            labels = (*columns, *new, *sorted(selections - have))
         same = before is not None and before.catalog is catalog and before.selections == selections
         if before is not None and same and before.labels == labels:
             return before
@@ -141,3 +148,17 @@ def with_labels(groups: Groups, labels: Sequence[Label]) -> Groups:
     return (
         groups if not new else Groups([*groups.labels, *new], grow(groups.group_sizes, len(groups.labels) + len(new)))
     )
+
+
+def bounds_of(counted: Counted, terms: Terms, missing: NDArray[np.int64], totals: Totals) -> list[Promise]:
+    """Return what the columns are promised under terms, after these totals; all selections that are counted."""
+    n, found = len(terms.floors), []
+    caps, limits = terms.caps, terms.list_limits
+    for code, (label, one) in enumerate(zip(counted.labels[:n], counted.promises, strict=False)):
+        at_most = None if caps is None or caps[code] == NO_CAP else max(int(caps[code] - totals.exposures[code]), 0)
+        limit = None if limits is None or limits[code] >= terms.k else int(limits[code])
+        if label in counted.selections or missing[code] or at_most is not None or limit is not None:
+            least = int(missing[code]) if at_most is None else min(int(missing[code]), at_most)
+            priority = max(int(terms.order[code]), 1)
+            found.append(Promise(one.where, at_least=least, at_most=at_most, at_most_per_list=limit, priority=priority))
+    return found

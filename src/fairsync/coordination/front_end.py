@@ -29,6 +29,7 @@ from fairsync.errors import (
 from fairsync.explain.explained_batch import explain_requests
 from fairsync.explain.trace import RequestTrace
 from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
+from fairsync.spans import span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -241,7 +242,8 @@ class FrontEnd(NoCopies, Closable):
 
         start, lost, parts = 0, 0, []
         while start < len(waiting):
-            lease = self.coordinator.lease(len(waiting) - start)
+            with span("lease"):
+                lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
             items = self._following(items, lease)
             try:
@@ -287,7 +289,8 @@ class FrontEnd(NoCopies, Closable):
         """Answer the requests of a lease and settle it; release it on failure."""
         try:
             served = part.serve(items.fit(lease.batch, part.k), items)
-            found = self._settle(items, served, lease, part)
+            with span("settle"):
+                found = self._settle(items, served, lease, part)
         except BaseException:
             # If the lease was settled before the failure, releasing it changes nothing.
             self.coordinator.release(lease.number)

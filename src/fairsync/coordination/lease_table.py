@@ -14,12 +14,17 @@ lease has to wait until no other is open. The front end of a lease that is alone
 the floors within the lease (:mod:`fairsync.guard`). Therefore the floors hold for any number of front ends, however
 stale their prices are; staleness only costs relevance. A single front end never waits.
 
+If requests have conditions, what later requests can show is forecast (:mod:`fairsync.eligible_slots`). A lease may be
+open beside others only if the slots that the guard counts on after it cover what is missing, too: otherwise the next
+lease could not know how much of it was delivered. Promises that will be missed in any case do not count, so that they
+do not make front ends wait for each other until the horizon ends.
+
 Promises that may overlap have a certificate in place of D (:mod:`fairsync.promises.certificate`). A lease may be open
-beside others only if the certificate holds for R - n requests. Such a lease gets no part of it, and what its lists may
-use of the caps is its *allowance*: what caps have left beyond the certificate and the allowances of other leases. So
-the certificate stays one, whatever the open leases return, and no cap is exceeded. A lease that is alone gets the
-certificate, and may use what it plans of the caps. As long as it is open, that stays reserved, also if others meet
-floors meanwhile and less is planned.
+beside others only if the certificate holds for R - n requests, within what caps have left beyond the *allowances* of
+open leases: what their lists may use of the caps. Such a lease gets no part of the certificate, and its allowance is
+what caps have left beyond the certificate and the other allowances. So the certificate stays one, whatever the open
+leases return, and no cap is exceeded. A lease that is alone gets the certificate, which its guard may change, and may
+use all that caps have left.
 
 A lease that is released, or that *expires*, is lost. Its requests return to R, which makes the condition no harder to
 meet. If its counts arrive after all, its exposures count and its requests do not, because they were granted again. The
@@ -35,7 +40,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from fairsync.catalog.groups import grow
 from fairsync.coordination.lease import Lease
 from fairsync.floors import can_be_met
 from fairsync.promises.certificate import is_certificate
@@ -69,14 +73,12 @@ class LeaseTable:
     first, issued : int
         The leases that this table has granted are numbered from ``first + 1`` to ``issued``.
     allowances : dict
-        (P,) what each open lease may use of the caps beyond the certificate, by the number of the lease.
-    parts : dict
-        (A,) the certificate that an open lease got because it was alone, by the number of the lease.
+        (P,) what each open lease may use of the caps, by the number of the lease.
 
     Examples
     --------
     >>> LeaseTable({7: 16, 8: 4}, issued=8).release(7)
-    LeaseTable(open={8: 4}, lost=(7,), first=0, issued=8, allowances={}, parts={})
+    LeaseTable(open={8: 4}, lost=(7,), first=0, issued=8, allowances={})
     """
 
     open: Mapping[int, int] = field(default_factory=dict)
@@ -84,7 +86,6 @@ class LeaseTable:
     first: int = 0
     issued: int = 0
     allowances: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
-    parts: Mapping[int, NDArray[np.int64]] = field(default_factory=dict)
 
     @property
     def requests(self) -> int:
@@ -95,32 +96,22 @@ class LeaseTable:
         """Lease a batch; None if it is empty, or if it could make a floor unreachable beside the open leases."""
         if batch.requests == 0:  # the next horizon starts when every lease of this one is settled
             return None
-        number, allowances, parts = self.issued + 1, self.allowances, self.parts
+        number, allowances = self.issued + 1, self.allowances
         if batch.certificate is not None:
             certified = self._certified(batch, batch.certificate)
             if certified is None:
                 return None
-            allowance = certified[1]
+            batch, allowance = certified
             if allowance is not None:
                 allowances = {**allowances, number: allowance}
-                parts = parts if self.open else {number: batch.certificate}
-            batch = certified[0]
-        elif self.open and batch.keeps_floors and not _suffices(batch):
+        elif self.open and batch.keeps_floors and not (_suffices(batch) and forecast_suffices(batch, batch.missing)):
             return None
         leases = {**self.open, number: batch.requests}
-        table = replace(self, open=leases, issued=number, allowances=allowances, parts=parts)
+        table = replace(self, open=leases, issued=number, allowances=allowances)
         return table, Lease(number, batch)
 
-    def reserved(self, terms: Terms, plan: NDArray[np.int64] | None = None) -> NDArray[np.int64] | None:
-        """Return (P,) what open leases may use of the caps; None if there are no caps.
-
-        Parameters
-        ----------
-        terms
-            The promises.
-        plan
-            (A,) the certificate, of which a lease may use its part. By default, nothing is planned.
-        """
+    def reserved(self, terms: Terms) -> NDArray[np.int64] | None:
+        """Return (P,) what open leases may use of the caps; None if there are no caps."""
         if terms.caps is None:
             return None
         total = np.zeros(len(terms.caps), dtype=np.int64)
@@ -128,26 +119,24 @@ class LeaseTable:
             most = requests * terms.k  # under promises that were made later
             given = self.allowances.get(number, np.empty(0, dtype=np.int64))
             total += np.concatenate([given, np.full(len(total) - len(given), most)])
-        for part in self.parts.values():
-            part = grow(part, terms.n_atoms)
-            total += terms.exposures(part if plan is None else np.maximum(part - plan, 0))
         return total
 
     def _certified(self, batch: Batch, plan: NDArray[np.int64]) -> tuple[Batch, NDArray[np.int64] | None] | None:
         """Return the batch with its part of certificate and caps, and its allowance; None if it has to wait."""
-        terms, alone = batch.terms, not self.open
-        if not alone:
-            nothing = np.zeros(len(terms.floors), dtype=np.int64)
-            if not is_certificate(terms, plan, nothing, None, batch.left - batch.requests):
-                return None
-        part = plan if alone else np.zeros_like(plan)
-        reserved = self.reserved(terms, plan)
-        if batch.room is None or reserved is None:
-            return replace(batch, certificate=part), None
-        planned = terms.exposures(plan)
-        allowance = np.clip(batch.room - planned - reserved, 0, batch.requests * terms.k)
-        room = allowance + planned if alone else allowance
-        return replace(batch, certificate=part, room=room), allowance
+        terms, reserved, room = batch.terms, self.reserved(batch.terms), batch.room
+        if room is not None and reserved is not None:
+            room = np.maximum(room - reserved, 0)
+        if not self.open:
+            return replace(batch, certificate=plan, room=room), _at_most(room, batch)
+        nothing = np.zeros(len(terms.floors), dtype=np.int64)
+        if fills_every_slot(terms, batch.missing):  # without the plan, caps would leave too few items for lists
+            return None
+        if not is_certificate(terms, plan, nothing, room, batch.left - batch.requests):
+            return None
+        if not forecast_suffices(batch, plan):
+            return None
+        allowance = None if room is None else _at_most(room - terms.exposures(plan), batch)
+        return replace(batch, certificate=np.zeros_like(plan), room=allowance), allowance
 
     def settle(self, number: int, entry: Entry) -> tuple[LeaseTable, Entry] | None:
         """Close a lease; return also the entry as it counts: without requests, if the lease was lost.
@@ -160,16 +149,16 @@ class LeaseTable:
                 return None
             entry = replace(entry, requests=0)
         lost = tuple(n for n in self.lost if n != number)
-        allowances, parts = (_without(some, number) for some in (self.allowances, self.parts))
-        return replace(self, open=_without(self.open, number), lost=lost, allowances=allowances, parts=parts), entry
+        open_, allowances = (_without(some, number) for some in (self.open, self.allowances))
+        return replace(self, open=open_, lost=lost, allowances=allowances), entry
 
     def release(self, number: int) -> LeaseTable:
         """Close a lease whose counts are unlikely to arrive: it was returned, or it has expired."""
         if number not in self.open:
             return self
         lost = (*self.lost, number)[-_MAX_LOST:]
-        allowances, parts = (_without(some, number) for some in (self.allowances, self.parts))
-        return replace(self, open=_without(self.open, number), lost=lost, allowances=allowances, parts=parts)
+        open_, allowances = (_without(some, number) for some in (self.open, self.allowances))
+        return replace(self, open=open_, lost=lost, allowances=allowances)
 
     def allows(self, progress: Progress, terms: Terms) -> bool:
         """Return whether a new promise can be kept even if the open leases deliver nothing of it."""
@@ -177,9 +166,26 @@ class LeaseTable:
         return not self.open or can_be_met(progress.missing(terms), left, terms)
 
 
+def fills_every_slot(terms: Terms, missing: NDArray[np.int64]) -> bool:
+    """Return whether lists can be filled only by a plan for every slot."""
+    return terms.priorities is not None and bool((missing[terms.priorities == 0] > 0).any())
+
+
+def _at_most(room: NDArray[np.int64] | None, batch: Batch) -> NDArray[np.int64] | None:
+    return None if room is None else np.minimum(room, batch.requests * batch.terms.k)
+
+
 def _suffices(batch: Batch) -> bool:
     """Return whether the requests after a batch can deliver everything that is missing before it."""
     return can_be_met(batch.missing, batch.left - batch.requests, batch.terms)
+
+
+def forecast_suffices(batch: Batch, missing: NDArray[np.int64]) -> bool:
+    """Return whether what can be counted on after a batch covers the missing exposures that are possible at all."""
+    forecast = batch.forecast
+    if forecast is None:
+        return True
+    return forecast.counted(batch.left - batch.requests).suffice(forecast.possible(missing, batch.left))
 
 
 def _without(leases: Mapping[int, T], number: int) -> dict[int, T]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import time
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from fairsync.catalog.groups import Groups
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from fairsync.loop import PriceState
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.promise_costs import PromiseCosts
+    from fairsync.promises import Promise
     from fairsync.promises.certificate import Certified
 
 # Coordinators that follow one another must not reuse lease numbers: each draws a range of this length.
@@ -130,7 +130,7 @@ class LocalState:
             return self._refuse(number)
         loop, entry = self.loop.record(self.policy, entry, sample, self._fitting(costs), slots)
         if loop.certificate is not None:
-            loop = loop.certified(self.terms, certified, leases.requests, partial(leases.reserved, self.terms))
+            loop = loop.certified(self.terms, certified, leases.requests, leases.reserved(self.terms))
         if not self.ledger.record([entry], f"lease {number}", answers):
             return False  # another coordinator recorded it before it died
         self.loop, self.leases = loop, leases
@@ -166,7 +166,9 @@ class LocalState:
         """Return the groups of a changed catalog, or refuse them if the known groups do not come first."""
         return extended_groups(groups, self.groups, self.terms.k)
 
-    def promise(self, groups: Groups, terms: Terms, *, may_wait: bool) -> bool:
+    def promise(
+        self, groups: Groups, terms: Terms, *, may_wait: bool, promises: tuple[Promise, ...] | None = None
+    ) -> bool:
         """Replace the promise, or refuse one that cannot be kept; False if it has to wait for open leases.
 
         It waits in any case: open leases are settled, or expire.

@@ -15,6 +15,7 @@ from fairsync.cold_start import ColdStart
 from fairsync.floors import group_capacities
 from fairsync.promises.certificate import Certified
 from fairsync.promises.resolve import find_atoms
+from fairsync.promises.shown import Shown
 from fairsync.search import make_index, replace_index
 from fairsync.search.overlay import follow
 
@@ -166,7 +167,8 @@ class SearchedItems:
             return np.bincount(codes[codes >= 0], values[codes >= 0], membership.n_atoms).astype(np.int64)
 
         plan, counts = served.certified.plan, served.certified.counts
-        return Certified(by_coordinator(plan), by_coordinator(counts if less is None else counts - less))
+        counted = by_coordinator(counts if less is None else counts - less)
+        return Certified(by_coordinator(plan), Shown.in_all(np.maximum(counted, 0)))
 
     def sample_for(self, batch: Batch, served: ServedBatch) -> Sample | None:
         """Return the sample in the atoms of the coordinator; None if the coordinator does not know some of them."""

@@ -30,9 +30,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairsync.catalog.groups import Groups
+from fairsync.catalog.groups import Groups, grow
+from fairsync.certificate_state import CertificateState
+from fairsync.coordination.budget import BUDGET, Budget, share_out
+from fairsync.coordination.counted import with_labels
 from fairsync.coordination.lease import Lease
-from fairsync.coordination.lease_table import LeaseTable
+from fairsync.coordination.lease_table import LeaseTable, fills_every_slot, forecast_suffices
 from fairsync.coordination.local_state import extended_groups
 from fairsync.coordination.shared_queries import (
     CLOSE,
@@ -48,16 +51,23 @@ from fairsync.coordination.shared_queries import (
     TERMS_NUMBER,
 )
 from fairsync.coordination.shared_terms import TERMS, SharedTerms
-from fairsync.coordination.targets import Targets, counted_since, target_terms
-from fairsync.errors import InvalidInputError, UnusableLedgerError
+from fairsync.coordination.targets import Targets, counted_since, has_other_shape, target_terms
+from fairsync.errors import InvalidInputError, UndecidedPromisesError, UnusableLedgerError
 from fairsync.floors import check_reachable, group_capacities
 from fairsync.ledger.audit import append_audit
-from fairsync.loop import LoopState, PriceState, Progress
+from fairsync.loop import LoopState, PriceState, Progress, check_caps
+from fairsync.plan.lowering import lower_floors
+from fairsync.promises.certificate import find_certificate, plan_within
+from fairsync.promises.plan_bounds import PlanBounds
+from fairsync.promises.promise import EVERY_SLOT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from fairsync.batch import Batch
+    from fairsync.catalog.atoms import Atoms
     from fairsync.catalog.groups import Grouped
     from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, SqlLedger, Totals
@@ -66,11 +76,14 @@ if TYPE_CHECKING:
     from fairsync.ledger.rows import Latest
     from fairsync.policies import Policy, Sample, Terms
     from fairsync.promise_costs import PromiseCosts
+    from fairsync.promises import Promise
     from fairsync.promises.certificate import Certified
 
 IfDiffers = Literal["refuse", "follow", "take over"]
 # Bounds of the time to wait for leases of other coordinators, in seconds.
 _MIN_DELAY, _MAX_DELAY = 0.001, 0.02
+# Seconds within which a certificate is looked for. The database ends transactions that are idle for much longer.
+_CERTIFY_SECONDS = 0.5
 # Entries of processes that have ended are added to the totals when there are this many, so that there are few to read.
 _MAX_ENTRIES = 64
 
@@ -107,6 +120,10 @@ class SharedState:
         Seconds after which an open lease expires.
     if_differs
         What to do if the ledger has another promise; see :class:`fairsync.Coordinator`.
+    resolve
+        Returns the atoms of this coordinator's items under a promise of the ledger; None for floors of groups.
+    promises
+        The promises over a horizon, if they may overlap.
     """
 
     def __init__(
@@ -117,12 +134,15 @@ class SharedState:
         policy: Policy,
         lease_seconds: float,
         if_differs: IfDiffers = "refuse",
+        resolve: Callable[[SharedTerms], Atoms | None] = lambda _: None,
+        promises: tuple[Promise, ...] | None = None,
     ) -> None:
         self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
         self.lease_seconds = lease_seconds
         self.price_state = PriceState.of(policy, policy.start(terms))
         self.progress, self._horizon, self._priced_horizon = Progress(ledger.totals()), 0, 0
         self._number, self._replica = 0, secrets.token_hex(8)  # the number of the terms; the owner of leases
+        self._key = 0  # the number of the terms or of the budget under which leases are granted at once
         self._retried = 0  # the number of a lease that may have been granted without our knowledge
         self._expired: list[int] = []
         self._n_entries = 0  # entries that are not part of the stored totals
@@ -130,6 +150,10 @@ class SharedState:
         self._free: list[int] = []  # rows in which leases can be written
         self._leases: dict[int, tuple[int, int]] = {}  # row and requests of this coordinator's leases, by number
         self._slot = 0  # the row of the latest lease; 0 if it is a new one, whose number is not known yet
+        self._resolve, self._promises = resolve, promises
+        self._certificate: CertificateState | None = None  # in the atoms of this coordinator
+        self._aimed: NDArray[np.int64] | None = None  # the certificate of the targets that it has just set
+        self._budget = Budget()
         self._join(groups, terms, if_differs)
         self.price_state = PriceState.of(policy, policy.start(self.terms))
         self._priced_horizon = self._horizon
@@ -137,7 +161,7 @@ class SharedState:
     @property
     def loop(self) -> LoopState:
         """The state of the loop."""
-        return LoopState(self.progress, self.price_state)
+        return LoopState(self.progress, self.price_state, self._certificate)
 
     def refresh(self) -> None:
         """Read what other coordinators have written."""
@@ -170,7 +194,10 @@ class SharedState:
                 self.price_state = replace(self.price_state.restarted(), costs=None)
             self._priced_horizon = self._horizon
         batch = lease.batch
-        return Lease(number, self.price_state.batch(self.terms, self.policy, batch.requests, batch.missing, batch.left))
+        batch = self.price_state.batch(
+            self.terms, self.policy, batch.requests, batch.missing, batch.left, batch.certificate, batch.room
+        )
+        return Lease(number, batch)
 
     def settle(
         self,
@@ -195,6 +222,11 @@ class SharedState:
             return False
         self.progress, counted = self.progress.record(counted)
         self.price_state = self.price_state.record(self.policy, counted, sample, slots=slots)
+        if self._certificate is not None and certified is not None:
+            before = self._certificate
+            if len(certified.plan) == len(before.plan):
+                plan = np.maximum(certified.shown.taken_from(before.plan), certified.plan)
+                self._certificate = before.after(certified._replace(plan=plan))
         return True
 
     def record(self, entry: Entry, key: str) -> bool:
@@ -215,7 +247,9 @@ class SharedState:
         sizes = np.concatenate([groups.group_sizes, known.group_sizes[n:]])
         return extended_groups(Groups([*groups.labels, *known.labels[n:]], sizes), known, self.terms.k)
 
-    def promise(self, groups: Groups, terms: Terms, *, may_wait: bool) -> bool:
+    def promise(
+        self, groups: Groups, terms: Terms, *, may_wait: bool, promises: tuple[Promise, ...] | None = None
+    ) -> bool:
         """Replace the promise for all, or refuse one that cannot be kept; False if it has to be tried again.
 
         Parameters
@@ -230,6 +264,11 @@ class SharedState:
             totals, keeps_floors = rows.latest.totals, self.policy.keeps_floors
             if self._number:
                 totals = totals.grown(len(terms.floors))
+            if terms.membership is not None:
+                if not self._can_promise(groups, terms, totals, rows, may_wait=may_wait):
+                    return False
+                self._write_terms(transaction, groups, terms, rows, promises=promises or self._promises)
+                return True
             check_reachable(terms, totals, keeps_floors=keeps_floors)
             try:
                 leased = replace(totals, requests=totals.requests + rows.leases.requests)
@@ -238,10 +277,34 @@ class SharedState:
                 if not may_wait:
                     raise
                 return False
-            self._write_terms(transaction, groups, terms)
+            self._write_terms(transaction, groups, terms, rows)
             return True
 
         return self._change(attempt)
+
+    def _can_promise(self, groups: Groups, terms: Terms, totals: Totals, rows: _Rows, *, may_wait: bool) -> bool:
+        """Return whether promises that may overlap can be kept; if not, refuse them, or wait for open leases."""
+        check_reachable(terms, totals, keeps_floors=False, is_over=not rows.leases.open)
+        progress, open_ = Progress(totals), rows.leases.open
+        if EVERY_SLOT in groups.labels[len(self.groups.labels) :] and totals.requests and self._number:
+            raise InvalidInputError(
+                "these caps leave too few items outside them to fill lists with. Coordinators that share a ledger can"
+                " be given them with the first request of a horizon, not later."
+            )
+        if self._number:
+            check_caps(progress, terms, self.terms)
+        reserved = self._budget.all_reserved(open_, terms)
+        left = progress.left(terms) - rows.leases.requests
+        if left <= 0 and not open_:  # the horizon is over
+            progress, left = progress.restart(), terms.horizon
+        if find_certificate(terms, progress.certain_missing(terms), progress.room(terms, reserved), left) is not None:
+            return True
+        if open_ and may_wait:
+            return False
+        raise InvalidInputError(
+            f"The horizon has had {totals.requests} requests, and its promises can no longer be kept together by"
+            f" request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
+        )
 
     def set_targets(
         self,
@@ -266,8 +329,6 @@ class SharedState:
         since
             The totals by which the targets were made.
         """
-        if targets.atoms is not None:
-            raise InvalidInputError("coordinators that share a ledger keep floors of groups, not promises.")
 
         def attempt(transaction: Transaction, rows: _Rows) -> bool:
             latest, aim = rows.latest, targets
@@ -277,9 +338,13 @@ class SharedState:
                 if restart_at <= latest.totals.began:
                     return True
                 latest = self.ledger.open_horizon(transaction, restart_at)
-            totals = latest.totals.grown(aim.n_columns)
-            terms = target_terms(self.terms, totals, rows.leases.requests, aim)
-            self._write_terms(transaction, aim.groups, terms)
+            totals, near = latest.totals.grown(aim.n_columns), self._certificate
+            open_, plan = rows.leases.open, None if near is None else near.plan
+            terms = target_terms(
+                self.terms, totals, rows.leases.requests, aim, lambda aim: self._budget.all_reserved(open_, aim), plan
+            )
+            self._write_terms(transaction, aim.groups, terms, rows, selections=aim.selections)
+            self._aimed = terms.certificate
             for name, value in (saves or {}).items():
                 self.ledger.write_saved(transaction, name, value)
             append_audit(transaction, audit)
@@ -301,14 +366,21 @@ class SharedState:
             self._set_grants(transaction, self.ledger.read_latest(transaction), rows.leases.requests)
             return done
 
+        self._aimed = None
         done = self.ledger.database.run(change, "exclusive")
         self.refresh()
+        if self._certificate is not None and self._aimed is not None and len(self._aimed) == self.terms.n_atoms:
+            self._certificate = replace(self._certificate, plan=self._aimed)
         return done
 
     def _read_alone(self, transaction: Transaction) -> _Rows:
         """Read the rows after all leases that were granted at once, and before all others of that kind."""
         transaction.execute("SELECT 1 FROM grants FOR UPDATE")
-        return self._read(transaction)
+        rows = self._read(transaction)
+        found = transaction.execute("SELECT value FROM saved WHERE name = :name", name=BUDGET)
+        self._budget = Budget.load(bytes(found[0][0])) if found else Budget()
+        self._key = self._number if self.terms.membership is None else -self._budget.number
+        return rows
 
     def _read(self, transaction: Transaction) -> _Rows:
         """Read the rows, and adopt the promise if another coordinator has changed it."""
@@ -343,12 +415,14 @@ class SharedState:
     def _grant_at_once(self, number: int, n: int) -> Lease | None:
         """Lease up to n requests by one statement; None if that is not possible, or may not be."""
         most, mine = self._most_granted(), sum(requests for _, requests in self._leases.values())
+        overlaps = self.terms.membership is not None
         batch = self._next_batch(n, max(self._granted - self.progress.totals.requests, mine), mine)
         if (
             not batch.requests
             or not self._free
             or self._granted + batch.requests > most
             or self._n_entries >= _MAX_ENTRIES
+            or not self._forecast_allows(batch)
         ):
             return None
         slot, horizon = self._free.pop(), self._horizon
@@ -363,7 +437,7 @@ class SharedState:
                 seconds=self.lease_seconds,
                 slot=slot,
                 horizon=horizon,
-                terms=self._number,
+                terms=-self._budget.number if overlaps else self._number,
                 most=most,
             ),
             "statement",
@@ -375,10 +449,26 @@ class SharedState:
         self._free = [one for one in self._free if one != slot]  # the rows are those before the grant
         self._granted = max(granted, self._granted)
         before = granted - batch.requests - self.progress.totals.requests
-        return Lease(number, self._next_batch(batch.requests, before, mine))
+        batch = self._next_batch(batch.requests, before, mine)
+        return Lease(number, self._under_budget(batch) if overlaps else batch)
+
+    def _forecast_allows(self, batch: Batch) -> bool:
+        """Return whether what later requests can show suffices for what is missing, or planned, after a batch."""
+        if not self.policy.keeps_floors:
+            return True
+        if batch.terms.membership is None:
+            return forecast_suffices(batch, batch.missing)
+        return self._certificate is None or forecast_suffices(batch, self._certificate.plan)
+
+    def _under_budget(self, batch: Batch) -> Batch:
+        """Return a batch that gets no part of the certificate, and of the caps what the budget gives it."""
+        nothing = np.zeros(batch.terms.n_atoms, dtype=np.int64)
+        return replace(batch, certificate=nothing, room=self._budget.room(batch.requests, batch.terms))
 
     def _most_granted(self) -> int:
         """Return how many requests of this horizon may be leased, whatever those that are open deliver."""
+        if self.terms.membership is not None:
+            return self._budget.most
         terms, missing = self.terms, self.progress.missing(self.terms)
         if not self.policy.keeps_floors or not missing.any():
             return terms.horizon if terms.auto_restart else 1 << 62
@@ -397,12 +487,13 @@ class SharedState:
         return LoopState(self.progress, price_state).next_batch(self.terms, self.policy, n, leased=leased)
 
     def _set_grants(self, transaction: Transaction, latest: Latest, leased: int) -> None:
-        ((terms,),) = transaction.execute("SELECT value::bigint FROM facts WHERE name = 'terms'") or [(0,)]
-        transaction.execute(SET_GRANTS, horizon=latest.number, terms=terms, requests=latest.totals.requests + leased)
+        requests = latest.totals.requests + leased
+        transaction.execute(SET_GRANTS, horizon=latest.number, terms=self._key, requests=requests)
 
     def _reset_grants(self, transaction: Transaction) -> None:
         """Set the number of leased requests: a process that had the ledger to itself may have added to the horizon."""
         rows = self._read_alone(transaction)
+        self._close_budget(transaction, self.terms, rows)
         self._set_grants(transaction, rows.latest, rows.leases.requests)
 
     def _grant(self, transaction: Transaction, number: int, n: int) -> Lease | None:
@@ -413,15 +504,20 @@ class SharedState:
             transaction.execute("SET LOCAL synchronous_commit = on")
             latest = self.ledger.open_horizon(transaction, 0.0)
             self.progress, self._horizon = Progress(latest.totals), latest.number
+            self._close_budget(transaction, self.terms, rows)
         batch = self._next_batch(n, leased, rows.mine)
-        granted = replace(rows.leases, issued=number - 1).grant(batch)
-        if granted is None:
+        if self.terms.membership is None:
+            granted = replace(rows.leases, issued=number - 1).grant(batch)
+            batch_granted = None if granted is None else granted[1].batch
+        else:
+            batch_granted = self._certified_batch(transaction, number, batch, rows)
+        if batch_granted is None:
             return None
         if latest.n_entries >= _MAX_ENTRIES:
             self.ledger.add_entries(transaction)
         self._slot = self._free.pop() if self._free else 0
         self._granted = latest.totals.requests + leased + batch.requests
-        transaction.execute(SET_GRANTS, horizon=latest.number, terms=self._number, requests=self._granted)
+        transaction.execute(SET_GRANTS, horizon=latest.number, terms=self._key, requests=self._granted)
         transaction.execute_last(
             GRANT if self._slot else GRANT_IN_NEW_ROW,
             slot=self._slot,
@@ -430,7 +526,68 @@ class SharedState:
             seconds=self.lease_seconds,
             replica=self._replica,
         )
-        return granted[1]
+        return Lease(number, batch_granted)
+
+    def _certified_batch(self, transaction: Transaction, number: int, batch: Batch, rows: _Rows) -> Batch | None:
+        """Return a batch with its part of certificate and caps; None if it has to wait. All leases are known here."""
+        terms, open_ = self.terms, rows.leases.open
+        if not batch.requests:
+            return None
+        granted = self.progress.totals.requests + rows.leases.requests
+        if granted + batch.requests <= self._budget.most and self._forecast_allows(batch):
+            return self._under_budget(batch)
+        allowances = {one: self._budget.reserved(one, n, terms) for one, n in open_.items()}
+        room = self.progress.room(terms, sum(allowances.values(), np.zeros_like(terms.floors)))
+        plan = self._certify(room, batch, is_alone=not open_)
+        if plan is None:
+            return None
+        lease = number, batch.requests
+        shared = share_out(_new_number(), terms, plan, room, granted, allowances, lease)
+        beside_others = self._forecast_allows(batch) and not fills_every_slot(terms, batch.missing)
+        if shared is not None and beside_others:
+            self._write_budget(transaction, shared[0])
+            return replace(batch, certificate=np.zeros_like(plan), room=shared[1])
+        if open_:
+            return None
+        budget = Budget().closed(_new_number(), {}, terms)
+        if room is not None:
+            most = np.minimum(room[budget.capped], batch.requests * terms.k)
+            budget = replace(budget, allowances={number: most})
+        self._write_budget(transaction, budget)
+        return replace(batch, certificate=plan, room=room)
+
+    def _certify(self, room: NDArray[np.int64] | None, batch: Batch, *, is_alone: bool) -> NDArray[np.int64] | None:
+        """Return a certificate for the requests that are not leased yet; None if open leases have to be waited for.
+
+        If all counts are known, and the promises can no longer be kept, floors give way.
+        """
+        terms, missing, known = self.terms, self.progress.certain_missing(self.terms), self._certificate
+        near = np.zeros(terms.n_atoms, dtype=np.int64) if known is None else known.plan
+        bounds = PlanBounds.of(terms, missing, room, batch.left)
+        if is_alone:
+            tiers = [np.where(terms.order <= number, missing, 0) for number in np.unique(terms.order).tolist()]
+            floors, plan = lower_floors(bounds, tiers, near, _CERTIFY_SECONDS)
+        else:
+            try:
+                found = plan_within(bounds, _CERTIFY_SECONDS, near)
+            except UndecidedPromisesError:
+                found = None
+            if found is None:
+                return None
+            floors, plan = missing, found
+        state = CertificateState(plan, plan, np.zeros_like(plan), batch.left) if known is None else known
+        state = replace(state, plan=plan).renewed(terms, floors, room, batch.left, is_settled=False)
+        self._certificate = state
+        return state.plan
+
+    def _write_budget(self, transaction: Transaction, budget: Budget) -> None:
+        self.ledger.write_saved(transaction, BUDGET, budget.dump())
+        self._budget, self._key = budget, -budget.number
+
+    def _close_budget(self, transaction: Transaction, terms: Terms, rows: _Rows) -> None:
+        """Let the next lease make another budget, if promises may overlap."""
+        if terms.membership is not None:
+            self._write_budget(transaction, self._budget.closed(_new_number(), rows.leases.open, terms))
 
     def _forget(self, number: int) -> None:
         slot, _ = self._leases.pop(number, (0, 0))
@@ -441,14 +598,33 @@ class SharedState:
         """Return whether prices change before the next lease: the price batch is full, or the horizon is a new one."""
         return self._horizon != self._priced_horizon or self.price_state.requests >= self.terms.batch_size
 
-    def _write_terms(self, transaction: Transaction, groups: Groups, terms: Terms) -> None:
-        self.ledger.write_grown(transaction, len(groups.labels))
-        shared = SharedTerms.of(self._number + 1, groups, terms, keeps_floors=self.policy.keeps_floors)
+    def _write_terms(
+        self,
+        transaction: Transaction,
+        groups: Groups,
+        terms: Terms,
+        rows: _Rows,
+        *,
+        selections: frozenset[str] = frozenset(),
+        promises: tuple[Promise, ...] | None = None,
+    ) -> None:
+        shared = SharedTerms.of(
+            self._number + 1, groups, terms,
+            keeps_floors=self.policy.keeps_floors, selections=selections, promises=promises,
+        )  # fmt: skip
+        self._write_shared(transaction, shared)
+        self._key = shared.number
+        self._close_budget(transaction, terms, rows)
+
+    def _write_shared(self, transaction: Transaction, shared: SharedTerms) -> None:
+        self.ledger.write_grown(transaction, len(shared.groups.labels))
         self.ledger.write_saved(transaction, TERMS, shared.dump())
-        transaction.execute(
-            "INSERT INTO facts VALUES ('terms', :number) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-            number=str(shared.number),
-        )
+        for name, value in (("terms", str(shared.number)), ("caps", "0" if shared.caps is None else "1")):
+            transaction.execute(
+                "INSERT INTO facts VALUES (:name, :value) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                name=name,
+                value=value,
+            )
 
     def _adopt(self, shared: SharedTerms) -> None:
         """Continue with the promise of the ledger."""
@@ -457,11 +633,23 @@ class SharedState:
                 "another coordinator has taken the promise over with a policy of another kind: start this one with the"
                 " same policy."
             )
-        self._number, self.groups, self.terms = shared.number, shared.groups, shared.terms(self.terms.batch_size)
+        before, atoms = self.terms, self._resolve(shared)
+        self._number, self.groups, self.terms = shared.number, shared.groups, shared.terms(before.batch_size, atoms)
         # Targets change a little with every plan, and what the policy has learnt continues to hold.
-        if shared.auto_restart or len(shared.floors) > len(self.price_state.prices):
+        n, overlap = len(self.price_state.prices), atoms is not None or before.membership is not None
+        is_other = overlap and len(shared.floors) >= n and has_other_shape(before, self.terms)
+        if shared.auto_restart or len(shared.floors) > n or is_other:
             state = self.policy.resume(self.price_state.state, self.terms)
-            self.price_state = self.price_state.with_state(self.policy, state)
+            self.price_state = self.price_state.with_state(self.policy, state, self.terms.n_atoms)
+        if atoms is None:
+            self._certificate = None
+        elif self._certificate is None or len(self._certificate.plan) > self.terms.n_atoms:
+            nothing = np.zeros(self.terms.n_atoms, dtype=np.int64)
+            self._certificate = CertificateState(nothing, nothing, nothing, self.terms.horizon)
+        elif len(self._certificate.plan) < self.terms.n_atoms:
+            known = self._certificate
+            plan, counts = (grow(one, self.terms.n_atoms) for one in (known.plan, known.exposures))
+            self._certificate = replace(known, plan=plan, opening=plan, counts=counts, recent=None)
 
     def _join(self, groups: Groups, terms: Terms, if_differs: IfDiffers) -> None:
         """Agree with the promise of the ledger, or make it if there is none."""
@@ -477,16 +665,24 @@ class SharedState:
         if shared is None:
             self._number, self.groups, self.terms = 0, groups, terms
             return self.promise(groups, terms, may_wait=may_wait)
-        mine = SharedTerms.of(0, groups, terms, keeps_floors=self.policy.keeps_floors)
+        mine = SharedTerms.of(0, groups, terms, keeps_floors=self.policy.keeps_floors, promises=self._promises)
         if if_differs == "refuse":
             mine.check_agrees(shared, self.ledger.database.address)
         if not mine.difference(shared):
             self._adopt(shared)
+            if shared.overlaps:
+                return terms.auto_restart or self._join_with_labels(groups, shared)
             return terms.auto_restart or self._join_by_the_clock(groups, shared)
         if if_differs == "follow":
             self._adopt(shared)
             return True
         self._number, self.groups = shared.number, shared.groups
+        if shared.overlaps or terms.membership is not None:
+            if shared.auto_restart and groups.labels[: len(shared.groups.labels)] != shared.groups.labels:
+                raise InvalidInputError(
+                    "the ledger counts other promises: give its promises first, under their names, or another ledger."
+                )
+            return self.promise(groups, terms, may_wait=may_wait, promises=self._promises)
         known = self.extended_groups(groups)
         floors = np.pad(terms.floors, (0, len(known.labels) - len(terms.floors)))
         capacities = group_capacities(known, terms.k, terms.max_exclude)
@@ -507,3 +703,21 @@ class SharedState:
         known_now = now.exposures[: len(self.terms.floors)]  # groups may have been added since
         more = np.pad(np.maximum(self.terms.floors - known_now, 0), (0, new))
         return self.set_targets(Targets(known, max(self.terms.horizon - now.requests, 1), (more,)))
+
+    def _join_with_labels(self, groups: Groups, shared: SharedTerms) -> bool:
+        """Continue with the leader's targets by selection, and count labels that only this coordinator's items have."""
+        grown = with_labels(shared.groups, groups.labels)
+        if grown is shared.groups:
+            return True
+
+        def attempt(transaction: Transaction, rows: _Rows) -> bool:
+            self._write_shared(transaction, shared.grown(grown))
+            self._key = shared.number + 1
+            self._close_budget(transaction, self.terms, rows)
+            return True
+
+        return self._change(attempt)
+
+
+def _new_number() -> int:
+    return 1 + secrets.randbits(61)

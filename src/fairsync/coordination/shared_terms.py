@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +12,20 @@ from fairsync.catalog.groups import Groups
 from fairsync.errors import InvalidInputError
 from fairsync.floors import group_capacities
 from fairsync.policies import Terms
+from fairsync.policies.base import NO_CAP
+from fairsync.promises.selection import is_selection
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fairsync.catalog.atoms import Atoms
     from fairsync.ledger.base import Saved
+    from fairsync.promises import Promise
 
 # Name under which the ledger saves it.
 TERMS = "terms"
+# The arrays by promise that only terms with atoms have.
+_ARRAYS = ("caps", "list_limits", "priorities", "certain")
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,12 @@ class SharedTerms:
         Whether the guard keeps the floors. One coordinator without it would break the promise of all.
     max_exclude : int
         The most items that a request excludes.
+    caps, list_limits, priorities, certain : tuple or None
+        The other arrays of promises that may overlap.
+    selections : tuple of str or None
+        The selections that are counted, if targets speak of any; see :mod:`fairsync.coordination.counted`.
+    promises : tuple of dict or None
+        Promises over a horizon that may overlap, as values.
     """
 
     number: int
@@ -46,19 +60,51 @@ class SharedTerms:
     auto_restart: bool
     keeps_floors: bool
     max_exclude: int = 0
+    caps: tuple[int, ...] | None = None
+    list_limits: tuple[int, ...] | None = None
+    priorities: tuple[int, ...] | None = None
+    certain: tuple[bool, ...] | None = None
+    selections: tuple[str, ...] | None = None
+    promises: tuple[dict[str, Any], ...] | None = None
 
     @classmethod
-    def of(cls, number: int, groups: Groups, terms: Terms, *, keeps_floors: bool) -> SharedTerms:
-        """Return the promise of these terms."""
+    def of(
+        cls,
+        number: int,
+        groups: Groups,
+        terms: Terms,
+        *,
+        keeps_floors: bool,
+        selections: frozenset[str] = frozenset(),
+        promises: Sequence[Promise] | None = None,
+    ) -> SharedTerms:
+        """Return the promise of these terms, with the selections that are counted, or the promises over a horizon."""
         floors = tuple(terms.floors.tolist())
-        return cls(number, groups, floors, terms.k, terms.horizon, terms.auto_restart, keeps_floors, terms.max_exclude)
+        overlap: dict[str, Any] = {}
+        if terms.membership is not None:
+            arrays = {name: getattr(terms, name) for name in _ARRAYS}
+            overlap = {name: None if one is None else tuple(one.tolist()) for name, one in arrays.items()}
+            if promises is None:
+                overlap["selections"] = tuple(sorted(selections))
+            else:
+                overlap["promises"] = tuple(promise.to_dict() for promise in promises)
+        return cls(
+            number, groups, floors, terms.k, terms.horizon, terms.auto_restart, keeps_floors, terms.max_exclude,
+            **overlap,
+        )  # fmt: skip
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether promises may overlap, so that there are atoms."""
+        return self.selections is not None or self.promises is not None
 
     @classmethod
     def load(cls, data: bytes) -> SharedTerms:
         """Return the promise from the bytes of `dump`."""
         document = json.loads(data)
         groups = Groups(document.pop("labels"), np.array(document.pop("sizes"), dtype=np.int64))
-        return cls(groups=groups, floors=tuple(document.pop("floors")), **document)
+        lists = {name: tuple(one) if isinstance(one, list) else one for name, one in document.items()}
+        return cls(groups=groups, **lists)
 
     @classmethod
     def saved_in(cls, ledger: Saved) -> SharedTerms | None:
@@ -87,14 +133,15 @@ class SharedTerms:
             group_capacities(one.groups, self.k, self.max_exclude).tolist() for one in (self, other)
         )
         if not (self.auto_restart or other.auto_restart):
-            for name in ("sizes", "floors", "horizon"):  # the leader sets them with every plan
-                del mine[name]
-            both = min(len(self.groups.labels), len(other.groups.labels))  # groups may have been added
-            mine["labels"], theirs["labels"] = mine["labels"][:both], theirs["labels"][:both]
+            for name in ("sizes", "floors", "horizon", "selections", *_ARRAYS):  # the leader sets them with every plan
+                mine.pop(name, None)
+            labels = [[one for one in some["labels"] if not is_selection(one)] for some in (mine, theirs)]
+            both = min(map(len, labels))  # groups may have been added
+            mine["labels"], theirs["labels"] = (some[:both] for some in labels)
         return ", ".join(
-            f"{name} ({value} here, {theirs[name]} there)" if isinstance(value, int) else name
+            f"{name} ({value} here, {theirs.get(name)} there)" if isinstance(value, int) else name
             for name, value in mine.items()
-            if value != theirs[name]
+            if value != theirs.get(name)
         )
 
     def check_agrees(self, shared: SharedTerms, address: str) -> None:
@@ -106,13 +153,28 @@ class SharedTerms:
                 " with if_differs a coordinator can follow or take over."
             )
 
-    def terms(self, batch_size: int) -> Terms:
-        """Return the terms of a coordinator with this batch size."""
+    def terms(self, batch_size: int, atoms: Atoms | None = None) -> Terms:
+        """Return the terms of a coordinator with this batch size, and these atoms, if promises may overlap."""
         floors, capacities = (
             np.array(self.floors, dtype=np.int64),
             group_capacities(self.groups, self.k, self.max_exclude),
         )
-        return Terms(floors, capacities, self.k, self.horizon, batch_size, self.auto_restart, self.max_exclude)
+        terms = Terms(floors, capacities, self.k, self.horizon, batch_size, self.auto_restart, self.max_exclude)
+        if atoms is None:
+            return terms
+        values = {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: None if one is None else np.array(one) for name, one in values.items()}
+        capacities = np.minimum(self.k, np.maximum(atoms.sizes - self.max_exclude, 0))
+        return replace(terms, capacities=capacities, membership=atoms.membership, **arrays)
+
+    def grown(self, groups: Groups) -> SharedTerms:
+        """Return the same promise with further groups, which are promised nothing."""
+        n = len(groups.labels) - len(self.floors)
+        padding: dict[str, Any] = {"caps": NO_CAP, "list_limits": self.k, "priorities": 1, "certain": True}
+        arrays: dict[str, Any] = {
+            name: None if (one := getattr(self, name)) is None else (*one, *[padding[name]] * n) for name in _ARRAYS
+        }
+        return replace(self, number=self.number + 1, groups=groups, floors=(*self.floors, *[0] * n), **arrays)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -124,4 +186,9 @@ class SharedTerms:
             "auto_restart": self.auto_restart,
             "keeps_floors": self.keeps_floors,
             "max_exclude": self.max_exclude,
+            **{
+                name: list(one)
+                for name in (*_ARRAYS, "selections", "promises")
+                if (one := getattr(self, name)) is not None
+            },
         }

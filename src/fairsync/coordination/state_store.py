@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fairsync.loop import LoopState, PriceState
     from fairsync.policies import Sample, Terms
     from fairsync.promise_costs import PromiseCosts
+    from fairsync.promises import Promise
     from fairsync.promises.certificate import Certified
 
 
@@ -82,7 +83,9 @@ class StateStore(Protocol):
         """Return the groups of a changed catalog, or refuse them if the known groups do not come first."""
         ...
 
-    def promise(self, groups: Groups, terms: Terms, *, may_wait: bool) -> bool:
+    def promise(
+        self, groups: Groups, terms: Terms, *, may_wait: bool, promises: tuple[Promise, ...] | None = None
+    ) -> bool:
         """Replace the promise, or refuse one that cannot be kept; False if it has to be tried again."""
         ...
 

@@ -52,6 +52,10 @@ class Targets:
         (P,) the most items in one list; None if there is no limit at all.
     atoms : Atoms or None
         The atoms under the columns; None for floors of labels, which need none.
+    selections : frozenset of str
+        The selections that are counted.
+    every_slot : bool
+        Whether the first of the tiers fills every slot, so that it never gives way.
     """
 
     groups: Groups
@@ -60,6 +64,15 @@ class Targets:
     caps: NDArray[np.int64] | None = None
     list_limits: NDArray[np.int64] | None = None
     atoms: Atoms | None = None
+    selections: frozenset[str] = frozenset()
+    every_slot: bool = False
+
+    @property
+    def priorities(self) -> NDArray[np.int64]:
+        """(P,) the first priority that each column has a floor of, by its place; 0 is for every slot."""
+        has = np.array(self.tiers) > 0
+        first: NDArray[np.int64] = np.where(has.any(axis=0), has.argmax(axis=0), len(has) - 1)
+        return first if self.every_slot else first + 1
 
     @property
     def n_columns(self) -> int:
@@ -70,7 +83,7 @@ class Targets:
         """Return the targets with a floor that comes before all others."""
         code, tier = self.groups.code_of(label), np.zeros(self.n_columns, dtype=np.int64)
         tier[code] = floor
-        return replace(self, tiers=(tier, *(np.maximum(tier, one) for one in self.tiers)))
+        return replace(self, tiers=(tier, *(np.maximum(tier, one) for one in self.tiers)), every_slot=True)
 
     def less(self, counted: NDArray[np.int64]) -> Targets:
         """Return the targets after further exposures, which count."""
@@ -95,14 +108,20 @@ def check_promises(promises: object) -> list[Promise]:
 
 
 def make_targets(
-    groups: Groups, promises: Sequence[tuple[Label, Promise]], requests: int, k: int, atoms: Atoms | None
+    groups: Groups,
+    promises: Sequence[tuple[Label, Promise]],
+    requests: int,
+    k: int,
+    atoms: Atoms | None,
+    selections: frozenset[str] = frozenset(),
 ) -> Targets:
     """Return promises about columns as targets.
 
     Parameters
     ----------
-    groups, atoms
-        The columns, and the atoms under them, if there are other bounds than floors of labels.
+    groups, atoms, selections
+        The columns, the atoms under them, if there are other bounds than floors of labels, and the selections that are
+        counted.
     promises
         The promises, each with the label of its column. Of several with the same one, the largest floor counts with the
         first priority that has it, and the smallest cap and limit per list.
@@ -135,6 +154,7 @@ def make_targets(
         None if (caps == NO_CAP).all() else caps,
         None if (limits >= k).all() else limits,
         atoms,
+        selections,
     )
 
 
@@ -211,6 +231,7 @@ def _overlapping(
     aim = replace(
         terms, floors=np.zeros(targets.n_columns, dtype=np.int64), capacities=np.minimum(sizes, k), horizon=horizon,
         auto_restart=False, caps=caps, membership=atoms.membership, list_limits=limits, certain=None, certificate=None,
+        priorities=targets.priorities,
     )  # fmt: skip
     reserved, room = reserve(aim), caps
     if caps is not None and reserved is not None:

@@ -136,6 +136,8 @@ def evaluate(
     exclude: Exclude | None = None,
     where: Where | Sequence[Where | None] | None = None,
     cold: Cold = MEAN,
+    if_infeasible: str = "refuse",
+    budget: float | None = None,
 ) -> Evaluation:
     """Answer requests under each policy at each k, and measure the candidate lists.
 
@@ -171,6 +173,9 @@ def evaluate(
         :meth:`fairsync.FairRetriever.retrieve`. Targets are as they are given, also those that cannot be found.
     cold
         The fallback for requests whose vectors are zero; see :class:`fairsync.FairRetriever`.
+    if_infeasible, budget
+        Whether promises that cannot all hold are refused or give way, and what all of them may cost; see
+        :class:`fairsync.FairRetriever`.
 
     Examples
     --------
@@ -196,7 +201,8 @@ def evaluate(
     chosen, lengths = [make_policy(policy) for policy in policies], sorted(ks)
     _check([policy.name for policy in chosen], lengths, bool(promised.any()) or promises is not None)
     by_label = dict(zip(catalog.labels, promised.tolist(), strict=True))
-    terms: dict[str, Any] = {"floors": floors, "promises": promises, "index": _shared(index)}
+    terms: dict[str, Any] = {"floors": floors, "promises": promises, "index": _shared(index), "budget": budget}
+    terms["if_infeasible"] = if_infeasible
     if promises is None:
         terms |= {"floors": by_label, "index": make_index(index, catalog)}
     retrievers = [  # all of them before the first request is answered, so that infeasible promises are refused at once
@@ -210,7 +216,8 @@ def evaluate(
         rows, relevance = _retrieve_all(one, vectors, exclude, where, watch)
         for k in lengths if name == _PLAIN else [one.terms.k]:
             metrics, exposures = measure_lists(catalog, rows[:, :k], wanted, by_label)
-            kept = measure_promises(catalog, one.promises or (), rows[:, :k])
+            gave_way = None if name == _PLAIN else one.report().gave_way
+            kept = measure_promises(catalog, one.promises or (), rows[:, :k], gave_way)
             if kept:
                 metrics = replace(metrics, esp=sum(promise.kept for promise in kept) / len(kept))
             total = float(relevance[:, :k].sum(where=rows[:, :k] >= 0))

@@ -10,12 +10,14 @@ import numpy as np
 from fairsync.promises.selected_rows import SelectedRows
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
+    from fairsync.catalog.groups import Label
     from fairsync.promises import Promise
+    from fairsync.report.gave_way import GaveWay
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,10 @@ class PromiseResult:
         The most items that a list had; None without a limit per list.
     kept : bool
         Whether all bounds hold.
+    priority : int
+        Its priority, 1 first.
+    gave_way : str or None
+        Why it gave way: ``capacity``, ``max_price`` or ``budget``; None if it did not.
     """
 
     name: str
@@ -45,10 +51,15 @@ class PromiseResult:
     exposures: int
     most_per_list: int | None
     kept: bool
+    priority: int = 1
+    gave_way: str | None = None
 
 
 def measure_promises(
-    catalog: Catalog, promises: Sequence[Promise], rows: NDArray[np.int64]
+    catalog: Catalog,
+    promises: Sequence[Promise],
+    rows: NDArray[np.int64],
+    gave_way: Mapping[Label, GaveWay] | None = None,
 ) -> tuple[PromiseResult, ...]:
     """Return what candidate lists gave to each promise.
 
@@ -60,6 +71,8 @@ def measure_promises(
         The promises.
     rows
         (n, k) Candidates as catalog rows, -1 where a list is short.
+    gave_way
+        The promises that gave way, by name.
 
     Examples
     --------
@@ -70,7 +83,7 @@ def measure_promises(
     >>> [(one.name, one.exposures, one.kept) for one in measure_promises(catalog, promises, np.array([[0, 1], [1, 2]]))]
     [('category=toys', 3, False), ('new=True', 2, False)]
     """
-    slots = rows.size
+    slots, reasons = rows.size, {name: one.reason for name, one in (gave_way or {}).items()}
     shown, selected = np.bincount(rows[rows >= 0], minlength=len(catalog)), SelectedRows(catalog)
     results = []
     for promise in promises:
@@ -84,7 +97,15 @@ def measure_promises(
         kept = low <= exposures and (high is None or exposures <= high) and (limit is None or (most or 0) <= limit)
         results.append(
             PromiseResult(
-                promise.name, None if promise.at_least is None else low, high, limit, exposures, most, bool(kept)
+                promise.name,
+                None if promise.at_least is None else low,
+                high,
+                limit,
+                exposures,
+                most,
+                bool(kept),
+                promise.priority,
+                reasons.get(promise.name),
             )
         )
     return tuple(results)

@@ -79,7 +79,7 @@ def _most(promise: PromiseResult) -> str:
 
 def _exposures(promise: PromiseResult) -> str:
     most = "" if promise.most_per_list is None else f" ({promise.most_per_list:,} a list)"
-    return f"{promise.exposures:,}{most}"
+    return f"{promise.exposures:,}{most}" + (f", gave way ({promise.gave_way})" if promise.gave_way else "")
 
 
 def _share(value: float | None) -> str:

@@ -40,11 +40,12 @@ class _Columns:
         owners = np.repeat(np.arange(len(there)), there.sum(axis=1))
         rows, relevance = trace.chosen.rows[owners, order], trace.chosen.relevance[owners, order]
         groups = trace.catalog.group_of[rows].astype(np.int64)
+        shown = np.zeros(trace.catalog.n_groups, dtype=bool)
+        shown[groups] = True
+        self._promises = trace.promise_names(np.flatnonzero(shown))
         prices = applied_prices(trace, owners, rows, relevance)
         plain_at, plain = filled_places(trace.plain)
-        n = len(trace.catalog)
-        is_plain = np.isin(owners * n + rows, plain_at * n + plain)
-        absent = ~np.isin(plain_at * n + plain, owners * n + rows)
+        is_plain, absent = self._compare(owners, rows, trace.ranks[owners, order], plain_at, plain)
         ids, labels = trace.catalog.ids_of(rows).tolist(), trace.catalog.labels_of(groups).tolist()
         codes = groups.tolist()
         reasons = [
@@ -74,9 +75,22 @@ class _Columns:
     def _why_not(self, i: int, item_id: Label) -> WhyNot:
         return self._trace.request(i).why_not(self._trace.catalog, item_id)
 
-    @property
-    def _promises(self) -> dict[int, str]:
-        return self._trace.promise_names
+    def _compare(
+        self, owners: _Rows, rows: _Rows, ranks: _Rows, plain_at: _Rows, plain: _Rows
+    ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return which candidates are there without prices, too, and which items without prices are no candidates."""
+        trace = self._trace
+        if trace.fixed is not None:  # its items come first, whatever their ranks
+            n = len(trace.catalog)
+            ours, theirs = owners * n + rows, plain_at * n + plain
+            return np.isin(ours, theirs), ~np.isin(theirs, ours)
+        # Without prices, an item of rank r has place r.
+        requests, k = trace.plain.shape
+        counts = np.bincount(plain_at, minlength=requests)
+        is_plain = (ranks > 0) & (ranks <= counts[owners])
+        there = np.zeros((requests, k), dtype=bool)
+        there[owners[is_plain], ranks[is_plain] - 1] = True
+        return is_plain, ~there[trace.plain >= 0]
 
     @staticmethod
     def _order(trace: BatchTrace) -> _Rows:

@@ -7,7 +7,6 @@ without prices, and what the guard replaced); the explanation itself is made whe
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -288,13 +287,13 @@ class BatchTrace:
             cut=self._cut(i) if len(chosen) == k and not overlaps else None,
         )
 
-    @cached_property
-    def promise_names(self) -> dict[int, str]:
-        """The promise of each group that has one, by its code."""
+    def promise_names(self, groups: _Rows) -> dict[int, str]:
+        """Return the promise of each of these groups that has one, by its code."""
         floors, labels = self.terms.floors, self.catalog.labels
+        promised = groups[floors[groups] > 0]
         return {
-            code: self.names.get(labels[code], f"{labels[code]} ≥ {floors[code]}")
-            for code in np.flatnonzero(floors).tolist()
+            code: self.names.get(labels[code], f"{labels[code]} ≥ {floor}")
+            for code, floor in zip(promised.tolist(), floors[promised].tolist(), strict=True)
         }
 
     def _candidates(self, i: int) -> tuple[_Rows, _Floats]:

@@ -13,8 +13,9 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fairsync.guard.live_certificate import LiveCertificate, Shown
+    from fairsync.guard.live_certificate import LiveCertificate
     from fairsync.policies.base import Counts
+    from fairsync.promises.shown import Shown
 
 _NO_LIMIT = np.iinfo(np.int64).max
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from fairsync.floors import can_be_met
 from fairsync.guard.disjoint import due_exposures, keep_floors
-from fairsync.guard.live_certificate import LiveCertificate, Shown
+from fairsync.guard.live_certificate import LiveCertificate
 from fairsync.guard.overlapping import OverlapGuard
+from fairsync.promises.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,12 +28,13 @@ def needs_guard(
     terms: Terms,
     missing: Counts,
     promise_prices: Floats,
-    atom_counts: Counts,
+    given: Counts,
     requests: int,
     left: int,
     forecast: SlotForecast | None = None,
     certificate: Counts | None = None,
     room: Counts | None = None,
+    shown: Shown | None = None,
 ) -> bool:
     """Return whether some requests with these total counts could need the guard.
 
@@ -40,8 +42,8 @@ def needs_guard(
     ----------
     terms, missing, promise_prices
         The promises, (P,) the exposures missing before the requests, and the prices they were searched under.
-    atom_counts
-        (A,) exposures of all the requests together, from prices alone.
+    given
+        (P,) exposures of each promise in all the requests together, from prices alone.
     requests, left
         Number of the requests, and of all requests left in the horizon, these included.
     forecast
@@ -49,10 +51,10 @@ def needs_guard(
     certificate, room
         (A,) the certificate and (P,) what caps have left before the requests; None for the missing exposures, and for
         no caps.
+    shown
+        The atoms in the requests; None if promise p is atom p: then these are ``given``.
     """
     plan = missing if certificate is None else certificate
-    shown = Shown.in_all(atom_counts)
-    given = atom_counts if terms.membership is None else shown.exposures(terms.membership)
     if overshoots(missing, promise_prices, given):
         return True
     if forecast is not None and not forecast.counted(left - requests).suffice(plan):
@@ -66,10 +68,20 @@ def needs_guard(
     if terms.list_limits is not None and (given > terms.list_limits).any():
         return True
     # If even lists that serve nothing of the certificate leave it one, no list can break it but by its caps.
+    if room is None and terms.list_limits is None:
+        return not is_deliverable(plan, left - requests, terms)
     live = LiveCertificate(terms, plan, missing, room)
     if not live.is_deliverable(left - requests):
         return True
-    return room is not None and bool(len(live.over_cap(shown)))
+    return room is not None and bool(len(live.over_cap(Shown.in_all(given) if shown is None else shown)))
+
+
+def is_deliverable(plan: Counts, left: int, terms: Terms) -> bool:
+    """Return whether ``left`` requests can deliver a plan, where there are neither caps nor list limits."""
+    if int(plan.sum()) > left * terms.k:
+        return False
+    # As a rule every atom can be shown in every list, and is planned less often: this saves a comparison of all atoms.
+    return int(plan.max(initial=0)) <= left * terms.least_capacity or bool((plan <= left * terms.capacities).all())
 
 
 def overshoots(missing: Counts, promise_prices: Floats, given: Counts) -> bool:

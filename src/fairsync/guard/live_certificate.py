@@ -16,12 +16,13 @@ the last for promises with a list limit. A list of :math:`x_a` items of each ato
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fairsync.catalog.atoms import Membership
 from fairsync.promises.certificate import prune
+from fairsync.promises.shown import Shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,36 +35,6 @@ _CHECKED_AHEAD = 64
 # More atoms than this are lowered together.
 _ONE_BY_ONE = 1000
 _MANY = 2**62
-
-
-class Shown(NamedTuple):
-    """The atoms of a list, each once, and the number of its items in each."""
-
-    atoms: NDArray[np.int64]
-    counts: Counts
-
-    @classmethod
-    def of(cls, rows: NDArray[np.int64], atom_of: NDArray[np.int32]) -> Shown:
-        """Return the atoms of a list, which may have empty places at its end."""
-        atoms, counts = np.unique(atom_of[rows[rows >= 0]], return_counts=True)
-        return cls(atoms.astype(np.int64), counts.astype(np.int64))
-
-    @classmethod
-    def in_all(cls, counts: Counts) -> Shown:
-        """Return the atoms of one list or several, from (A,) the number of their items in each atom."""
-        atoms = (counts != 0).nonzero()[0]
-        return cls(atoms, counts[atoms])
-
-    def exposures(self, links: Membership) -> Counts:
-        """Return (P,) the exposures of each promise."""
-        at, promises = links.expand(self.atoms)
-        return np.bincount(promises, self.counts[at], links.n_promises).astype(np.int64)
-
-    def up_to(self, n_atoms: int) -> Counts:
-        """Return (A,) the number of items of every atom."""
-        counts = np.zeros(n_atoms, dtype=np.int64)
-        counts[self.atoms] = self.counts
-        return counts
 
 
 def links(terms: Terms) -> Membership:

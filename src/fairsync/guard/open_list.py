@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.guard.live_certificate import Shown
+from fairsync.promises.shown import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable

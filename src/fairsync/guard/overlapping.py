@@ -10,8 +10,8 @@ import numpy as np
 from fairsync.guard.asked import AskedSlots, is_limited
 from fairsync.guard.fitting import fitted, relocate
 from fairsync.guard.forced_list import compose
-from fairsync.guard.live_certificate import LiveCertificate, Shown
 from fairsync.guard.open_list import OpenList
+from fairsync.promises.shown import Shown
 from fairsync.search.base import Hits
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog import Catalog
     from fairsync.eligible_slots import CountedSlots, SlotForecast
+    from fairsync.guard.live_certificate import LiveCertificate
     from fairsync.guard.price_limits import PriceLimits
     from fairsync.policies.base import Counts, Floats, Terms
     from fairsync.search.eligibility import Eligibility

@@ -6,7 +6,7 @@ import secrets
 import threading
 from typing import TYPE_CHECKING, Any
 
-from fairsync.errors import RepeatedRequestError
+from fairsync.errors import LostLeaseError, RepeatedRequestError
 from fairsync.ledger.base import Totals
 from fairsync.ledger.rows import ENTRY_COLUMNS, totals_values
 
@@ -24,7 +24,8 @@ def _statement(repeated: str = "SELECT NULL::text AS request_id WHERE false", sa
     """Return the statement that closes a lease and counts its entry.
 
     It returns the requests that count, or NULL if nothing was recorded; whether the idempotency key was known before;
-    the request ids that were; and the number of the row that holds the counts.
+    the request ids that were; the number of the row that holds the counts; and whether the lease was lost, and cannot
+    be counted because there are caps. The lease is locked, so that it cannot expire meanwhile.
 
     Parameters
     ----------
@@ -34,8 +35,14 @@ def _statement(repeated: str = "SELECT NULL::text AS request_id WHERE false", sa
         Statement that saves the answers.
     """
     return f"""
-    WITH repeated AS ({repeated}), recorded AS (
-        INSERT INTO keys (key, recorded_at) SELECT :key, {{now}} WHERE NOT EXISTS (SELECT FROM repeated)
+    WITH repeated AS ({repeated}), open AS (
+        SELECT slot FROM leases WHERE number = :lease AND requests > 0 FOR UPDATE
+    ), lost AS (
+        SELECT 1 WHERE :lease > 0 AND NOT EXISTS (SELECT FROM open)
+        AND EXISTS (SELECT FROM facts WHERE name = 'caps' AND value = '1')
+    ), recorded AS (
+        INSERT INTO keys (key, recorded_at) SELECT :key, {{now}}
+        WHERE NOT EXISTS (SELECT FROM repeated) AND NOT EXISTS (SELECT FROM lost)
         ON CONFLICT (key) DO NOTHING RETURNING number
     ), saved AS ({saved}), closed AS (
         UPDATE leases SET requests = 0 WHERE number = :lease AND requests > 0 AND EXISTS (SELECT FROM recorded)
@@ -54,7 +61,8 @@ def _statement(repeated: str = "SELECT NULL::text AS request_id WHERE false", sa
         FROM counted WHERE NOT EXISTS (SELECT FROM added) RETURNING number
     )
     SELECT (SELECT requests FROM counted), EXISTS (SELECT FROM keys WHERE key = :key),
-        ARRAY(SELECT request_id FROM repeated), (SELECT number FROM added), (SELECT number FROM begun)
+        ARRAY(SELECT request_id FROM repeated), (SELECT number FROM added), (SELECT number FROM begun),
+        EXISTS (SELECT FROM lost)
     """
 
 
@@ -112,12 +120,14 @@ class SharedEntry:
             values["own"] = number if session == self._database.session else 0
             return transaction.execute(query, **values)
 
-        ((requests, is_known, repeated, added, begun),) = self._database.run(run, "statement")
+        ((requests, is_known, repeated, added, begun, is_lost),) = self._database.run(run, "statement")
         if requests is not None:
             self._row = (added, after, session) if added else (begun, one, self._database.session)
             return entry.counting(requests)
-        if attempts == 1 and (is_known or repeated):
+        if attempts == 1 and (is_known or repeated or is_lost):
             self._row = row
         if repeated and not is_known:
             raise RepeatedRequestError(repeated)
+        if is_lost and not is_known:
+            raise LostLeaseError(lease)
         return entry if attempts > 1 else None  # an attempt of ours was committed, and its outcome was not heard

@@ -103,6 +103,11 @@ class Terms:
         return has if self.membership is None else self.membership.atom_prices(has.astype(np.float64)) > 0
 
     @cached_property
+    def least_capacity(self) -> int:
+        """The least exposures of any atom that one request can surely have."""
+        return int(self.capacities.min(initial=self.k))
+
+    @cached_property
     def most_in_list(self) -> Counts:
         """(P,) the most exposures of each promise that one request can surely have."""
         most: Counts = np.minimum(self.exposures(self.capacities), self.k)

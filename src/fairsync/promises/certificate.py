@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.policies.base import Counts, Floats, Terms
+    from fairsync.promises.shown import Shown
 
 SECONDS = 60.0
 """The time limit for finding a certificate, in seconds."""
@@ -53,16 +54,21 @@ class Certified(NamedTuple):
     ----------
     plan : numpy.ndarray
         (A,) the certificate for the requests after them, as the guard left it.
-    counts : numpy.ndarray
-        (A,) exposures of each atom in them.
+    shown : Shown
+        The atoms in them.
     too_dear : numpy.ndarray or None
         (P,) the floors that the certificate no longer covers, because a slot for them would have cost more than their
         highest price; None for none.
     """
 
     plan: Counts
-    counts: Counts
+    shown: Shown
     too_dear: NDArray[np.bool_] | None = None
+
+    @property
+    def counts(self) -> Counts:
+        """(A,) exposures of each atom in the requests."""
+        return self.shown.up_to(len(self.plan))
 
 
 def find_certificate(

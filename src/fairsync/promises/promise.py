@@ -166,14 +166,15 @@ def each(
     priority: int = 1,
     max_price: float | None = None,
 ) -> list[Promise]:
-    """Return one promise for each label of an attribute that items have. Labels that come later get one, too.
+    """Return one promise for each label of an attribute, or each item. Labels and items that come later get one, too.
 
     Parameters
     ----------
     catalog
         The items.
     attribute
-        An attribute with labels, one or several per item.
+        An attribute with labels, one or several per item; or ``"id"``, for one promise for each item. The promise of an
+        item ends when the item is removed, or no longer meets the conditions.
     at_least, at_most, at_most_per_list
         As for :class:`Promise`, for every label.
     where
@@ -186,11 +187,17 @@ def each(
     >>> from fairsync.catalog import Catalog
     >>> each(Catalog(np.eye(3), {"provider": ["acme", "best", "acme"]}), "provider", at_least=20)
     [Promise(provider=acme: at least 20), Promise(provider=best: at least 20)]
+
+    Every new item gets its first 50 exposures.
+
+    >>> catalog = Catalog(np.eye(3), {"category": ["a", "b", "b"], "new": [True, False, True]}, ids=["x", "y", "z"])
+    >>> each(catalog, "id", at_least=50, where={"new": True})
+    [Promise(id=x, new=True: at least 50), Promise(id=z, new=True: at least 50)]
     """
-    column = check_catalog(catalog).attributes.get(attribute)
-    if column is None:
+    column, rows = check_catalog(catalog).attributes.get(attribute), SelectedRows(catalog)
+    if column is None and not rows.speaks_of_ids(attribute):
         raise InvalidInputError(f"there is no attribute {attribute!r}. There are {', '.join(catalog.attributes)}.")
-    if not isinstance(column, LabelColumn | ListColumn):
+    if column is not None and not isinstance(column, LabelColumn | ListColumn):
         raise InvalidInputError(f"{attribute!r} has numbers, not labels: a promise for each of them makes no sense.")
     return [
         Promise(
@@ -202,7 +209,7 @@ def each(
             priority=priority,
             max_price=max_price,
         )
-        for label in SelectedRows(catalog).labels_in_use(attribute, where or {})
+        for label in rows.labels_in_use(attribute, where or {})
     ]
 
 

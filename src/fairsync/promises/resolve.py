@@ -19,7 +19,7 @@ from fairsync.promises.feasibility import check_together
 from fairsync.promises.list_limits import longest_list, tree_of
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT, Promise
-from fairsync.promises.selected_rows import SelectedRows
+from fairsync.promises.selected_rows import ITEM_ID, SelectedRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,11 +123,16 @@ def resolve_promises(
     given, known = _with_new_labels(_in_order(_checked(promises), before), rows, catalog, before)
 
     def resolve() -> tuple[Atoms, Counts, Counts, Counts, Counts]:
+        rows.look_up(promise.where for promise in given)
         selected = [_rows_of(promise, rows, is_new=code >= n_before) for code, promise in enumerate(given)]
         atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
         most = np.minimum([len(some) for some in selected], k)
         ever = most if before is None else np.maximum(most, grow(before.most_in_list, len(given)))
-        return atoms, ever, *_numbers(given, k, horizon, most, ever)
+        floors, caps, limits = _numbers(given, k, horizon, most, ever)
+        if rows.speaks_of_ids(ITEM_ID):  # the promise of an item ends with it
+            ended = [promise.each == ITEM_ID and not len(some) for promise, some in zip(given, selected, strict=True)]
+            floors = np.where(ended, 0, floors)
+        return atoms, ever, floors, caps, limits
 
     atoms, ever, floors, caps, limits = resolve()
     names = [promise.name for promise in given]
@@ -189,8 +194,9 @@ def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | No
     before
         The atoms before a change of the items, which keep their codes.
     """
-    rows = SelectedRows(catalog)
-    return Atoms.of([rows.of(promise.where) for promise in promises], len(catalog), before)
+    rows, given = SelectedRows(catalog), list(promises)
+    rows.look_up(promise.where for promise in given)
+    return Atoms.of([rows.of(promise.where) for promise in given], len(catalog), before)
 
 
 def _checked(promises: Any) -> list[Promise]:
@@ -248,7 +254,8 @@ def _with_new_labels(
     have = {(_series(promise), promise.where.get(promise.each)) for promise in promises if promise.each is not None}
     for series, model in {_series(promise): promise for promise in promises if promise.each is not None}.items():
         attribute, others = str(model.each), {name: one for name, one in model.where.items() if name != model.each}
-        if not isinstance(catalog.attributes.get(attribute), LabelColumn | ListColumn) or attribute not in model.where:
+        has_labels = isinstance(catalog.attributes.get(attribute), LabelColumn | ListColumn)
+        if not (has_labels or rows.speaks_of_ids(attribute)) or attribute not in model.where:
             raise InvalidInputError(f"promise {model.name!r}: {attribute!r} is no attribute with labels.")
         used = rows.labels_in_use(attribute, others)
         known[series] = frozenset(used)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from fairsync.catalog.conditions import parse_conditions
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -21,8 +21,14 @@ if TYPE_CHECKING:
     from fairsync.catalog.conditions import Condition
 
 
+ITEM_ID = "id"
+"""The name under which promises speak of ids of items, unless an attribute has it."""
+
+
 class SelectedRows:
     """Finds the items of selections. The items of all labels of an attribute are sorted once.
+
+    Conditions may also name items by their ``"id"``, one or several.
 
     Parameters
     ----------
@@ -40,9 +46,45 @@ class SelectedRows:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._sorted: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._row_of: dict[object, int] = {}
+        self._met: dict[str, NDArray[np.bool_] | None] = {}
+
+    def speaks_of_ids(self, attribute: str | None) -> bool:
+        """Return whether a name stands for the ids of items."""
+        return attribute == ITEM_ID and ITEM_ID not in self._catalog.attributes
+
+    def look_up(self, selections: Iterable[Where]) -> None:
+        """Find the rows of all items that selections name by their id at once, which is faster than one by one."""
+        if ITEM_ID in self._catalog.attributes:
+            return
+        ids = [one for where in selections if ITEM_ID in where for one in _as_list(where[ITEM_ID])]
+        for kind in {type(one) for one in ids}:
+            same = [one for one in ids if type(one) is kind]
+            self._row_of.update(zip(same, self._catalog.rows_of(np.array(same)).tolist(), strict=True))
+
+    def _with_ids(self, where: Where) -> NDArray[np.int64]:
+        """Return the rows of the items with given ids that meet the other conditions."""
+        given = _as_list(where[ITEM_ID])
+        if any(isinstance(one, bool) or not isinstance(one, str | int) for one in given) or not given:
+            raise InvalidInputError(f"the condition on {ITEM_ID!r} must be an id or a list of ids, got {given!r:.80}.")
+        if any(one not in self._row_of for one in given):
+            self.look_up([where])
+        rows = np.unique([self._row_of[one] for one in given])
+        rows = rows[rows >= 0]
+        others = {name: one for name, one in where.items() if name != ITEM_ID}
+        key = repr(others)
+        if key not in self._met:
+            self._met[key] = None
+            if others:
+                self._met[key] = met = np.zeros(len(self._catalog), dtype=bool)
+                met[self.of(others)] = True
+        met_here = self._met[key]
+        return rows if met_here is None else rows[met_here[rows]]
 
     def of(self, where: Where) -> NDArray[np.int64]:
         """Return the rows of the items that meet all conditions, in ascending order."""
+        if ITEM_ID in where and self.speaks_of_ids(ITEM_ID):
+            return self._with_ids(where)
         columns = self._catalog.attributes
         labels: list[Condition] = []
         others: dict[str, object] = {}
@@ -65,6 +107,12 @@ class SelectedRows:
     def check_labels(self, where: Where) -> None:
         """Raise for a label that no item has ever had, and suggest close ones."""
         columns = self._catalog.attributes
+        if ITEM_ID in where and self.speaks_of_ids(ITEM_ID):
+            self._with_ids(where)
+            unknown = [one for one in _as_list(where[ITEM_ID]) if self._row_of[one] < 0]
+            if unknown:
+                raise InvalidInputError(f"no item has the id {unknown[0]!r}.")
+            where = {name: one for name, one in where.items() if name != ITEM_ID}
         for condition in parse_conditions(where, columns):
             column = columns[condition.attribute]
             if not isinstance(column, LabelColumn | ListColumn):
@@ -76,7 +124,10 @@ class SelectedRows:
                     )
 
     def labels_in_use(self, attribute: str, where: Where) -> list[AttributeLabel]:
-        """Return the labels of an attribute that some item has that meets conditions."""
+        """Return the labels of an attribute, or the ids, that items have that meet conditions."""
+        if self.speaks_of_ids(attribute):
+            found: list[AttributeLabel] = self._catalog.ids_of(self.of(where)).tolist()
+            return found
         column = self._catalog.attributes[attribute]
         assert isinstance(column, LabelColumn | ListColumn)
         if where:
@@ -102,6 +153,10 @@ class SelectedRows:
             self._sorted[name] = order, edges
         rows, edges = self._sorted[name]
         return rows[edges[code] : edges[code + 1]]
+
+
+def _as_list(given: object) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple | set | frozenset) else [given]
 
 
 def _are_in(larger: NDArray[np.int64], rows: NDArray[np.int64]) -> NDArray[np.bool_]:

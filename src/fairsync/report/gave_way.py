@@ -95,7 +95,7 @@ def find_given_way(labels: Sequence[Label], terms: Terms, state: LoopState) -> d
     concession = None if certificate is None else certificate.concession
     if concession is not None:
         for code in np.flatnonzero(concession.shortfall).tolist():
-            to = tuple(labels[rival] for rival in concession.rivals(code, int(order[code])))
+            to = tuple(labels[rival] for rival in concession.rivals(code))
             found[code] = GaveWay("capacity", int(concession.shortfall[code]), to)
     spending = state.spending
     if spending is not None and spending.since is not None:

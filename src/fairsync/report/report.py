@@ -62,6 +62,8 @@ class PromiseRow:
         Its priority, 1 first.
     gave_way : GaveWay or None
         Why it gave way, and by how much; None if it did not.
+    max_price : float or None
+        Its highest price, in units of the mean relevance of the last candidate; None for no limit.
     """
 
     name: Label
@@ -75,6 +77,7 @@ class PromiseRow:
     certain: bool
     priority: int = 1
     gave_way: GaveWay | None = None
+    max_price: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,6 +137,8 @@ class Report:
         exclude as a whole (``max_exclude``).
     priorities : dict or None
         {name: priority}; None if all are 1.
+    max_prices : dict
+        {name: highest price} for the promises that have one.
     gave_way : dict
         {name: why it gave way} for the promises that cannot all be kept, cost too much or exceed the budget.
     """
@@ -160,6 +165,7 @@ class Report:
     uncertain: tuple[Label, ...] = ()
     priorities: dict[Label, int] | None = None
     gave_way: dict[Label, GaveWay] = field(default_factory=dict)
+    max_prices: dict[Label, float] = field(default_factory=dict)
 
     @cached_property
     def promises(self) -> list[PromiseRow]:
@@ -170,7 +176,7 @@ class Report:
             PromiseRow(
                 label, self.floors[label] or None, caps.get(label), self.exposures[label], self.satisfied[label],
                 self.status[label], self.prices[label], costs.get(label), label not in uncertain,
-                priorities.get(label, 1), self.gave_way.get(label),
+                priorities.get(label, 1), self.gave_way.get(label), self.max_prices.get(label),
             )
             for label in self.promised
         ]  # fmt: skip
@@ -265,6 +271,7 @@ class Report:
                 "cap": self.caps.get(label),
                 "certain": label not in uncertain,
                 "priority": priorities.get(label, 1),
+                "max_price": self.max_prices.get(label),
                 "gave_way": None if gave_way is None else gave_way.to_dict(),
             }
 
@@ -426,6 +433,7 @@ def make_report(
         uncertain=() if terms.certain is None else tuple(labels[i] for i in np.flatnonzero(~terms.certain).tolist()),
         priorities=None if terms.priorities is None else dict(zip(labels, terms.priorities.tolist(), strict=True)),
         gave_way=dict(gave_way or {}),
+        max_prices=_max_prices(labels, terms),
     )
 
 
@@ -434,6 +442,15 @@ def _caps(labels: Sequence[Label], terms: Terms) -> dict[Label, int]:
     if terms.caps is None:
         return {}
     return {label: cap for label, cap in zip(labels, terms.caps.tolist(), strict=True) if cap < NO_CAP}
+
+
+def _max_prices(labels: Sequence[Label], terms: Terms) -> dict[Label, float]:
+    """Return the highest prices of the promises that have one."""
+    if terms.max_prices is None:
+        return {}
+    return {
+        labels[code]: float(terms.max_prices[code]) for code in np.flatnonzero(np.isfinite(terms.max_prices)).tolist()
+    }
 
 
 def _is_kept(totals: Totals, terms: Terms) -> bool:

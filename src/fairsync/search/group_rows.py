@@ -24,28 +24,34 @@ class GroupRows:
     >>> rows = GroupRows(Catalog(np.eye(4), ["a", "b", "c", "b"]))
     >>> rows.of(np.array([0, 1])).tolist()
     [0, 1, 3]
+    >>> [part.tolist() for part in rows.in_order(np.array([1, 0]))]
+    [[1, 3, 0], [2, 1]]
     >>> rows.open(np.array([np.inf, np.inf, 0.5]), most=2).tolist(), rows.open(np.array([0.5, 0.0, np.inf]), most=2)
     ([2], None)
     """
 
     def __init__(self, catalog: Catalog) -> None:
         self._group_of, self._sizes = catalog.group_of, catalog.group_sizes
+        self._kind = np.int32 if len(catalog.group_of) < np.iinfo(np.int32).max else np.int64
 
     @cached_property
-    def _by_group(self) -> npt.NDArray[np.int64]:
-        kind = np.int32 if len(self._group_of) < np.iinfo(np.int32).max else np.int64
-        return np.argsort(self._group_of, kind="stable").astype(kind)
+    def _by_group(self) -> npt.NDArray[np.signedinteger]:
+        return np.argsort(self._group_of, kind="stable").astype(self._kind)
 
     @cached_property
-    def _ends(self) -> npt.NDArray[np.int64]:
-        return np.cumsum(self._sizes)
+    def _starts(self) -> npt.NDArray[np.signedinteger]:
+        return np.concatenate([[0], np.cumsum(self._sizes)]).astype(self._kind)
 
     def of(self, groups: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """Return the rows of these groups, in ascending order."""
-        sizes = self._sizes[groups]
-        ends = np.cumsum(sizes)
-        places = np.arange(int(sizes.sum())) + np.repeat(self._ends[groups] - ends, sizes)
-        return np.sort(self._by_group[places].astype(np.int64))
+        return np.sort(self.in_order(groups)[0])
+
+    def in_order(self, groups: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.signedinteger]]:
+        """Return the rows of these groups, group by group, and the number of rows of each."""
+        starts = self._starts[groups]
+        sizes = self._starts[groups + 1] - starts
+        places = np.arange(int(sizes.sum())) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+        return self._by_group[places].astype(np.int64), sizes
 
     def open(self, prices: npt.NDArray[np.float64] | None, most: float) -> npt.NDArray[np.int64] | None:
         """Return the rows of all groups that are not masked; None if there are more than ``most``."""

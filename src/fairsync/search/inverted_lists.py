@@ -15,6 +15,9 @@ MIXED = -1
 """Stands for the group of a list that holds several."""
 
 _ITEMS_PER_LIST = 256
+# Lists that mix groups are longer: their price says less about an item, so that more of them are read, and reading one
+# costs as much beyond its length as a few hundred items.
+_ITEMS_PER_MIXED_LIST = 1024
 # A group with fewer items than this is small. Lists mix groups if there are more small groups than n divided by this.
 _SMALL = 64
 _LISTS_PER_PART = 96
@@ -93,7 +96,7 @@ class InvertedLists:
         made: list[int] = []
         list_of = np.empty(len(items), dtype=np.int32)
         for group, rows in _parts(items, group_of, weights, seed):
-            wanted = max(1, round(len(rows) / _ITEMS_PER_LIST))
+            wanted = max(1, round(len(rows) / (_ITEMS_PER_MIXED_LIST if group == MIXED else _ITEMS_PER_LIST)))
             # A centre without items makes no list.
             used, nearest = np.unique(_split(items[rows] @ weights, wanted, seed), return_inverse=True)
             list_of[rows] = nearest + len(made)
@@ -157,7 +160,7 @@ def _parts(
         rows = np.split(by_group, np.flatnonzero(np.diff(group_of[by_group])) + 1)
         return [(int(group_of[some[0]]), some) for some in rows]
     # k-means on a large catalog as a whole would take minutes: its parts are made first.
-    count = max(1, round(len(items) / _ITEMS_PER_LIST / _LISTS_PER_PART))
+    count = max(1, round(len(items) / _ITEMS_PER_MIXED_LIST / _LISTS_PER_PART))
     means = _means(items.shape[1], count, seed)
     some = np.random.default_rng(seed).choice(len(items), min(len(items), count * _SAMPLE_PER_LIST), replace=False)
     means.train(items[some] @ weights)

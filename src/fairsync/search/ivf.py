@@ -27,6 +27,9 @@ _DEEP = 8
 # Where lists mix groups, this many times k more items are fetched: the one that a subsidy brings into the best k may be
 # a few times further down by relevance. Where that is not enough, more are.
 _DEEPER, _DEEPEST = 5, 24
+# An item is lost with its list if it is both far above the mean bonus of the list and among its best by relevance.
+# Either is rare, so that lists are read only this part of the spread of bonuses deeper.
+_SPREAD_PART = 0.25
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -192,9 +195,10 @@ class IvfIndex(ApproximateIndex):
 
     def _tune(self, vectors: npt.NDArray[np.float64]) -> None:
         assert self.lists is not None
-        truth = self.exact.search(vectors, None, min(DEPTHS[-1], len(self.catalog))).rows
+        truth = self.exact.search(vectors, None, min(DEPTHS[-1], len(self.catalog)))
         queries = Float32Queries.of(self._items, vectors, None, 0.0)
-        self.tuning: Tuning = tune_probing(self.lists, self._codes, queries.columns.T, truth, self.recall)
+        best = np.ldexp(truth.relevance, -queries.exponent)
+        self.tuning: Tuning = tune_probing(self.lists, self._codes, queries.columns.T, truth.rows, best, self.recall)
 
     def _eligible(
         self, prices: npt.NDArray[np.float64] | None, k: int
@@ -206,11 +210,12 @@ class IvfIndex(ApproximateIndex):
         last = self._last_eligible
         if last is None or last[0] is not prices or last[1] != k:
             goal, reference = min(k, len(self.catalog)), 0.0
-            open_ = np.arange(self.catalog.n_groups)
+            open_, few = np.arange(0), len(self.catalog) <= _FEW
             if prices is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, prices, k)
-                open_ = np.flatnonzero(prices < np.inf)
-            few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
+            if few or (prices is not None and prices.max() == np.inf):
+                open_ = np.arange(self.catalog.n_groups) if prices is None else np.flatnonzero(prices < np.inf)
+                few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
             self._last_eligible = last = (prices, k, (goal, reference, open_, few))
         return last[2]
 
@@ -241,14 +246,15 @@ class IvfIndex(ApproximateIndex):
         best, floor = None, None
         if priced is not None and len(priced.rows):
             shared = (self.catalog, self._items, self.exact.item_bonus)
-            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, priced.rows, priced.items)
+            copied = (priced.rows, priced.items, priced.row_bonus)
+            tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, *copied)
             best = Scan(tile).run(0, tile.size)
             best.sift()
-            floor = np.tile(best.cut - np.float32(priced.spread), len(vectors) // n)[:, None]
+            floor = np.tile(best.cut - np.float32(_SPREAD_PART * priced.spread), len(vectors) // n)[:, None]
         chosen = self.tuning.choose(lists, vectors, scores, k, floor)
         rows, groups = self._codes.search(vectors, chosen, scores, fetch)
         last = rows[:, -1]
-        relevance = np.matmul(self._items.values[rows], vectors[:, :, None])[:, :, 0]
+        relevance = np.matmul(self._items.values.take(rows, axis=0, mode="clip"), vectors[:, :, None])[:, :, 0]
         values = relevance.copy()
         if queries.bonus is not None and priced is not None:
             bonus = queries.bonus[groups]

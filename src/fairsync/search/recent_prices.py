@@ -4,20 +4,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.search.base import check_prices
+from fairsync.search.rounding import same_values
 
 _Prices = npt.NDArray[np.float64]
 
 # The prices of the requests at hand, and those under which the guard searches again.
 _KEPT = 3
-# A few values tell different prices apart; there can be as many prices as items.
-_STEP = 1 << 12
 
 
 class RecentPrices:
     """The prices of recent searches, checked and copied. Equal prices are one array, which nobody writes to.
 
     A caller may overwrite the array that it has given, so prices are compared by value. An array that is not writeable
-    is recognised without a comparison.
+    is recognised without a comparison, and not copied.
 
     Parameters
     ----------
@@ -47,15 +46,13 @@ class RecentPrices:
             return None
         given, kept = np.asarray(prices, dtype=np.float64), self._kept
         for source, values in kept:
-            if given is values or (given is source and not given.flags.writeable) or _equal(given, values):
+            if given is values or (given is source and not given.flags.writeable) or same_values(given, values):
                 return values
         if check_prices(given, self._n_groups) is None:
             return None
-        values = given.copy()
-        values.flags.writeable = False
+        values = given
+        if given.flags.writeable or given.base is not None:
+            values = given.copy()
+            values.flags.writeable = False
         self._kept = ((given, values), *kept[: _KEPT - 1])
         return values
-
-
-def _equal(one: _Prices, other: _Prices) -> bool:
-    return np.array_equal(one[::_STEP], other[::_STEP]) and np.array_equal(one, other)

@@ -50,6 +50,10 @@ class Restriction:
             self.own = Eligibility(
                 eligible.n_items, eligible.selections, used, eligible.excluded[:0], np.zeros_like(eligible.offsets)
             )
+        self._buckets: npt.NDArray[np.integer] = eligible.excluded
+        if self.users == 1:  # in order already
+            self._shift, self._excluded = 0, eligible.excluded
+            return
         # In the order of their rows, so that the entries of a block of rows are next to each other. Counting takes a
         # fraction of the time of sorting, and puts rows that differ in their last bits only in any order.
         self._shift = max(0, eligible.n_items.bit_length() - 16)
@@ -63,7 +67,7 @@ class Restriction:
         if not len(self._excluded):
             return
         # Of the same type, or numpy would convert all of them.
-        bounds = np.array((start >> self._shift, (stop - 1) >> self._shift), dtype=np.uint16)
+        bounds = np.array((start >> self._shift, (stop - 1) >> self._shift), dtype=self._buckets.dtype)
         first, end = np.searchsorted(self._buckets, bounds[:1]), np.searchsorted(self._buckets, bounds[1:], "right")
         at = self._excluded[first[0] : end[0]] - start * self.users
         if (start | stop) & ((1 << self._shift) - 1):  # the first or the last bucket may be cut

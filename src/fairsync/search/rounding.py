@@ -14,8 +14,8 @@ per term, times at most 2^60, the largest factor we let in: (d+8)·2^-60 covers 
 no order). Beyond ±4 it is cut off: the k-th best score is then within ±1, so a group below -3 is out and a
 group above 3 is in, and the exact value does not matter. An extreme price therefore costs no other group any
 precision. Inside, the subtraction and the float64 score are off by at most 2^-50 of the reference and of the price,
-which is within 4 of it (``wobble``). The bonus is rounded *up* by that and by 8u, more than its own rounding and its
-share in the sum can take away: so
+which is within 4 of it (``wobble``). The bonus is rounded *up* by that and by at least 6u, more than its own rounding
+and its share in the sum can take away: so
 
     true ≤ float32 + error    and    true ≥ float32 - error - slack,
 
@@ -38,6 +38,9 @@ _CUT_OFF = 4.0
 _BLOCK_VALUES = 1 << 18
 # Prices of many groups are converted in blocks that stay in cache.
 _BLOCK_PRICES = 1 << 14
+
+# A few values tell different prices apart; there can be as many prices as items.
+_STEP = 1 << 12
 
 # The bonuses of recent prices: many requests come between two price changes, and most share a unit. Prices are compared
 # by value, because a caller may overwrite an array that it has given. The tuple is replaced as a whole, so that
@@ -191,6 +194,18 @@ def any_reference_serves(
     return serves
 
 
+def same_values(one: npt.NDArray[np.floating], other: npt.NDArray[np.floating]) -> bool:
+    """Return whether two arrays of prices hold the same values, mostly without a look at all of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> same_values(np.array([0.5, -0.5]), np.array([0.5, -0.5])), same_values(np.zeros(2), np.ones(2))
+    (True, False)
+    """
+    return one is other or (np.array_equal(one[::_STEP], other[::_STEP]) and np.array_equal(one, other))
+
+
 def _lengths(users: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return the length of the longest interest of each nonzero user."""
     peak = np.abs(users).max(axis=(1, 2))
@@ -204,28 +219,32 @@ def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tupl
     global _recent
     recent = _recent  # read once: another thread may replace it
     for given, key, result in recent:
-        if key == (reference, unit) and (given is prices or np.array_equal(given, prices)):
+        if key == (reference, unit) and same_values(given, prices):
             return result
     scale = math.ldexp(1.0, -unit)
     # A price that is not cut off is within 4 of the reference.
     wobble = (2 * abs(reference) * scale + 2 * _CUT_OFF) * 2.0**-50
     bonus, size = np.empty(len(prices), dtype=np.float32), 0.0
+    from_reference = reference * scale + wobble
     for start in range(0, len(prices), _BLOCK_PRICES):
-        price = prices[start : start + _BLOCK_PRICES]
+        price, part = prices[start : start + _BLOCK_PRICES], bonus[start : start + _BLOCK_PRICES]
+        high = price * -scale
+        high += from_reference
+        with np.errstate(over="ignore"):
+            part[:] = high
+        low, top = part.min(), part.max()
         masked = None
-        if price.max() == np.inf:
-            masked = price == np.inf
-            price = np.where(masked, reference, price)
-        high = (reference - price) * scale
-        high += wobble
-        np.minimum(np.maximum(high, -_CUT_OFF, out=high), _CUT_OFF, out=high)
-        sizes = np.abs(high)
-        size = max(size, float(sizes.max()))
-        sizes *= 8 * _U
-        high += sizes
+        if low < -_CUT_OFF or top > _CUT_OFF:
+            if low == -np.inf:
+                masked = price == np.inf
+                part[masked] = 0.0
+            np.clip(part, -_CUT_OFF, _CUT_OFF, out=part)
+            low, top = part.min(), part.max()
+        size = max(size, -float(low), float(top))
+        # The conversion may round down by u, and so may this sum: 6u are left of the 8.
+        part += np.abs(part) * np.float32(8 * _U)
         if masked is not None:
-            high[masked] = -np.inf
-        bonus[start : start + _BLOCK_PRICES] = high
+            part[masked] = -np.inf
     bonus.flags.writeable = False
     result = bonus, min(2 * wobble, 2 * _CUT_OFF) + 20 * _U * size
     room = max(1, min(_MOST_RECENT, _MOST_PRICES // max(1, len(prices))))

@@ -1,6 +1,7 @@
 """How items are stored in an engine: the vector of an item, and for Milvus its key, a hash of the id and the vector."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
+from fairsync.catalog.attributes import Column
 from fairsync.errors import InvalidInputError
 from fairsync.search.one_hot import widen
 from fairsync.search.rounding import Float32Items
@@ -59,8 +61,15 @@ class RowEncoding:
         plain = self._plain(catalog, rows)
         return widen(plain, catalog.group_of[rows], catalog.n_groups) if self.wide else plain
 
-    def keys(self, catalog: Catalog, rows: _Rows) -> _Rows:
+    def keys(self, catalog: Catalog, rows: _Rows, stored: Mapping[str, Column] | None = None) -> _Rows:
         """Return the keys of the items in these rows: a hash of the id and of everything that Milvus holds of the item.
+
+        Parameters
+        ----------
+        catalog, rows
+            The items.
+        stored
+            The attributes that Milvus holds. By default it holds none.
 
         Examples
         --------
@@ -69,14 +78,19 @@ class RowEncoding:
         >>> bool((encoding.keys(first, np.arange(2)) == encoding.keys(second, np.arange(2))).all())
         True
         """
-        made = bytearray()
+        made, attributes = bytearray(), sorted(stored or {})
         for start in range(0, len(rows), _BLOCK):
             some = rows[start : start + _BLOCK]
             vectors = self._plain(catalog, some).astype("<f4", copy=False)
             codes = catalog.group_of[some].tolist() if self.wide else [""] * len(some)
-            for name, code, vector in zip(catalog.ids_of(some).tolist(), codes, vectors, strict=True):
+            names = catalog.ids_of(some).tolist()
+            words = [""] * len(some)
+            if stored:
+                columns = [stored[attribute].take(some).values() for attribute in attributes]
+                words = [f"{attributes} {values}" for values in zip(*columns, strict=True)]
+            for name, code, word, vector in zip(names, codes, words, vectors, strict=True):
                 digest = hashlib.blake2b(vector.tobytes(), digest_size=_KEY_BYTES)
-                digest.update(f"{self.exponent} {code} {name}".encode())
+                digest.update(f"{self.exponent} {code} {name}{word}".encode())
                 made += digest.digest()
         return np.frombuffer(bytes(made), dtype="<i8").astype(np.int64)
 

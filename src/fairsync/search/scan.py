@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fairsync.catalog import Catalog
 from fairsync.search.base import Hits
 from fairsync.search.restriction import Restriction
-from fairsync.search.rounding import Float32Items, Float32Queries
+from fairsync.search.rounding import Float32Items, Float32Queries, same_values
 from fairsync.search.scoring import settle
 
 _Rows = npt.NDArray[np.int64]
@@ -25,7 +25,7 @@ PANEL_PRODUCTS = 1 << 18
 PANEL_PRODUCTS_OF_ONE = 9_215
 # Scores are first examined in bundles, by their maximum. For a single vector numpy's calls, not its arithmetic, take
 # the time, and longer bundles need fewer calls.
-_BUNDLE, _BUNDLE_OF_ONE = 8, 32
+_BUNDLE, BUNDLE_OF_ONE = 8, 32
 # A block should hold this many times k items, or hardly any of them would be below its own k-th best.
 BLOCK_PER_K = 128
 _PIECE_VALUES = 1 << 17
@@ -69,9 +69,9 @@ class ItemBonus:
     def of(self, bonus: _Floats) -> _Floats:
         """Return the bonus of each item, given that of each group, padded with zeros to fill the last bundle."""
         for groups, spread in self._kept:
-            if groups is bonus or np.array_equal(groups, bonus):
+            if same_values(groups, bonus):
                 return spread
-        spread = np.zeros(len(self.group_of) + _BUNDLE_OF_ONE, dtype=np.float32)
+        spread = np.zeros(len(self.group_of) + BUNDLE_OF_ONE, dtype=np.float32)
         np.take(bonus, self.group_of, mode="clip", out=spread[: len(self.group_of)])
         self._kept = ((bonus, spread), *self._kept[:1])
         return spread
@@ -81,7 +81,8 @@ class Tile:
     """The users that are scored in one pass, with the data that all threads share.
 
     Where few items are eligible, only those are scored: ``rows`` are their rows, and a scan counts in places among
-    them. ``copied`` are their embeddings if they lie next to each other already.
+    them. ``copied`` are their embeddings if they lie next to each other already, and ``copied_bonus`` their bonuses,
+    with zeros to fill the last bundle.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class Tile:
         restriction: Restriction | None = None,
         rows: _Rows | None = None,
         copied: _Floats | None = None,
+        copied_bonus: _Floats | None = None,
     ) -> None:
         self.catalog, self.group_of = catalog, item_bonus.group_of
         self.items = items.values if copied is None else copied
@@ -106,11 +108,11 @@ class Tile:
         queries = Float32Queries.of(items, users, prices, reference)
         self.columns, self.bonus, self.margin = queries.columns, queries.bonus, queries.margin
         width = self.columns.shape[1]
-        self.item_bonus = None
+        self.item_bonus = copied_bonus
         if self.bonus is not None and rows is None and (width == 1 or len(self.bonus) > _FEW_GROUPS):
             self.item_bonus = item_bonus.of(self.bonus)
         products = PANEL_PRODUCTS if width > 1 else PANEL_PRODUCTS_OF_ONE
-        self.bundle = _BUNDLE if width > 1 else _BUNDLE_OF_ONE
+        self.bundle = _BUNDLE if width > 1 else BUNDLE_OF_ONE
         self.panel = max(self.bundle, products // (width * catalog.dim) // self.bundle * self.bundle)
         # For a single vector the items themselves fill the cache anyway: fewer, longer blocks save calls.
         scores = BLOCK_SCORES if width > 1 else 2 * BLOCK_SCORES
@@ -259,7 +261,8 @@ class Scan:
             # A bundle scores at most its best relevance plus its best bonus. This bound takes an eighth of the
             # additions.
             bound = self._bundles(scores, best)
-            bound += bonus.reshape(bundles, size).max(axis=0)[:, None]
+            # Repeated first: numpy takes about as long for a short row as for one of some hundred values.
+            bound.reshape(-1)[:] += np.repeat(bonus.reshape(bundles, size).max(axis=0), users)
             open_ = bound >= self.cut
             worth = bool(np.count_nonzero(open_) <= crowd)
         if open_ is None or not worth:

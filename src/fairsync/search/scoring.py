@@ -13,7 +13,7 @@ from fairsync.search.base import Hits
 # Scores are computed in pieces of about 256 KB, which stay in cache.
 _PIECE_VALUES = 1 << 15
 # The price of the k-th item is sought among the lowest prices of bundles of groups, if there are groups enough.
-_BUNDLES_PER_K, _LEAST_BUNDLE = 8, 4
+_BUNDLES_PER_K, _LEAST_BUNDLE = 32, 4
 
 
 def relevance(
@@ -234,9 +234,14 @@ def reference_price(group_sizes: npt.NDArray[np.int64], prices: npt.NDArray[np.f
         # Sorting many groups would take as long as the search. At least k of those that have items have this price or a
         # lower one, since the lowest prices of disjoint bundles are those of distinct groups.
         some = np.where(group_sizes > 0, prices, np.inf) if group_sizes.min() == 0 else prices
-        lowest = some[: len(some) // bundle * bundle].reshape(bundle, -1).min(axis=0)
+        table = some[: len(some) // bundle * bundle].reshape(-1, bundle)
+        lowest = table.min(axis=1)
         enough = np.partition(lowest, k - 1)[k - 1]
-        lower = np.flatnonzero(some < enough)
+        # Groups of a lower price are in fewer than k bundles, or behind the last.
+        at = np.flatnonzero(lowest < enough)
+        own, places = np.nonzero(table[at] < enough)
+        behind = table.size + np.flatnonzero(some[table.size :] < enough)
+        lower = np.concatenate([at[own] * bundle + places, behind])
         if enough < np.inf and group_sizes[lower].sum() < k:
             return k, float(enough)
         by_price = lower[np.argsort(prices[lower])]

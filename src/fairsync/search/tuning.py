@@ -19,8 +19,6 @@ _DECIDES = DEPTHS.index(50)
 # avoid). The rest is a reserve for prices, and for requests that are harder than the sample.
 _LISTS_SHARE, _CODES_SHARE = 0.4, 0.15
 _EAGERNESS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
-# The k-th best score is somewhat higher than the mark.
-_BELOW_FLOOR = 1.15
 # Estimates of lists are first examined in bundles, by their maximum.
 _BUNDLE = 8
 _MOST_FETCHED = 4 * DEPTHS[-1]
@@ -42,12 +40,15 @@ class Tuning:
         The weight of a list's reach beyond its centre.
     slacks : tuple of float
         The slack for each of ``DEPTHS``, in units of the spread of items along the request's vector.
+    floor_slacks : tuple of float
+        The same below a score that k items reach, where one is known.
     fetches : tuple of int
         The number of candidates to settle for each of ``DEPTHS``.
     """
 
     eagerness: float
     slacks: tuple[float, ...]
+    floor_slacks: tuple[float, ...]
     fetches: tuple[int, ...]
 
     def choose(
@@ -55,7 +56,8 @@ class Tuning:
     ) -> npt.NDArray[np.bool_]:
         """Return which lists to read, (n, L), given the scores of their centres minus prices, -inf where masked.
 
-        If a score that k items reach is known, it is the ``floor``, (n, 1): lists far below it are not read.
+        If a score that k items reach is known, it is the ``floor``, (n, 1): lists further below it than
+        ``floor_slacks`` are not read.
         """
         along, estimate = lists.along(vectors)
         estimate *= np.float32(self.eagerness)
@@ -63,7 +65,7 @@ class Tuning:
         at = _depth(k)
         lowest = _mark(estimate, DEPTHS[at]) - np.float32(self.slacks[at]) * along
         if floor is not None:
-            lowest = np.maximum(lowest, floor - np.float32(_BELOW_FLOOR * self.slacks[at]) * along)
+            lowest = np.maximum(lowest, floor - np.float32(self.floor_slacks[at]) * along)
         # The estimate of a masked list is -inf, and if most are masked the mark may be -inf too.
         chosen: npt.NDArray[np.bool_] = estimate >= np.maximum(lowest, np.finfo(np.float32).min)
         return chosen
@@ -73,7 +75,7 @@ class Tuning:
 
         Examples
         --------
-        >>> Tuning(1.0, (0.5,) * 8, tuple(range(100, 900, 100))).fetch(30)
+        >>> Tuning(1.0, (0.5,) * 8, (0.5,) * 8, tuple(range(100, 900, 100))).fetch(30)
         400
         """
         return self.fetches[_depth(k)]
@@ -98,7 +100,12 @@ def _mark(estimate: Floats, k: int) -> Floats:
 
 
 def tune_probing(
-    lists: InvertedLists, codes: QuantizedItems, vectors: Floats, truth: npt.NDArray[np.int64], recall: float
+    lists: InvertedLists,
+    codes: QuantizedItems,
+    vectors: Floats,
+    truth: npt.NDArray[np.int64],
+    best: npt.NDArray[np.floating],
+    recall: float,
 ) -> Tuning:
     """Return the rule of `IvfIndex` that reads least and finds this share of the truth.
 
@@ -110,36 +117,44 @@ def tune_probing(
         (interests * n, d) the first interest of every request, then the second, and so on.
     truth
         (n, depth) the best items of each request without prices, best first.
+    best
+        (n, depth) their scores in the unit of the vectors.
     recall
         The share of the truth to find.
     """
-    n = len(truth)
+    n, share = len(truth), 1 - _LISTS_SHARE * (1 - recall)
     scores = vectors @ lists.centres.T
     along, reach = lists.along(vectors)
     held_by = np.tile(lists.list_of[truth], (len(vectors) // n, 1))
-    best = None
+    found = None
     for eagerness in _EAGERNESS:
         estimate = scores + np.float32(eagerness) * reach
         # How far below the mark the list of each wanted item is; any of the interests may read it.
         wanted = np.take_along_axis(estimate, held_by, axis=1)
         below = [((_mark(estimate, k) - wanted) / along).reshape(-1, *truth.shape).min(axis=0)[:, :k] for k in DEPTHS]
-        slacks = tuple(float(np.quantile(gap, 1 - _LISTS_SHARE * (1 - recall), method="higher")) for gap in below)
-        trial = Tuning(eagerness, slacks, (0,) * len(DEPTHS))
+        slacks = tuple(float(np.quantile(gap, share, method="higher")) for gap in below)
+        trial = Tuning(eagerness, slacks, slacks, (0,) * len(DEPTHS))
         items_read = int((trial.choose(lists, vectors, scores, DEPTHS[_DECIDES]) @ lists.sizes).sum())
-        if best is None or items_read < best[0]:
-            best = items_read, trial, [gap <= slack for gap, slack in zip(below, slacks, strict=True)]
-    assert best is not None
-    _, trial, is_read = best
+        if found is None or items_read < found[0]:
+            found = items_read, trial, [gap <= slack for gap, slack in zip(below, slacks, strict=True)], wanted
+    assert found is not None
+    _, trial, is_read, wanted = found
+    depths = [min(k, truth.shape[1]) for k in DEPTHS]
+    last = [np.tile(best[:, k - 1, None], (len(vectors) // n, 1)) for k in depths]
+    under = [
+        ((s - wanted) / along).reshape(-1, *truth.shape).min(axis=0)[:, :k] for s, k in zip(last, depths, strict=True)
+    ]
+    floor_slacks = tuple(float(np.quantile(gap, share, method="higher")) for gap in under)
     # One search serves all depths: the more lists are read, the further down an item is found.
     chosen = np.any([trial.choose(lists, vectors, scores, k) for k in DEPTHS], axis=0)
     rows, _ = codes.search(vectors, chosen, scores, _MOST_FETCHED)
     place = np.min([_places(part, truth) for part in rows.reshape(-1, n, rows.shape[1])], axis=0)
-    share = 1 - _CODES_SHARE * (1 - recall)
+    codes_share = 1 - _CODES_SHARE * (1 - recall)
     fetches = [
-        max(k, int(np.quantile(place[:, :k][read], share, method="higher")) + 1)
+        max(k, int(np.quantile(place[:, :k][read], codes_share, method="higher")) + 1)
         for k, read in zip(DEPTHS, is_read, strict=True)
     ]
-    return replace(trial, fetches=tuple(fetches))
+    return replace(trial, floor_slacks=floor_slacks, fetches=tuple(fetches))
 
 
 def tune_breadth(

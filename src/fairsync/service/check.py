@@ -19,6 +19,7 @@ from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.planning import supply_of
 from fairsync.service.promises.promise_series import promises_of
 from fairsync.service.run import make_forecast
+from fairsync.service.search_settings import describe_search
 from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.histories import load_histories
 
@@ -93,6 +94,8 @@ def check(
         with _collecting(problems):
             ColdStart(catalog, settings.promise.cold)
     with _collecting(problems):
+        facts["search"] = describe_search(settings.search, catalog)
+    with _collecting(problems):
         Tokens(settings.tokens, environ)
     with _collecting(problems):
         make_policy(settings.promise.policy)
@@ -124,7 +127,7 @@ def _facts(settings: Settings) -> dict[str, str]:
     return {
         "address": f"http://{http.host}:{http.port}",
         "access": access,
-        "search": f"Ray shards {search.ray!r}" if search.ray else f"{search.index}, {search.shards} shard(s)",
+        "search": search.engine,
         "promise": f"{promise.policy}, k = {promise.k}, exposures are {counted}, a request excludes"
         f" {promise.max_exclude:,} items at most",
         "traffic": f"{settings.traffic.per_second:g} requests per second expected before any was observed",

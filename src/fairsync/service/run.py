@@ -20,26 +20,26 @@ import uvicorn
 from fairsync.catalog.files import open_catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.errors import InvalidInputError, MissingPackageError
+from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.urls import is_postgres
 from fairsync.schedule import Forecast
-from fairsync.search import ExactIndex, ShardedIndex, make_index
+from fairsync.service.arms.arm_settings import check_same_arms, make_assignment, settings_of_arms
+from fairsync.service.arms.router import ArmObserver, ArmRouter
 from fairsync.service.ledger_settings import fit_ledger, open_service_ledger, read_groups
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.item_changes import ItemChanges
 from fairsync.service.promises.promise_service import PromiseService
+from fairsync.service.search_settings import make_search
 from fairsync.service.server.app import make_app
 from fairsync.service.server.authentication import Tokens
 from fairsync.service.server.json_logging import log, start_logging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from fairsync.catalog import Catalog
-    from fairsync.search import Index
     from fairsync.service.server.request_context import RequestContextMiddleware
-    from fairsync.service.settings import HttpSettings, SearchSettings, Settings
+    from fairsync.service.settings import HttpSettings, Settings
 
 # The search thread and the event loop hand the interpreter lock to each other. Python's default interval of 5 ms would
 # be most of the latency of a request.
@@ -93,20 +93,23 @@ def make_promise_service(settings: Settings) -> PromiseService:
     )
 
 
+def make_services(settings: Settings) -> tuple[list[PromiseService], RequestContextMiddleware | ArmRouter]:
+    """Return the promise service of each arm, or the only one without arms, and the application over them."""
+    if not settings.arms:
+        service = make_promise_service(settings)
+        return [service], make_app(service, settings)
+    assignment, parts = make_assignment(settings), settings_of_arms(settings)
+    services = [make_promise_service(part) for part in parts]
+    for service in services:
+        check_same_arms(service, assignment)
+    observer = ArmObserver(assignment, services)
+    apps = [make_app(service, part, more=observer.operations()) for service, part in zip(services, parts, strict=True)]
+    return services, ArmRouter(assignment, apps, observer)
+
+
 def make_forecast(settings: Settings) -> Forecast:
     """Return the traffic forecast before any traffic was observed."""
     return Forecast(rate=settings.traffic.per_second, zone=settings.traffic.zone)
-
-
-def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
-    """Return the index that the settings name."""
-    if settings.ray is not None:
-        return _ray_index(settings, catalog)
-    if settings.shards > 1:
-        return ShardedIndex(catalog, settings.shards, settings.index)
-    if settings.index == "exact":
-        return ExactIndex(catalog, settings.threads)
-    return make_index(settings.index, catalog)
 
 
 def serve(settings: Settings) -> None:
@@ -120,13 +123,13 @@ def serve(settings: Settings) -> None:
     sockets = bind(http)
     start_logging()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    service = make_promise_service(settings)
-    log.info("%r, promises: %d", service.catalog, len(service.promises()))
+    services, app = make_services(settings)
+    for service in services:
+        log.info("%r, promises: %d", service.catalog, len(service.promises()))
     if settings.is_open:
         log.warning("no [[tokens]]: anybody on this machine may do anything")
     for warning in settings.warnings:
         log.warning("%s", warning)
-    app = make_app(service, settings)
     config = uvicorn.Config(
         app,
         http="httptools",
@@ -145,9 +148,10 @@ def serve(settings: Settings) -> None:
     gc.set_threshold(*_GC_THRESHOLD)
     server = uvicorn.Server(config)
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_run(server, app, service, sockets, http))
-    service.coordinator.ledger.close()
-    if server.force_exit or not service.is_saved:
+        runner.run(_run(server, app, services, sockets, http))
+    for service in services:
+        service.coordinator.ledger.close()
+    if server.force_exit or not all(service.is_saved for service in services):
         how = "stopped at once" if server.force_exit else "stopped"
         log.warning("%s; counts are saved, the state since the last save is not", how)
     else:
@@ -156,8 +160,8 @@ def serve(settings: Settings) -> None:
 
 async def _run(
     server: uvicorn.Server,
-    app: RequestContextMiddleware,
-    service: PromiseService,
+    app: RequestContextMiddleware | ArmRouter,
+    services: Sequence[PromiseService],
     sockets: list[socket.socket],
     http: HttpSettings,
 ) -> None:
@@ -170,7 +174,8 @@ async def _run(
 
     async def drain() -> None:
         await stop.wait()
-        service.readiness.drain()
+        for service in services:
+            service.readiness.drain()
         app.draining = True
         deadline = time.monotonic() + http.drain_seconds
         while time.monotonic() < deadline and not server.force_exit:
@@ -249,20 +254,3 @@ def bind(http: HttpSettings) -> list[socket.socket]:
             " or set another http.host or http.port."
         ) from error
     return sockets
-
-
-def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:
-    try:
-        import ray
-    except ImportError:
-        raise MissingPackageError("search.ray is set, but Ray is not installed: pip install 'fairsync[ray]'.") from None
-    from fairsync.search.ray import RayIndex
-
-    if not ray.is_initialized():
-        try:
-            ray.init(address=settings.ray_address, log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise InvalidInputError(
-                f"there is no Ray cluster at {settings.ray_address!r} ({error}): check search.ray_address."
-            ) from error
-    return RayIndex.attach(str(settings.ray), catalog)

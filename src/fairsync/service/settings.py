@@ -18,6 +18,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.ledger import Retention
 from fairsync.ledger.urls import MEMORY, describe_url, is_postgres, sqlite_path
 from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.service.arms.assignment import check_shares
 from fairsync.service.schema import PromiseRecord  # noqa: TC001 - msgspec resolves the annotations
 from fairsync.service.validation import Key, parse_struct
 
@@ -46,9 +47,12 @@ class ModelSettings(Struct, frozen=True, kw_only=True):
 
 
 class SearchSettings(Struct, frozen=True, kw_only=True):
-    """``[search]``: the index."""
+    """``[search]``: the index, in this process or in an engine that holds the items."""
 
+    engine: Literal["embedded", "pgvector", "qdrant", "milvus", "ray"] = "embedded"
+    """What searches: this process, or an engine, with the keys from ``url`` on; shards on Ray have their own."""
     index: Literal["exact", "ivf", "hnsw", "one-hot"] = "exact"
+    """The index. pgvector and Qdrant have ``exact`` and ``hnsw``."""
     threads: Positive | None = None
     """Threads of an exact search. Defaults to the number of processors."""
     shards: Positive = 1
@@ -57,6 +61,41 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     """Name of shards on a Ray cluster that ``fairsync cluster start`` started. Replaces the keys above."""
     ray_address: str = "auto"
     """Address of the Ray cluster."""
+    url: str = ""
+    """Address of the engine. Set FAIRSYNC_SEARCH_URL if it contains a password."""
+    table: str = "items"
+    """pgvector: name of the table."""
+    id_column: str = "id"
+    """pgvector: column of the ids."""
+    embedding_column: str = "embedding"
+    """pgvector: column of the embeddings."""
+    columns: dict[str, str] = {}
+    """Column or payload field of each attribute whose name is another one."""
+    collection: str = "items"
+    """Qdrant, Milvus: name of the collection."""
+    api_key: str = ""
+    """Qdrant, Milvus: key of the server. Set FAIRSYNC_SEARCH_API_KEY."""
+    id_key: str | None = "id"
+    """Qdrant: payload field of ids that are words."""
+    vector_name: str = ""
+    """Qdrant: name of the vector, if it has one."""
+    upload: bool = False
+    """Whether to write to the engine: items that are missing or different at the start, and later changes."""
+    timeout: Seconds = 3.0
+    """Seconds that the engine may take to answer. A call that takes longer gets status 503."""
+
+    def __post_init__(self) -> None:
+        if self.engine in ("pgvector", "qdrant", "milvus"):
+            if not self.url:
+                raise ValueError(f"engine is {self.engine!r}, and there is no url: give the address of the engine")
+            if self.index not in ("exact", "hnsw") or (self.engine == "milvus" and self.index != "exact"):
+                raise ValueError(f"{self.engine} has no index {self.index!r}: use 'exact'")
+            if self.ray is not None or self.shards > 1:
+                raise ValueError(f"engine is {self.engine!r}: leave out ray and shards")
+        elif self.url:
+            raise ValueError(f"url is set, and engine is {self.engine!r}: name the engine, or leave url out")
+        if self.engine == "ray" and self.ray is None:
+            raise ValueError("engine is 'ray', and there is no ray: give the name of the shards")
 
 
 class PromiseSettings(Struct, frozen=True, kw_only=True):
@@ -159,6 +198,29 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """Log every call, or failed calls only."""
 
 
+class TracesSettings(Struct, frozen=True, kw_only=True):
+    """``[traces]``: OpenTelemetry. Needs ``fairsync[otel]``."""
+
+    endpoint: Annotated[str, Meta(pattern="^https?://")] | None = None
+    """Address of a collector, OTLP over HTTP, such as ``http://collector:4318/v1/traces``. Without it, nothing is
+    traced."""
+    sample: Annotated[float, Meta(gt=0, le=1)] = 0.1
+    """Share of the calls that are traced, unless the caller's ``traceparent`` decides it."""
+
+
+class ArmSettings(Struct, frozen=True, kw_only=True):
+    """``[[arms]]``: an arm of an A/B test. Each has its part of the promises, its own prices and its own ledger."""
+
+    name: Annotated[str, Meta(pattern="^[a-z0-9_]{1,20}$")]
+    """Name of the arm: small letters, digits and underscores."""
+    share: float
+    """Share of the users. All shares add up to 1."""
+    policy: str | None = None
+    """Policy of the arm, in place of ``promise.policy``."""
+    batch_size: Positive | None = None
+    """Most requests between two changes of the arm's prices, in place of ``promise.batch_size``."""
+
+
 class TokenSettings(Struct, frozen=True, kw_only=True):
     """``[[tokens]]``: a bearer token and its roles. The file has its SHA-256, or the variable that holds it."""
 
@@ -196,9 +258,15 @@ class Settings(Struct, frozen=True, kw_only=True):
     traffic: TrafficSettings = TrafficSettings()
     ledger: LedgerSettings = LedgerSettings()
     http: HttpSettings = HttpSettings()
+    traces: TracesSettings = TracesSettings()
     tokens: list[TokenSettings] = []
+    arms: list[ArmSettings] = []
+    experiment: Annotated[str, Meta(pattern="^[a-z0-9_]{1,20}$")] = "test"
+    """Name of the A/B test. Under another name users are divided anew, and ledgers begin anew."""
 
     def __post_init__(self) -> None:
+        if self.arms:
+            check_shares([arm.name for arm in self.arms], [arm.share for arm in self.arms])
         names = [token.name for token in self.tokens]
         if len(set(names)) < len(names):
             raise ValueError("two tokens have the same name: give each its own, it is what the log shows")
@@ -350,4 +418,7 @@ def _resolve_paths(settings: Settings, folder: Path) -> Settings:
     if url != MEMORY and not is_postgres(url):
         path = folder / sqlite_path(url).expanduser()
         changed["ledger"] = msgspec.structs.replace(settings.ledger, url=f"sqlite:///{quote(str(path))}")
+    search = settings.search
+    if search.engine in ("qdrant", "milvus") and "://" not in search.url and search.url != ":memory:":  # a path
+        changed["search"] = msgspec.structs.replace(search, url=str(folder / Path(search.url).expanduser()))
     return msgspec.structs.replace(settings, **changed)

@@ -48,6 +48,12 @@ WHERES: list[Where] = [
     {"year": [2001, 2003, 1900]},
     {"sizes": [40, 41]},
     {"brand": "unknown"},
+    {"year": 10**30},
+    {"year": {"not": [-(2**70), 2001]}},
+    {"brand": {"not": "a\0b"}},
+    {"price": float("inf")},
+    {"price": {"at_least": float("inf")}},
+    {"year": {"at_least": -float("inf"), "at_most": 1e300}},
     {"price": {"at_least": -1.0}, "year": {"not": 2002}, "sizes": {"not": 42}},
 ]
 

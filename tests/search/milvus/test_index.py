@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +33,12 @@ from contract.test_indexes import (  # noqa: F401
     test_users_and_items_of_any_float_type,
 )
 from fairsync.catalog import Catalog
+from fairsync.catalog.changes import upsert_items
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex
 from fairsync.search.milvus import MilvusIndex
+from fairsync.search.overlay import follow
+from search.milvus_conditions import assert_conditions_hold, described
 
 
 @pytest.fixture(scope="module")
@@ -153,14 +157,16 @@ def test_a_catalog_is_replaced_on_the_same_server(lite: str) -> None:
 
 def test_only_what_the_server_holds_decides_the_name(lite: str) -> None:
     catalog, users = random_case(24)
-    regrouped = Catalog(catalog.embeddings, ["a", "b"] * 200, catalog.ids)
+    regrouped = catalog.regrouped(np.arange(400) % 2, 2)
     fetch = MilvusIndex(catalog, lite, "names", prices="over-fetch", upload=True)
-    again = MilvusIndex(regrouped, lite, "names", prices="over-fetch")  # groups are not part of what is ranked
+    again = MilvusIndex(regrouped, lite, "names", prices="over-fetch")  # atoms are not part of what is ranked
     assert again.name == fetch.name
     prices = np.array([0.7, 0.0])
     assert (again.search(users, prices, 5).rows == ExactIndex(regrouped).search(users, prices, 5).rows).all()
     with pytest.raises(InvalidInputError, match="upload=True"):
         MilvusIndex(regrouped, lite, "names", prices="one-hot")
+    with pytest.raises(InvalidInputError, match="upload=True"):  # conditions would find the old labels
+        MilvusIndex(Catalog(catalog.embeddings, ["a", "b"] * 200, catalog.ids), lite, "names", prices="over-fetch")
 
 
 def test_few_groups_become_columns_and_many_are_over_fetched(lite: str) -> None:
@@ -183,3 +189,37 @@ def test_bad_arguments_are_refused_before_anything_is_asked() -> None:
     crowd = Catalog(np.ones((32768, 1)), np.arange(32768))
     with pytest.raises(InvalidInputError, match=r"32,768 columns.*over-fetch"):
         MilvusIndex(crowd, prices="one-hot")
+
+
+@pytest.mark.parametrize("way", ["one-hot", "over-fetch"])
+def test_conditions_are_expressions_of_milvus(lite: str, way: str) -> None:
+    catalog = described(3)
+    index = MilvusIndex(catalog, lite, "conditions", prices=way, upload=True)
+    asked = Asked(index)
+    assert_conditions_hold(index, catalog, 3)
+    assert any("in [" in one for one in asked.expressions)
+    assert any("not in" in one for one in asked.expressions)
+    sold_out = upsert_items(catalog, None, {"in_stock": [False] * 50, "region": ["AT"] * 50}, catalog.ids[:50].tolist())
+    assert follow(index, sold_out, catalog) is index  # only attributes have changed: nothing is written
+    assert_conditions_hold(index, sold_out.catalog, 4)
+    assert any(" or key in " in one for one in asked.expressions)
+    changed = upsert_items(sold_out.catalog, catalog.embeddings[[7]] + 1, {"price": [2.25]}, [catalog.ids[7]])
+    after = follow(index, changed, sold_out.catalog)
+    assert isinstance(after, MilvusIndex)
+    assert_conditions_hold(after, changed.catalog, 5)
+    again = MilvusIndex(changed.catalog, lite, "conditions", prices=way)  # as another process would open it
+    assert_conditions_hold(again, changed.catalog, 6)
+
+
+class Asked:
+    """Records the expressions that an index sends to Milvus."""
+
+    def __init__(self, index: MilvusIndex) -> None:
+        self.expressions: list[str] = []
+        search = index.stored.search
+
+        def recorded(*given: Any) -> Any:
+            self.expressions += given[2:3]
+            return search(*given)
+
+        index.stored.search = recorded  # type: ignore[assignment, method-assign]

@@ -18,6 +18,7 @@ from fairsync.search import ExactIndex
 from fairsync.search.milvus import BackendUnavailableError, MilvusIndex
 from fairsync.search.milvus import collection as milvus_collection
 from search.approximate import make_case
+from search.milvus_conditions import assert_conditions_hold, described
 
 if TYPE_CHECKING:
     from search.milvus_server import Server
@@ -154,3 +155,12 @@ def test_updates_are_exact_at_once_and_survive_kills(server: "Server") -> None:
     with pytest.raises(InvalidInputError, match="is gone"):
         index.search(USERS, None, 5)
     assert_exact(last)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_server_evaluates_conditions(server: "Server", way: str) -> None:
+    catalog = described(5)
+    index = MilvusIndex(catalog, server.uri, "conditions", prices=way, upload=True)
+    assert_conditions_hold(index, catalog, 5)
+    gone = upsert_items(catalog, None, {"in_stock": [False] * 30, "year": [1999] * 30}, catalog.ids[:30].tolist())
+    assert_conditions_hold(index, gone.catalog, 6)

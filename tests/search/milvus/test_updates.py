@@ -105,10 +105,10 @@ def test_only_what_is_new_is_written(lite: str, way: str) -> None:
     moved = (catalog.group_of[:20] + 1) % 5
     assert written(upsert_items(catalog, catalog.embeddings[:20] * 2, catalog.group_of[:20], ids)) == 20
     assert written(remove_items(index.catalog, ids)) == 0
-    # Rows that were there once are there still; of groups, over-fetching writes nothing.
+    # Rows that were there once are there still.
     assert written(upsert_items(index.catalog, catalog.embeddings[:20], catalog.group_of[:20], ids)) == 0
-    assert written(upsert_items(index.catalog, catalog.embeddings[:20], moved, ids)) == (20 if way == "one-hot" else 0)
-    assert index.wear == (40 if way == "one-hot" else 20) / 400
+    assert written(upsert_items(index.catalog, catalog.embeddings[:20], moved, ids)) == 20
+    assert index.wear == 40 / 400
     assert_exact(index, index.catalog, users)
 
 

@@ -156,7 +156,13 @@ class Engine(Protocol):
         """Where the items are, for messages: the engine, its address, and the table or collection."""
         ...
 
-    def prepare(self, dim: int, ids: type[Label], columns: Mapping[str, Column], *, create: bool) -> None:
+    def exists(self) -> bool:
+        """Return whether the table or collection is there."""
+        ...
+
+    def prepare(
+        self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
+    ) -> None:
         """Check that items of this form can be stored and found, before anything else is asked.
 
         Parameters
@@ -169,6 +175,8 @@ class Engine(Protocol):
             The attributes, for their types.
         create
             Whether to make the table or collection if there is none.
+        writes
+            Whether items will be written to it.
         """
         ...
 

@@ -61,9 +61,9 @@ class EngineIndex:
         self.engine, self.upload = engine, upload
         exact = ExactIndex(catalog)
         self._encoding = RowEncoding.of(exact.items, wide=False)
-        self._stored = tuple(catalog.ungrouped.attributes)
+        self._stored = tuple(catalog.conditioned_attributes)
         kind = str if catalog.ids.dtype.kind in "UO" else int
-        engine.prepare(catalog.dim, kind, catalog.ungrouped.attributes, create=upload)
+        engine.prepare(catalog.dim, kind, catalog.conditioned_attributes, create=upload, writes=upload)
         alive = self._reconcile(catalog, watch)
         engine.finish(create=upload)
         self._use(catalog, exact, alive)
@@ -142,7 +142,7 @@ class EngineIndex:
             same = (self._encoding.vectors(catalog, mine) == batch.vectors[known]).all(axis=1)
             different = "embedding" if not same.all() else ""
             for name in self._stored:
-                values = catalog.ungrouped.attributes[name].take(mine).values()
+                values = catalog.conditioned_attributes[name].take(mine).values()
                 held = batch.attributes[name]
                 pairs = zip(known.tolist(), values, strict=True)
                 equal = np.array([_plain(held[at]) == _plain(one) for at, one in pairs], dtype=bool)
@@ -172,7 +172,7 @@ class EngineIndex:
             yield start + len(some), self._batch(catalog, some)
 
     def _batch(self, catalog: Catalog, rows: NDArray[np.int64]) -> StoredItems:
-        attributes = {name: catalog.ungrouped.attributes[name].take(rows).values() for name in self._stored}
+        attributes = {name: catalog.conditioned_attributes[name].take(rows).values() for name in self._stored}
         return StoredItems(catalog.ids_of(rows).tolist(), self._encoding.vectors(catalog, rows), attributes)
 
     def _differences(self, change: CatalogChange) -> tuple[NDArray[np.int64], set[str], bool]:
@@ -194,7 +194,7 @@ class EngineIndex:
             different[at] = (after.embeddings[at] != before.embeddings[old[at]]).any(axis=1)
         names, is_moved = set(), bool(different.any())
         for name in self._stored:
-            now, then = after.ungrouped.attributes[name], before.ungrouped.attributes[name]
+            now, then = after.conditioned_attributes[name], before.conditioned_attributes[name]
             changed = ~_equal(now.take(known), then.take(old[known])) if now is not then else np.zeros(0, dtype=bool)
             if changed.any():
                 different[known[changed]] = True

@@ -14,7 +14,10 @@ class ConditionWriter(Protocol[Clause]):
     """Writes conditions on one attribute: SQL, a filter object, an expression."""
 
     def one_of(self, attribute: str, values: Sequence[AttributeLabel | float]) -> Clause:
-        """Return a clause that items with one of these values meet; for lists of labels, with at least one of them."""
+        """Return a clause that items with one of these values meet; for lists of labels, with at least one of them.
+
+        There may be no value left: then no item meets it.
+        """
         ...
 
     def within(self, attribute: str, low: float | None, high: float | None) -> Clause:
@@ -51,9 +54,16 @@ def write_conditions(conditions: Iterable[Condition], writer: ConditionWriter[Cl
     return [_write(one, writer) for one in conditions]
 
 
+def _can_be_held(value: AttributeLabel | float) -> bool:
+    """Return whether an item can have this value: others are within no engine's types, and would be refused."""
+    if isinstance(value, str):
+        return "\0" not in value
+    return -(2**63) <= value < 2**63 if isinstance(value, int) else math.isfinite(value)
+
+
 def _write(condition: Condition, writer: ConditionWriter[Clause]) -> Clause:
     if not condition.values:
         low, high = condition.low, condition.high
         return writer.within(condition.attribute, None if low == -math.inf else low, None if high == math.inf else high)
-    clause = writer.one_of(condition.attribute, condition.values)
+    clause = writer.one_of(condition.attribute, [value for value in condition.values if _can_be_held(value)])
     return writer.negate(clause) if condition.negated else clause

@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,13 +15,14 @@ from fairsync.search.milvus.connection import Connection
 
 Floats = npt.NDArray[np.float32]
 Keys = npt.NDArray[np.int64]
-Block = Callable[[npt.NDArray[np.int64]], Floats]
-"""Positions -> their vectors. Vectors are made in batches, since all at once may not fit into memory."""
+Block = Callable[[npt.NDArray[np.int64]], tuple[Floats, Mapping[str, Sequence[Any]]]]
+"""Positions -> their vectors, and the values of further fields by name. They are made in batches, since all at once may
+not fit into memory."""
 
 # The limits of Milvus: results for one vector, and columns of a vector.
-MOST_RESULTS, MOST_COLUMNS = 16384, 32768
+MOST_RESULTS, MOST_COLUMNS, MOST_LETTERS = 16384, 32768, 65535
 _LEAST_COLUMNS = 2
-_KEY, _VECTOR = "key", "vector"
+KEY, _VECTOR = "key", "vector"
 _INDEX_ENDS = ("Finished", "Failed")
 # A message stays far below the 64 MB that servers accept. An answer is read into Python objects, one per item.
 WRITTEN_AT_ONCE, _SENT_AT_ONCE, _RECEIVED_AT_ONCE = 1 << 20, 1 << 22, 1 << 17
@@ -44,10 +45,13 @@ class MilvusCollection:
         The name of the collection.
     width
         The number of columns of a vector, at most `MOST_COLUMNS`. Narrower vectors are padded with zeros.
+    fields
+        The Milvus types of further fields, by name, which expressions can speak of. By default there are none.
     """
 
-    def __init__(self, connection: Connection, name: str, width: int) -> None:
+    def __init__(self, connection: Connection, name: str, width: int, fields: Mapping[str, str] | None = None) -> None:
         self.name, self.width, self.size = name, max(width, _LEAST_COLUMNS), 0
+        self._fields = dict(fields or {})
         self._connection, self._client, self._seen = connection, connection.client, 0
 
     @classmethod
@@ -63,15 +67,29 @@ class MilvusCollection:
         collection._refresh()
         return collection
 
-    def search(self, vectors: Floats, count: int) -> tuple[Floats, Keys]:
+    def search(
+        self, vectors: Floats, count: int, expression: str = "", least: int | None = None
+    ) -> tuple[Floats, Keys]:
         """Return (n, count) scores and keys of the best rows by inner product, best first.
 
-        ``count`` is at most `MOST_RESULTS` and at most the size of the collection.
+        Parameters
+        ----------
+        vectors
+            (n, width) vectors.
+        count
+            The number of rows, at most `MOST_RESULTS` and at most the size of the collection.
+        expression
+            What rows must meet, in the language of Milvus; empty for all. Where fewer rows do, the score is -inf and
+            the key 0.
+        least
+            The least number of rows that the server must return: with fewer, it has not loaded them all. Defaults to
+            ``count``.
         """
         vectors = self._padded(vectors)
         step = max(1, min(_SENT_AT_ONCE // self.width, _RECEIVED_AT_ONCE // count))
         parts = [vectors[start : start + step] for start in range(0, len(vectors), step)]
-        answers = [self._connection.retry(partial(self._search, part, count)) for part in parts]
+        least = count if least is None else least
+        answers = [self._connection.retry(partial(self._search, part, count, expression, least)) for part in parts]
         scores, keys = (np.concatenate(columns) for columns in zip(*answers, strict=True))
         return scores, keys
 
@@ -83,7 +101,7 @@ class MilvusCollection:
         keys
             The keys of all rows.
         block
-            A function that returns the vectors of some rows.
+            A function that returns the vectors and fields of some rows.
         watch
             A progress callback: called with the number of rows written and the total.
         """
@@ -109,8 +127,11 @@ class MilvusCollection:
     def _create(self, keys: Keys, block: Block, watch: Watch | None) -> None:
         client, kinds = self._client, self._connection.milvus.DataType
         schema = client.create_schema(auto_id=False, enable_dynamic_field=False)
-        schema.add_field(_KEY, kinds.INT64, is_primary=True)
+        schema.add_field(KEY, kinds.INT64, is_primary=True)
         schema.add_field(_VECTOR, kinds.FLOAT_VECTOR, dim=self.width)
+        for name, kind in self._fields.items():
+            more = {"max_length": MOST_LETTERS} if kind == "VARCHAR" else {}
+            schema.add_field(name, getattr(kinds, kind), **more)
         client.create_collection(self.name, schema=schema)
         written = 0
         for rows in self._batches(keys, block, np.arange(len(keys))):
@@ -132,17 +153,19 @@ class MilvusCollection:
         step = max(1, WRITTEN_AT_ONCE // self.width)
         for start in range(0, len(places), step):
             at = places[start : start + step]
-            vectors = self._padded(block(at))
-            yield [{_KEY: key, _VECTOR: one} for key, one in zip(keys[at].tolist(), vectors, strict=True)]
+            vectors, fields = block(at)
+            columns = {KEY: keys[at].tolist(), _VECTOR: self._padded(vectors), **fields}
+            yield [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def _upsert(self, rows: list[dict[str, Any]], left: float) -> None:
         self._client.upsert(self.name, rows, timeout=left)
 
-    def _search(self, vectors: Floats, count: int, left: float) -> tuple[Floats, Keys]:
+    def _search(self, vectors: Floats, count: int, expression: str, least: int, left: float) -> tuple[Floats, Keys]:
         answer = self._client.search(
             self.name,
             data=list(vectors),
             limit=count,
+            filter=expression,
             anns_field=_VECTOR,
             search_params={"metric_type": "IP"},
             # Fresh enough to see our last row, even if the server was restarted. Rows of others may come later.
@@ -150,17 +173,20 @@ class MilvusCollection:
             guarantee_timestamp=self._seen,
             timeout=left,
         )
-        if len(answer) != len(vectors) or any(len(hits.ids) != count for hits in answer):
+        if len(answer) != len(vectors) or any(len(hits.ids) < least for hits in answer):
             raise self._connection.milvus.MilvusException(message="only a part of the rows is loaded")
-        scores = np.array([hits.distances for hits in answer], dtype=np.float32)
-        return scores, np.array([hits.ids for hits in answer], dtype=np.int64)
+        scores = np.full((len(vectors), count), -np.inf, dtype=np.float32)
+        keys = np.zeros((len(vectors), count), dtype=np.int64)
+        for i, hits in enumerate(answer):
+            scores[i, : len(hits.ids)], keys[i, : len(hits.ids)] = hits.distances, hits.ids
+        return scores, keys
 
     def _present(self, keys: Keys) -> Keys:
         """Return those of the keys that the collection holds."""
         found: list[int] = []
         for start in range(0, len(keys), _SOUGHT_AT_ONCE):
-            sought = f"{_KEY} in {keys[start : start + _SOUGHT_AT_ONCE].tolist()}"
-            found += (row[_KEY] for row in self._connection.retry(partial(self._query, sought, _KEY)))
+            sought = f"{KEY} in {keys[start : start + _SOUGHT_AT_ONCE].tolist()}"
+            found += (row[KEY] for row in self._connection.retry(partial(self._query, sought, KEY)))
         return np.array(found, dtype=np.int64)
 
     def _refresh(self) -> None:

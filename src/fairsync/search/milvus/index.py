@@ -3,11 +3,13 @@
 import copy
 import re
 import secrets
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
+from fairsync.catalog.attributes import Column
 from fairsync.catalog.changes import CatalogChange
 from fairsync.catalog.files import Watch
 from fairsync.errors import InvalidInputError
@@ -16,6 +18,8 @@ from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import ExactIndex
 from fairsync.search.milvus.collection import MOST_COLUMNS, MOST_RESULTS, MilvusCollection
 from fairsync.search.milvus.connection import Connection
+from fairsync.search.milvus.expressions import fields_of, stored_columns, values_of
+from fairsync.search.milvus.filtered_fetch import FilteredFetch
 from fairsync.search.one_hot import OneHotFetch
 from fairsync.search.over_fetch import Floats, OverFetch, Rows
 from fairsync.search.overlay import Overlay
@@ -96,7 +100,8 @@ class MilvusIndex:
                 f"Milvus takes at most {MOST_COLUMNS:,} columns and this needs {width:,}: use prices='over-fetch'."
             )
         self.server = Connection(uri, token, timeout)
-        self._take(catalog, exact, RowKeys(self._encoding.keys(catalog, np.arange(len(catalog)))))
+        everything = np.arange(len(catalog))
+        self._take(catalog, exact, RowKeys(self._encoding.keys(catalog, everything, stored_columns(catalog))))
         held_by = self.server.collection_of(self.name)
         if held_by is not None:
             self.stored = MilvusCollection.open(self.server, held_by)
@@ -159,16 +164,22 @@ class MilvusIndex:
         exact = ExactIndex(catalog)
         if not (self.upload and encoding.fits(exact.items) and encoding.width(catalog) <= self.stored.width):
             return Overlay(self, change.rows, self.catalog.group_sizes, catalog)
-        keys, kept = np.zeros(len(catalog), dtype=np.int64), change.rows >= 0
+        stored = stored_columns(catalog)
+        if [*stored] != [*self._stored]:  # a label that Milvus cannot hold
+            return Overlay(self, change.rows, self.catalog.group_sizes, catalog)
+        keys = np.zeros(len(catalog), dtype=np.int64)
+        kept = (change.rows >= 0) & ~self._has_changed(change.rows, stored)
         keys[change.rows[kept]] = self._rows.keys[kept]
         fresh = np.ones(len(catalog), dtype=bool)
         fresh[change.rows[kept]] = False
         new = np.flatnonzero(fresh)
-        keys[new] = encoding.keys(catalog, new)
+        keys[new] = encoding.keys(catalog, new, stored)
         after = copy.copy(self)
         after._take(catalog, exact, RowKeys(keys))
         new = new[self._rows.find(keys[new]) < 0]
-        after.stored = self.stored.append(keys[new], lambda at: encoding.vectors(catalog, new[at]))
+        after.stored = self.stored.append(
+            keys[new], lambda at: (encoding.vectors(catalog, new[at]), values_of(stored, new[at]))
+        )
         # The alias comes last: without it, the write is incomplete and is not used.
         self.server.set_alias(after.name, self.stored.name)
         after._ready()
@@ -215,7 +226,16 @@ class MilvusIndex:
         return sorted(dropped)
 
     def _take(self, catalog: Catalog, exact: ExactIndex, rows: RowKeys) -> None:
-        self.catalog, self.exact, self._rows = catalog, exact, rows
+        self.catalog, self.exact, self._rows, self._stored = catalog, exact, rows, stored_columns(catalog)
+
+    def _has_changed(self, rows: Rows, stored: Mapping[str, Column]) -> npt.NDArray[np.bool_]:
+        """Return which items have other attributes in their new rows than the collection stores."""
+        changed = np.zeros(len(rows), dtype=bool)
+        kept = np.flatnonzero(rows >= 0)
+        for name, column in self._stored.items():
+            pairs = zip(column.take(kept).values(), stored[name].take(rows[kept]).values(), strict=True)
+            changed[kept] |= np.fromiter((one != other for one, other in pairs), bool, len(kept))
+        return changed
 
     def _ready(self) -> None:
         """Search the collection that holds the catalog from now on."""
@@ -228,15 +248,22 @@ class MilvusIndex:
         make = OneHotFetch if self._encoding.wide else OverFetch
         most = min(max(len(self.catalog) // _MOST_SHARE, _LEAST_MOST), MOST_RESULTS - 1)
         scale = self._encoding.scale(self.exact.items)
-        self.over_fetch = make(self.catalog, scale, fetch, self.exact, most, len(self.catalog) / stored.size)
+        alive = len(self.catalog) / stored.size
+        filtered = FilteredFetch(self.catalog, self._stored, stored, rows)
+        self.over_fetch = make(self.catalog, scale, fetch, self.exact, most, alive, filtered)
 
     def _write(self, old: str | None, watch: Watch | None) -> MilvusCollection:
         """Write the whole catalog to a new collection, to which the alias of the catalog then points."""
         spare = max(self.catalog.n_groups // _SPARE_SHARE, _LEAST_SPARE) if self._encoding.wide else 0
         width = min(self._encoding.width(self.catalog) + spare, MOST_COLUMNS)
         # Names are never reused: an index whose collection was dropped must not find another one under its name.
-        stored = MilvusCollection(self.server, f"{self.name}_rows_{secrets.token_hex(4)}", width)
-        stored.create(self._rows.keys, lambda at: self._encoding.vectors(self.catalog, at), watch)
+        name, fields = f"{self.name}_rows_{secrets.token_hex(4)}", fields_of(self._stored)
+        stored = MilvusCollection(self.server, name, width, fields)
+        stored.create(
+            self._rows.keys,
+            lambda at: (self._encoding.vectors(self.catalog, at), values_of(self._stored, at)),
+            watch,
+        )
         held_by = self.server.collection_of(self.name)
         if held_by is not None and held_by != old:  # another process was faster: use its copy
             self.server.drop_collection(stored.name)

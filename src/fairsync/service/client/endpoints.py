@@ -43,6 +43,8 @@ from fairsync.service.schema import (
     RetrieveRequest,
     UpsertItems,
 )
+from fairsync.service.schema.arms import ArmsReport
+from fairsync.service.schema.statement import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -266,6 +268,23 @@ class Endpoints:
         """
         earlier = "" if before is None else f"&before={int(before)}"
         return Request("GET", f"/v1/audit?limit={int(limit)}{earlier}", _decoder(AuditView))
+
+    @endpoint
+    def statement(self, attribute: str, label: Label, month: str) -> Request[Statement]:
+        """Return what was promised to a label in a month, such as ``"2026-11"``, and what it got.
+
+        Raises `RefusedError` if the label is unknown, or if no window of its promises ended in that month.
+        """
+        query = "&".join(
+            f"{name}={quote(str(value), safe='')}"
+            for name, value in (("attribute", attribute), ("label", label), ("month", month))
+        )
+        return Request("GET", f"/v1/statement?{query}", _decoder(Statement))
+
+    @endpoint
+    def arms(self) -> Request[ArmsReport]:
+        """Return the comparison of the arms of an A/B test."""
+        return Request("GET", "/v1/arms", _decoder(ArmsReport))
 
     @endpoint
     def report(self) -> Request[ReportView]:

@@ -34,6 +34,7 @@ from fairsync.service.promises.readiness import Readiness
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.promises.scheduler import Scheduler
 from fairsync.service.promises.shards import shard_views
+from fairsync.service.promises.statement import make_statement
 from fairsync.service.schema import ImpressionResult, Preview
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.reservoir import RequestRules
     from fairsync.service.schema import AuditView, Overview, Pace, PastWindow, PromiseView
+    from fairsync.service.schema.statement import Statement
 
 _log = logging.getLogger(__name__)
 # Weight of one answer in the moving average of degraded answers.
@@ -458,6 +460,11 @@ class PromiseService:
             Number of an entry; only earlier ones are returned.
         """
         return audit_view(self.coordinator.ledger.audit(limit, before))
+
+    def statement(self, attribute: str, label: str, month: str) -> Statement:
+        """Return what was promised to a label in a month, and what it got; see :mod:`.statement`."""
+        ledger, now = self.coordinator.ledger, self.scheduler.now()
+        return make_statement(ledger, self.catalog, self.count, attribute, label, month, now)
 
     def check_ready(self) -> None:
         """Probe ledger and shards for :meth:`ready`. Apart from :meth:`refresh`, because shards may take a second."""

@@ -28,6 +28,7 @@ from fairsync.service.promises.past_windows import (
 from fairsync.service.promises.periods import Periods, missing_at_start
 from fairsync.service.promises.planning import Planner
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
+from fairsync.service.promises.window_archive import WindowArchive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -123,6 +124,7 @@ class Scheduler:
         self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
         found = SavedState.load(coordinator.ledger, attribute)
         self.state = found or initial
+        self._archive = WindowArchive(coordinator.ledger)
         self._audit: list[AuditRecord] = []  # saved together with the change that it is about
         self.periods = Periods(coordinator, count, self.state.ledger_time, attribute)
         if self._leadership.is_leader:
@@ -305,6 +307,7 @@ class Scheduler:
     def _load(self) -> None:
         self.state = SavedState.load(self.coordinator.ledger, self.attribute) or self.state
         self.periods.time, self._audit = self.state.ledger_time, []
+        self._archive.forget()
         self._recount()
 
     def _resume(self) -> None:
@@ -370,6 +373,7 @@ class Scheduler:
                 past_window(name, one, count, requests[one.span], outage, self.coordinator.k, self.attribute)
                 for (name, one), count in zip(ended, exposures, strict=True)
             ]
+            self._archive.add([(one, status) for one, (_, status) in zip(past, ended, strict=True)], now)
             self.state = self.state.with_past(past).without_ended(now)
             self._audit += audit_changes(promises, self.state.promises, "", now, "its last window is over")
         self.save()
@@ -411,6 +415,7 @@ class Scheduler:
         self.state, self._planned_at = state, now.timestamp()
         if tuple(self.coordinator.labels) != self.state.labels:  # the coordinator may count every slot, too
             self.save_labels(self.coordinator.labels)
+        self._archive.observe({one: name for name, one in state.promises.items()}, plan.statuses, now)
         if saves:
             self._audit = []
             self.coordinator.announce()

@@ -35,20 +35,24 @@ from fairsync.service.server.routes_audit import audit_operations
 from fairsync.service.server.routes_explain import explain_operations
 from fairsync.service.server.routes_promises import promise_operations
 from fairsync.service.server.routes_retrieve import retrieve_operations
+from fairsync.service.server.routes_statement import statement_operations
 from fairsync.service.server.routes_status import status_operations
 from fairsync.service.server.timeout import TimeoutMiddleware
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from fairsync.service.promises.promise_service import PromiseService
+    from fairsync.service.server.operations import Operation
     from fairsync.service.settings import Settings
 
 
-def make_app(service: PromiseService, settings: Settings, refresh_seconds: float = 1.0) -> RequestContextMiddleware:
+def make_app(
+    service: PromiseService, settings: Settings, refresh_seconds: float = 1.0, more: Sequence[Operation] = ()
+) -> RequestContextMiddleware:
     """Return the service as an ASGI application.
 
     Its shutdown answers the requests in flight, then closes the promise service.
@@ -61,11 +65,18 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         Limits, tokens, and the model.
     refresh_seconds
         Seconds between two refreshes of the promise service.
+    more
+        Further operations of the API.
     """
     http, tokens, metrics = settings.http, Tokens(settings.tokens), Metrics(service)
     retrieve = partial(service.retrieve, checked=True)  # each call was checked before it was put into a batch
     batcher = MicroBatcher(retrieve, http.max_batch, http.max_waiting, http.max_wait_seconds, metrics.batch)
     metrics.waiting.set_function(lambda: batcher.waiting)
+    tracing = None
+    if settings.traces.endpoint is not None:
+        from fairsync.service.server.tracing import Tracing, TracingMiddleware  # of an extra
+
+        tracing = Tracing(settings.traces)
     bodies = BodyReader(http.max_body_bytes, http.max_users)
     histories = load_histories(settings, service.catalog.dim)
     operations = [
@@ -73,7 +84,9 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
         *explain_operations(service),
         *promise_operations(service, http),
         *audit_operations(service),
+        *statement_operations(service),
         *status_operations(service, metrics),
+        *more,
     ]
     document = make_document(operations, with_tokens=tokens.required)
     add_limits(document, service.catalog.dim, http, with_histories=histories is not None)
@@ -95,6 +108,8 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
             await run_in_threadpool(service.close)
         except FairSyncError as error:  # the service ends in any case, and the ledger may be away for long
             log.error("the state of the service could not be saved: %s", error)
+        if tracing is not None:
+            await run_in_threadpool(tracing.close)
 
     resources = routes_of(operations, bodies)
     routes = [*resources, Route("/openapi.json", openapi), *api_docs_routes(), *dashboard_routes()]
@@ -108,6 +123,8 @@ def make_app(service: PromiseService, settings: Settings, refresh_seconds: float
     app = TimeoutMiddleware(app, http.request_seconds)
     app = ErrorMiddleware(app)
     app = AccessLogMiddleware(app, metrics, paths, only_problems=http.log == "problems")
+    if tracing is not None:
+        app = TracingMiddleware(app, tracing)
     return RequestContextMiddleware(app)
 
 

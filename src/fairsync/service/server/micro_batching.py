@@ -27,6 +27,7 @@ import numpy as np
 from fairsync.errors import InvalidInputError, UnusableLedgerError
 from fairsync.service.server.json_logging import log
 from fairsync.service.server.problems import busy
+from fairsync.spans import capture, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,6 +72,8 @@ class PendingCall:
         Done when the candidates are found; cancelled when the client has gone.
     turn : int
         Position in the fair queue.
+    cause : object
+        The span of the call, if it is traced.
     """
 
     users: NDArray[np.floating[Any]]
@@ -81,6 +84,7 @@ class PendingCall:
     exclude: Sequence[Any] | None = None
     where: Sequence[Where | None] | None = None
     explain: bool = False
+    cause: object = None
 
     def is_compatible(self, other: PendingCall) -> bool:
         """Whether both can be searched together."""
@@ -181,7 +185,7 @@ class MicroBatcher:
         self.admit(n, caller)
         # Callers with much in the queue come after those with less.
         turn = max(self._next_turn.get(caller, 0), self._turn)
-        call = PendingCall(users, request_ids, k, self._loop.create_future(), turn, exclude, where, explain)
+        call = PendingCall(users, request_ids, k, self._loop.create_future(), turn, exclude, where, explain, capture())
         self._next_turn[caller] = turn + n
         self.waiting += n
         self._waiting_of[caller] += n
@@ -299,7 +303,8 @@ class MicroBatcher:
         }
         if batch[0].explain:
             rules["explain"] = True
-        self._search(users, [one for call in batch for one in call.request_ids], batch[0].k, deliver, **rules)
+        with joined("batch", [call.cause for call in batch]):
+            self._search(users, [one for call in batch for one in call.request_ids], batch[0].k, deliver, **rules)
 
     def _search_alone(self, call: PendingCall) -> Candidates | Exception:
         answers: list[Candidates] = []

@@ -94,7 +94,7 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(error, InvalidInputError) and not isinstance(error, UnusableLedgerError):
         return invalid(str(error))
     if isinstance(error, BackendUnavailableError):
-        return busy("unavailable", "The ledger or a shard is unavailable.")
+        return busy("unavailable", "The ledger, a shard or the search engine is unavailable.")
     if isinstance(error, MemoryError):
         return busy("overloaded", "There is not enough memory for this call at the moment.")
     if isinstance(error, FairSyncError | OSError):  # such as a ledger on a disk that is full

@@ -77,11 +77,18 @@ class PgvectorEngine:
         """The address of the table."""
         return f"the table {self.table.name!r} at {self.server.address}"
 
-    def prepare(self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool) -> None:
+    def exists(self) -> bool:
+        """Return whether there is a table of this name."""
+        with PostgresSessions(self.server.url, self.server.timeout, {}) as plain:
+            return plain.run(self.table.exists)
+
+    def prepare(
+        self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
+    ) -> None:
         """Check the table, or make it; see `Engine.prepare`."""
         # On a connection without the settings of pgvector, which may not be installed yet.
         with PostgresSessions(self.server.url, self.server.timeout, {}) as plain:
-            plain.run(lambda one: self.table.prepare(one, dim, ids, columns, create=create))
+            plain.run(lambda one: self.table.prepare(one, dim, ids, columns, create=create, writes=writes))
 
     def finish(self, *, create: bool) -> None:
         """Build the HNSW index if there is none, or check it; see `Engine.finish`."""

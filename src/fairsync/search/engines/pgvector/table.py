@@ -92,14 +92,14 @@ class PgvectorTable:
         columns: Mapping[str, Column],
         *,
         create: bool,
+        writes: bool,
     ) -> None:
         """Take the types of ids and attributes, make the table if that is asked for, and check that it fits."""
         self.id_type = "text" if ids is str else "bigint"
         self.types = {name: _TYPES[column.kind] for name, column in columns.items()}
         self.lists = {name for name, column in columns.items() if isinstance(column, ListColumn)}
         self._check_extension(connection, create=create)
-        exists = connection.execute("SELECT to_regclass(%s)", [self._quoted(connection)]).fetchone()
-        if exists is None or exists[0] is None:
+        if not self.exists(connection):
             if not create:
                 raise InvalidInputError(
                     f"there is no table {self.name!r} in this database: check its name and schema, or have it made"
@@ -107,14 +107,19 @@ class PgvectorTable:
                 )
             self._create(connection, dim)
         self._check_columns(connection, dim)
-        if create and not any(
+        if writes and not any(
             column == self.id_column and unique for _, _, column, unique in self._indexes(connection)
         ):
             raise InvalidInputError(
                 f"the column {self.id_column!r} of {self.name!r} has no unique index, so that items cannot be replaced:"
                 " add PRIMARY KEY or UNIQUE."
             )
-        self._check_rights(connection, ("SELECT", "INSERT", "UPDATE", "DELETE") if create else ("SELECT",))
+        self._check_rights(connection, ("SELECT", "INSERT", "UPDATE", "DELETE") if writes else ("SELECT",))
+
+    def exists(self, connection: PostgresConnection) -> bool:
+        """Return whether there is such a table."""
+        found = connection.execute("SELECT to_regclass(%s)", [self._quoted(connection)]).fetchone()
+        return found is not None and found[0] is not None
 
     def _check_extension(self, connection: PostgresConnection, *, create: bool) -> None:
         found = connection.execute("SELECT extversion FROM pg_extension WHERE extname = 'vector'").fetchone()

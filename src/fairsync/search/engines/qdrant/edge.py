@@ -1,0 +1,207 @@
+"""Qdrant's own engine in this process, over a folder: PyPI's qdrant-edge-py."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from fairsync.errors import InvalidInputError
+from fairsync.extras import explain_missing
+from fairsync.search.engines.qdrant.requests import FoundPoint, PointQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from fairsync.search.engines.qdrant.requests import Clause, PointId
+
+_KINDS = {"str": "Keyword", "int": "Integer", "bool": "Integer", "float": "Float", "": "Keyword"}
+_opened: dict[Path, tuple[Any, threading.Lock]] = {}
+_opening = threading.Lock()
+
+
+class QdrantEdge:
+    """A folder of points that one process holds.
+
+    The bindings take a bool for a number, so that bools are stored as 0 and 1.
+
+    Parameters
+    ----------
+    folder
+        The folder. All indexes of a process over the same folder share it.
+    exact
+        Whether to search without HNSW.
+    """
+
+    def __init__(self, folder: Path, exact: bool) -> None:
+        with explain_missing("QdrantIndex over a folder"):
+            import qdrant_edge
+        self._edge: Any = qdrant_edge
+        self._folder, self._bools = folder.resolve(), set[str]()
+        ignore = self._edge.QuantizationSearchParams(ignore=True)
+        self._params = self._edge.SearchParams(exact=True, quantization=ignore) if exact else None
+        self._shard: Any = None
+        self._lock = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        """The folder."""
+        return f"the folder {self._folder} of Qdrant"
+
+    def exists(self) -> bool:
+        """Return whether the folder is there, with something in it."""
+        return self._folder.is_dir() and any(self._folder.iterdir())
+
+    def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
+        """Check the folder, or make it; see `QdrantBackend.open`."""
+        edge = self._edge
+        self._bools = {key for key, kind in keys.items() if kind == "bool"}
+        with _opening:
+            if self._folder not in _opened:
+                if self.exists():
+                    shard = self._called(lambda: edge.EdgeShard.load(str(self._folder)))
+                elif create:
+                    params = edge.EdgeVectorParams(size=dim, distance=edge.Distance.Dot)
+                    shard = self._called(
+                        lambda: edge.EdgeShard.create(str(self._folder), edge.EdgeConfig(vectors=params))
+                    )
+                    for key, kind in keys.items():
+                        schema = getattr(edge.PayloadSchemaType, _KINDS[kind])
+                        self._called(
+                            lambda key=key, schema=schema: shard.update(
+                                edge.UpdateOperation.create_field_index(key, schema)
+                            )
+                        )
+                else:
+                    raise InvalidInputError(
+                        f"there is no folder {self._folder} of Qdrant: check its name, or make it with upload=True."
+                    )
+                _opened[self._folder] = shard, threading.Lock()
+            self._shard, self._lock = _opened[self._folder]
+        self._check_vectors(dim)
+
+    def query(self, queries: Sequence[PointQuery], payload: Sequence[str]) -> list[list[FoundPoint]]:
+        """Return the points found by each query; see `QdrantBackend.query`."""
+        requests = self._edge.QueryBatchRequest([self._request(one, list(payload)) for one in queries])
+        answers = self._called(lambda: self._shard.query_batch(requests))
+        return [[FoundPoint(_plain_id(one.id), one.payload or {}, one.score) for one in answer] for answer in answers]
+
+    def scroll(self, after: Any, limit: int) -> tuple[list[FoundPoint], Any]:
+        """Return the next points; see `QdrantBackend.scroll`."""
+        request = self._edge.ScrollRequest(offset=after, limit=limit, with_payload=True, with_vector=True)
+        points, then = self._called(lambda: self._shard.scroll(request))
+        return [self._found(one) for one in points], then
+
+    def retrieve(self, ids: Sequence[PointId]) -> list[FoundPoint]:
+        """Return those of the points that exist; see `QdrantBackend.retrieve`."""
+        found = self._called(lambda: self._shard.retrieve(list(ids), True, True))
+        return [self._found(one) for one in found]
+
+    def count(self) -> int:
+        """Return the number of points."""
+        return int(self._called(lambda: self._shard.count(self._edge.CountRequest(exact=True))))
+
+    def facet(self, key: str, limit: int) -> dict[Any, int]:
+        """Return the number of points with each value of a payload field."""
+        answer = self._called(lambda: self._shard.facet(self._edge.FacetRequest(key, limit=limit, exact=True)))
+        is_bool = key in self._bools
+        return {bool(one.value) if is_bool else one.value: int(one.count) for one in answer.hits}
+
+    def upsert(self, points: Sequence[FoundPoint]) -> None:
+        """Add or replace points."""
+        made = [self._edge.Point(one.id, one.vector, self._to_numbers(one.payload)) for one in points]
+        with self._lock:
+            self._called(lambda: self._shard.update(self._edge.UpdateOperation.upsert_points(made)))
+            self._called(self._shard.flush)
+
+    def delete(self, ids: Sequence[PointId]) -> None:
+        """Remove points."""
+        with self._lock:
+            self._called(lambda: self._shard.update(self._edge.UpdateOperation.delete_points(list(ids))))
+            self._called(self._shard.flush)
+
+    def optimize(self) -> None:
+        """Build the HNSW index, if there are points enough."""
+        with self._lock:
+            self._called(self._shard.optimize)
+
+    def _called(self, call: Any) -> Any:
+        try:
+            return call()
+        except Exception as error:
+            if type(error) is not Exception:  # the engine raises nothing more specific
+                raise
+            raise InvalidInputError(f"Qdrant in {self._folder} refuses: {str(error)[:200].rstrip('.')}.") from error
+
+    def _check_vectors(self, dim: int) -> None:
+        """Check dimensions and distance on a point: a folder does not tell them."""
+        points, _ = self.scroll(None, 1)
+        if not points:
+            return
+        held = points[0].vector or []
+        if not isinstance(held, list) or len(held) != dim:
+            what = f"{len(held)} dimensions" if isinstance(held, list) else "vectors with names"
+            raise InvalidInputError(
+                f"{self.place} has {what}, and the catalog has {dim} dimensions: use another folder."
+            )
+        # Neither a cosine nor a distance is 4 for twice a vector of which the inner product with itself is 2.
+        length = sum(one * one for one in held)
+        query = self._edge.QueryRequest(
+            limit=1, query=self._edge.Query.Nearest([2 * one for one in held]),
+            filter=self._edge.Filter(must=[self._edge.HasIdCondition({points[0].id})]), params=self._params,
+        )  # fmt: skip
+        score = self._called(lambda: self._shard.query(query))[0].score
+        if length and abs(score - 2 * length) > 1e-3 * length:
+            raise InvalidInputError(
+                f"the distance of {self.place} is not the inner product: make a folder with Dot, or use another one."
+            )
+
+    def _found(self, one: Any) -> FoundPoint:
+        payload = dict(one.payload or {})
+        for key in self._bools & set(payload):
+            held = payload[key]
+            payload[key] = [bool(label) for label in held] if isinstance(held, list) else bool(held)
+        return FoundPoint(_plain_id(one.id), payload, vector=one.vector)
+
+    def _to_numbers(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        numbers = dict(payload)
+        for key in self._bools & set(numbers):
+            held = numbers[key]
+            numbers[key] = [int(label) for label in held] if isinstance(held, list) else int(held)
+        return numbers
+
+    def _request(self, query: PointQuery, payload: list[str]) -> Any:
+        edge, only, fields = self._edge, self._filter(query), payload or False
+        nearest = edge.Query.Nearest(query.vector.tolist())
+        if not query.boosts:
+            return edge.QueryRequest(
+                limit=query.limit, offset=query.offset, query=nearest, filter=only, params=self._params,
+                with_payload=fields,
+            )  # fmt: skip
+        kinds = edge.Expression
+        terms = [
+            kinds.Mult([kinds.Constant(boost), kinds.Condition(self._condition(one))]) for boost, one in query.boosts
+        ]
+        formula = edge.Formula(kinds.Sum([kinds.Variable("$score"), *terms]))
+        fetch = edge.Prefetch(limit=query.depth, query=nearest, filter=only, params=self._params)
+        return edge.QueryRequest(limit=query.limit, query=formula, prefetches=[fetch], with_payload=fields)
+
+    def _filter(self, query: PointQuery) -> Any:
+        must = [self._condition(one) for one in query.clauses if not one.negated]
+        must_not = [self._condition(one) for one in query.clauses if one.negated]
+        if query.excluded:
+            must_not.append(self._edge.HasIdCondition(set(query.excluded)))
+        return self._edge.Filter(must=must, must_not=must_not) if must or must_not else None
+
+    def _condition(self, clause: Clause) -> Any:
+        """Return what a clause says, negated or not, in the types of the engine."""
+        edge, key = self._edge, clause.key
+        parts = [edge.FieldCondition(key, range=edge.RangeFloat(gte=a, lte=b)) for a, b in clause.ranges]
+        labels = [int(one) if isinstance(one, bool) else one for one in clause.values if not isinstance(one, float)]
+        if labels:
+            parts.append(edge.FieldCondition(key, match=edge.MatchAny(labels)))
+        return parts[0] if len(parts) == 1 else edge.Filter(should=parts)
+
+
+def _plain_id(given: Any) -> PointId:
+    return given if isinstance(given, int) else str(given)

@@ -1,0 +1,213 @@
+"""Qdrant as an engine: filters by payload, and prices as a formula over what was fetched by score."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from fairsync.errors import InvalidInputError
+from fairsync.search.engines.engine import Abilities, Ranking, StoredItems, edge
+from fairsync.search.engines.qdrant.edge import QdrantEdge
+from fairsync.search.engines.qdrant.requests import (
+    Clause,
+    ClauseWriter,
+    FoundPoint,
+    PointQuery,
+    is_uuid,
+    path_of,
+    point_id,
+)
+from fairsync.search.engines.qdrant.server import MEMORY, QdrantServer
+from fairsync.search.engines.written_conditions import write_conditions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from qdrant_client import QdrantClient
+
+    from fairsync.catalog.attributes import Column
+    from fairsync.catalog.groups import Label
+    from fairsync.search.engines.engine import Bonus, EngineQuery, Floats, Restricted
+    from fairsync.search.engines.qdrant.requests import QdrantBackend
+
+# A formula has a term for each distinct bonus, which is evaluated for each point that was fetched.
+_MOST_LABELS = 512
+_MOST_RESULTS = 100_000
+_READ_AT_ONCE, _MOST_FACETS = 5000, 1_000_000
+
+
+class QdrantEngine:
+    """A collection of Qdrant; see `QdrantIndex` for the parameters."""
+
+    def __init__(
+        self,
+        url: str | QdrantClient,
+        collection: str = "items",
+        *,
+        api_key: str = "",
+        id_key: str | None = "id",
+        vector_name: str = "",
+        columns: Mapping[str, str] | None = None,
+        index: Literal["exact", "hnsw"] = "exact",
+        prices: Literal["formula", "over-fetch"] = "formula",
+        timeout: float = 10.0,
+    ) -> None:
+        if index not in ("exact", "hnsw"):
+            raise InvalidInputError(f"index must be 'exact' or 'hnsw', got {index!r}.")
+        if prices not in ("formula", "over-fetch"):
+            raise InvalidInputError(f"prices must be 'formula' or 'over-fetch', got {prices!r}.")
+        if not timeout > 0:
+            raise InvalidInputError(f"timeout must be a positive number of seconds, got {timeout}.")
+        if not collection:
+            raise InvalidInputError("collection must be a name.")
+        exact = index == "exact"
+        self.backend: QdrantBackend
+        if not isinstance(url, str) or url == MEMORY or url.startswith(("http://", "https://")):
+            self.backend = QdrantServer(url, collection, api_key, vector_name, exact, timeout)
+        elif "://" in url or not url:
+            raise InvalidInputError(
+                f"url must be http://…, https://…, {MEMORY!r} or the path of a folder, got {url!r}."
+            )
+        elif vector_name or api_key:
+            raise InvalidInputError("a folder of Qdrant has neither vector_name= nor api_key=: leave them out.")
+        else:
+            self.backend = QdrantEdge(Path(url) / collection, exact)
+        self._id_key, self._keys = id_key, dict(columns or {})
+        self._paths: dict[str, str] = {}
+        self._has_words = True
+        self.abilities = Abilities(
+            prices="formula" if prices == "formula" else "none",
+            most_labels=_MOST_LABELS,
+            exact=exact,
+            filters=True,
+            fetches=True,
+            counts=True,
+            most_results=_MOST_RESULTS,
+        )
+
+    @property
+    def place(self) -> str:
+        """The address of the collection."""
+        return self.backend.place
+
+    def exists(self) -> bool:
+        """Return whether there is a collection of this name."""
+        return self.backend.exists()
+
+    def prepare(
+        self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
+    ) -> None:
+        """Check the collection, or make it; see `Engine.prepare`."""
+        self._has_words = ids is str
+        self._paths = {name: path_of(self._keys.get(name, name)) for name in columns}
+        kinds = {self._paths[name]: column.kind for name, column in columns.items()}
+        self.backend.open(dim, kinds, create=create, formulas=self.abilities.prices == "formula")
+
+    def finish(self, *, create: bool) -> None:
+        """Build the HNSW index in this process, if it is to be used; a server does so by itself."""
+        if create and not self.abilities.exact and isinstance(self.backend, QdrantEdge):
+            self.backend.optimize()
+
+    def search(self, query: EngineQuery) -> list[Ranking]:
+        """Return what is found for each vector; see `Engine.search`."""
+        queries = [one for at in range(len(query.vectors)) for one in self._queries(query, at)]
+        answers = self.backend.query(queries, self._fields)
+        exact = self.abilities.exact
+        if query.bonus is None:
+            return [self._ranking(points, query.count, -math.inf) for points in answers]
+        rankings = []
+        for ranked, last in zip(answers[::2], answers[1::2], strict=True):
+            # Behind what was fetched there may be the highest bonus; nothing, if not even the last place was filled.
+            unfetched = edge([one.score for one in last], 1, exact) + query.bonus.highest
+            rankings.append(self._ranking(ranked, query.count, unfetched))
+        return rankings
+
+    def items(self) -> Iterator[StoredItems]:
+        """Yield all items, in batches; see `Engine.items`."""
+        after: Any = None
+        while True:
+            points, after = self.backend.scroll(after, _READ_AT_ONCE)
+            if points:
+                yield self._stored(points)
+            if after is None:
+                return
+
+    def vectors(self, ids: Sequence[Label]) -> dict[Label, Floats]:
+        """Return the vectors of those of the items that exist; see `Engine.vectors`."""
+        points = self.backend.retrieve([point_id(name) for name in ids])
+        return {self._name(one): np.array(one.vector, dtype=np.float32) for one in points}
+
+    def count(self, attribute: str | None = None) -> dict[Any, int]:
+        """Return the number of items, by label if an attribute is given; see `Engine.count`."""
+        if attribute is None:
+            return {None: self.backend.count()}
+        return self.backend.facet(self._paths[attribute], _MOST_FACETS)
+
+    def change(self, items: StoredItems, removed: Sequence[Label]) -> None:
+        """Write items, then remove items; see `Engine.change`. Qdrant has no transactions."""
+        points = []
+        for at, (name, vector) in enumerate(zip(items.ids, items.vectors.tolist(), strict=True)):
+            payload = {self._keys.get(key, key): values[at] for key, values in items.attributes.items()}
+            if self._has_words and self._id_key is not None:
+                payload[self._id_key] = name
+            elif self._has_words and not is_uuid(str(name)):
+                raise InvalidInputError(f"the id {name!r} is no UUID: give id_key=, the payload field for ids.")
+            points.append(FoundPoint(point_id(name), payload, vector=vector))
+        if points:
+            self.backend.upsert(points)
+        if removed:
+            self.backend.delete([point_id(name) for name in removed])
+
+    @property
+    def _fields(self) -> list[str]:
+        """The payload fields that answers need."""
+        return [path_of(self._id_key)] if self._has_words and self._id_key is not None else []
+
+    def _name(self, point: FoundPoint) -> Label:
+        if not self._has_words:
+            return point.id if isinstance(point.id, int) else -1
+        return str(point.id if self._id_key is None else point.payload.get(self._id_key, point.id))
+
+    def _ranking(self, points: Sequence[FoundPoint], count: int, unfetched: float) -> Ranking:
+        scores = [one.score for one in points]
+        # What a formula did not return was fetched, and is behind the last one.
+        behind = edge(scores, count, self.abilities.exact or unfetched > -math.inf)
+        return Ranking([self._name(one) for one in points], scores, max(behind, unfetched))
+
+    def _stored(self, points: Sequence[FoundPoint]) -> StoredItems:
+        vectors = np.array([one.vector for one in points], dtype=np.float32)
+        keys = {name: self._keys.get(name, name) for name in self._paths}
+        attributes = {name: [one.payload.get(key) for one in points] for name, key in keys.items()}
+        return StoredItems([self._name(one) for one in points], vectors, attributes)
+
+    def _queries(self, query: EngineQuery, at: int) -> list[PointQuery]:
+        """Return the query for one vector; with a bonus, also one for the last point that the formula sees."""
+        vector = query.vectors[at]
+        clauses, excluded = self._where(None if query.restricted is None else query.restricted[at])
+        if query.bonus is None:
+            return [PointQuery(vector, query.count, clauses=clauses, excluded=excluded)]
+        masked, boosts = self._boosts(query.bonus)
+        clauses += masked
+        return [
+            PointQuery(vector, query.count, 0, clauses, excluded, boosts, query.depth),
+            PointQuery(vector, 1, query.depth - 1, clauses, excluded),
+        ]
+
+    def _where(self, restricted: Restricted | None) -> tuple[list[Clause], list[int | str]]:
+        if restricted is None:
+            return [], []
+        clauses = write_conditions(restricted.conditions, ClauseWriter(self._paths))
+        return clauses, [point_id(name) for name in restricted.excluded]
+
+    def _boosts(self, bonus: Bonus) -> tuple[list[Clause], list[tuple[float, Clause]]]:
+        """Return what is left out, and the boosts: one for all labels with the same bonus."""
+        by_value: dict[float, list[Any]] = {}
+        for label, value in bonus.by_label.items():
+            by_value.setdefault(value, []).append(label)
+        key = self._paths[bonus.attribute]
+        masked = [Clause(key, tuple(by_value.pop(-math.inf)), negated=True)] if -math.inf in by_value else []
+        boosts = [(value, Clause(key, tuple(labels))) for value, labels in by_value.items()]
+        return masked, boosts

@@ -1,0 +1,236 @@
+"""A Qdrant server, asked by its client; or the client's own local mode, a small copy of Qdrant in Python."""
+
+from __future__ import annotations
+
+import math
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.extras import explain_missing
+from fairsync.search.engines.qdrant.requests import FoundPoint, PointQuery
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from qdrant_client import QdrantClient
+
+    from fairsync.search.engines.qdrant.requests import Clause, PointId
+
+_Answer = TypeVar("_Answer")
+
+MEMORY = ":memory:"
+"""The address of the client's local mode."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+# The first server that knows formulas.
+_FORMULAS = (1, 14)
+_WRITTEN_AT_ONCE = 1000
+_KINDS = {"str": "keyword", "int": "integer", "bool": "bool", "float": "float", "": "keyword"}
+
+
+class QdrantServer:
+    """A collection of a Qdrant server.
+
+    Parameters
+    ----------
+    url
+        The address of the server, ``":memory:"``, or a client.
+    collection
+        The name of the collection, or an alias of it.
+    api_key
+        The API key, empty if the server asks for none.
+    vector_name
+        The name of the vector, empty for the one without a name.
+    exact
+        Whether to search without HNSW.
+    timeout
+        Seconds that a call may take, with all retries.
+    """
+
+    def __init__(
+        self, url: str | QdrantClient, collection: str, api_key: str, vector_name: str, exact: bool, timeout: float
+    ) -> None:
+        with explain_missing("QdrantIndex"):
+            import qdrant_client
+        self._models: Any = qdrant_client.models
+        self._errors: Any = qdrant_client.http.exceptions
+        self._collection, self._vector, self._timeout = collection, vector_name, timeout
+        self._client: Any = url
+        if url == MEMORY:
+            self._client = qdrant_client.QdrantClient(MEMORY)
+        elif isinstance(url, str):
+            self._client = qdrant_client.QdrantClient(
+                url=url, api_key=api_key or None, timeout=max(1, math.ceil(timeout)), check_compatibility=False
+            )
+        made = self._client.init_options
+        self._is_local = made.get("location") == MEMORY or made.get("path") is not None
+        self._url = str(made.get("url") or made.get("location") or made.get("path") or made.get("host"))
+        models = self._models
+        # Local mode is always exact, and warns of parameters that it does not have.
+        quantization = models.QuantizationSearchParams(ignore=True)
+        self._params = models.SearchParams(exact=True, quantization=quantization) if exact else None
+        if self._is_local:
+            self._params = None
+
+    @property
+    def place(self) -> str:
+        """The address of the collection."""
+        return f"the collection {self._collection!r} of Qdrant at {self._url}"
+
+    def exists(self) -> bool:
+        """Return whether the collection is there."""
+        return bool(self._call(lambda: self._client.collection_exists(self._collection)))
+
+    def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
+        """Check the collection, or make it; see `QdrantBackend.open`."""
+        models, client, name = self._models, self._client, self._collection
+        if formulas and not self._is_local:
+            self._check_version()
+        if not self.exists():
+            if not create:
+                raise InvalidInputError(
+                    f"there is no collection {name!r} in Qdrant at {self._url}: check its name, or have it made with"
+                    " upload=True."
+                )
+            params = models.VectorParams(size=dim, distance=models.Distance.DOT)
+            self._call(lambda: client.create_collection(name, {self._vector: params} if self._vector else params))
+            if not self._is_local:  # it has none
+                for key, kind in keys.items():
+                    self._call(partial(client.create_payload_index, name, key, _KINDS[kind]))
+        self._check_vectors(self._call(lambda: client.get_collection(name)).config.params.vectors, dim)
+
+    def query(self, queries: Sequence[PointQuery], payload: Sequence[str]) -> list[list[FoundPoint]]:
+        """Return the points found by each query; see `QdrantBackend.query`."""
+        requests = [self._request(one, list(payload)) for one in queries]
+        answers = self._call(lambda: self._client.query_batch_points(self._collection, requests))
+        return [[FoundPoint(one.id, one.payload or {}, one.score) for one in answer.points] for answer in answers]
+
+    def scroll(self, after: Any, limit: int) -> tuple[list[FoundPoint], Any]:
+        """Return the next points; see `QdrantBackend.scroll`."""
+        points, then = self._call(
+            lambda: self._client.scroll(self._collection, offset=after, limit=limit, with_vectors=True)
+        )
+        return [self._found(one) for one in points], then
+
+    def retrieve(self, ids: Sequence[PointId]) -> list[FoundPoint]:
+        """Return those of the points that exist; see `QdrantBackend.retrieve`."""
+        found = self._call(lambda: self._client.retrieve(self._collection, list(ids), with_vectors=True))
+        return [self._found(one) for one in found]
+
+    def count(self) -> int:
+        """Return the number of points."""
+        return int(self._call(lambda: self._client.count(self._collection, exact=True)).count)
+
+    def facet(self, key: str, limit: int) -> dict[Any, int]:
+        """Return the number of points with each value of a payload field."""
+        answer = self._call(lambda: self._client.facet(self._collection, key, limit=limit, exact=True))
+        return {one.value: int(one.count) for one in answer.hits}
+
+    def upsert(self, points: Sequence[FoundPoint]) -> None:
+        """Add or replace points."""
+        for start in range(0, len(points), _WRITTEN_AT_ONCE):
+            structs = [
+                self._models.PointStruct(
+                    id=one.id,
+                    payload=dict(one.payload),
+                    vector={self._vector: one.vector} if self._vector else one.vector,
+                )
+                for one in points[start : start + _WRITTEN_AT_ONCE]
+            ]
+            self._call(partial(self._client.upsert, self._collection, structs, wait=True))
+
+    def delete(self, ids: Sequence[PointId]) -> None:
+        """Remove points."""
+        selector = self._models.PointIdsList(points=list(ids))
+        self._call(lambda: self._client.delete(self._collection, selector, wait=True))
+
+    def _call(self, call: Callable[[], _Answer]) -> _Answer:
+        """Make an idempotent call, and retry it until the timeout if the server is down or starting."""
+        end, pause = time.monotonic() + self._timeout, _FIRST_PAUSE
+        while True:
+            try:
+                return call()
+            except self._errors.UnexpectedResponse as error:
+                if error.status_code is None or error.status_code < 500:
+                    said = error.content.decode(errors="replace")[:200]
+                    raise InvalidInputError(
+                        f"Qdrant at {self._url} refuses ({error.status_code}): {said or error.reason_phrase}. Check"
+                        " url= and api_key=."
+                    ) from error
+                reason: Exception = error
+            except self._errors.ResponseHandlingException as error:
+                reason = error
+            if time.monotonic() + pause >= end:
+                raise BackendUnavailableError(
+                    f"Qdrant at {self._url} does not answer as it should: {str(reason).strip()[:200]}. Start it, check"
+                    " url= and api_key=, or give it more time with timeout=."
+                ) from reason
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _check_version(self) -> None:
+        version = str(self._call(self._client.info).version)
+        if tuple(int(part) for part in version.split("-")[0].split(".")[:2]) < _FORMULAS:
+            needed = ".".join(map(str, _FORMULAS))
+            raise InvalidInputError(
+                f"Qdrant at {self._url} is {version}, and formulas need {needed}: update it, or set"
+                " prices='over-fetch'."
+            )
+
+    def _check_vectors(self, held: Any, dim: int) -> None:
+        if isinstance(held, dict):
+            if self._vector not in held:
+                raise InvalidInputError(
+                    f"{self.place} has no vector {self._vector!r}; it has {', '.join(map(repr, held))}: name one with"
+                    " vector_name=."
+                )
+            held = held[self._vector]
+        elif self._vector:
+            raise InvalidInputError(f"{self.place} has one vector without a name: leave vector_name= out.")
+        if held.size != dim:
+            raise InvalidInputError(
+                f"the vectors of {self.place} have {held.size} dimensions, and the catalog has {dim}: use embeddings of"
+                " the same model."
+            )
+        if held.distance != self._models.Distance.DOT:
+            raise InvalidInputError(
+                f"the distance of {self.place} is {held.distance.value}, and relevance is the inner product: use a"
+                " collection with Dot. For cosines, store vectors of length 1 in it (normalize=True)."
+            )
+
+    def _found(self, one: Any) -> FoundPoint:
+        vector = one.vector[self._vector] if self._vector else one.vector
+        return FoundPoint(one.id, one.payload or {}, vector=vector)
+
+    def _request(self, query: PointQuery, payload: list[str]) -> Any:
+        models, only, using = self._models, self._filter(query), self._vector or None
+        vector, fields = query.vector.tolist(), payload or False
+        if not query.boosts:
+            return models.QueryRequest(
+                query=vector, using=using, filter=only, params=self._params, limit=query.limit, offset=query.offset,
+                with_payload=fields,
+            )  # fmt: skip
+        terms = [models.MultExpression(mult=[boost, self._condition(clause)]) for boost, clause in query.boosts]
+        fetch = models.Prefetch(query=vector, using=using, filter=only, params=self._params, limit=query.depth)
+        formula = models.FormulaQuery(formula=models.SumExpression(sum=["$score", *terms]))
+        return models.QueryRequest(prefetch=[fetch], query=formula, limit=query.limit, with_payload=fields)
+
+    def _filter(self, query: PointQuery) -> Any:
+        must = [self._condition(one) for one in query.clauses if not one.negated]
+        must_not = [self._condition(one) for one in query.clauses if one.negated]
+        if query.excluded:
+            must_not.append(self._models.HasIdCondition(has_id=list(query.excluded)))
+        return self._models.Filter(must=must, must_not=must_not) if must or must_not else None
+
+    def _condition(self, clause: Clause) -> Any:
+        """Return what a clause says, negated or not, in the types of the client."""
+        models, key = self._models, clause.key
+        parts = [models.FieldCondition(key=key, range=models.Range(gte=a, lte=b)) for a, b in clause.ranges]
+        labels = [one for one in clause.values if not isinstance(one, bool | float)]
+        if labels:
+            parts.append(models.FieldCondition(key=key, match=models.MatchAny(any=labels)))
+        bools = [one for one in clause.values if isinstance(one, bool)]
+        parts += [models.FieldCondition(key=key, match=models.MatchValue(value=one)) for one in bools]
+        return parts[0] if len(parts) == 1 else models.Filter(should=parts)

@@ -1,0 +1,46 @@
+"""The arms of an A/B test, and their comparison."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from fairsync.service.schema.record import Record
+
+
+class Interval(Record, frozen=True, kw_only=True):
+    """An estimate with its 95 % confidence interval; all null while too few users were seen."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class ArmView(Record, frozen=True, kw_only=True):
+    """One arm, compared with the first one."""
+
+    name: str
+    share: Annotated[float, Meta(description="Share of the users.")]
+    requests: int
+    relevance: Annotated[Interval, Meta(description="Relevance of the candidates of a request.")]
+    exposures: Annotated[Interval, Meta(description="Candidates of a request that belong to groups with promises.")]
+    relevance_difference: Annotated[Interval | None, Meta(description="To the first arm; null for that.")]
+    exposures_difference: Annotated[Interval | None, Meta(description="To the first arm; null for that.")]
+    cost: Annotated[
+        Interval | None,
+        Meta(description="Relevance given up against the first arm, as a share of its relevance; null for that."),
+    ]
+    promises: Annotated[int, Meta(description="Promises of the arm.")] = 0
+    kept: Annotated[int, Meta(description="Past windows of the arm that were kept.")] = 0
+    past: Annotated[int, Meta(description="Past windows of the arm.")] = 0
+    cost_share: Annotated[
+        float | None, Meta(description="Upper bound of the relevance that the arm's promises give up in this period.")
+    ] = None
+
+
+class ArmsReport(Record, frozen=True, kw_only=True):
+    """The comparison of all arms."""
+
+    experiment: str
+    arms: list[ArmView]

@@ -1,0 +1,93 @@
+"""Make the index that the settings name, or describe it for ``fairsync check``."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from fairsync.errors import InvalidInputError, MissingPackageError
+from fairsync.search import ExactIndex, ShardedIndex, make_index
+from fairsync.search.engines import make_engine, make_engine_index
+from fairsync.search.engines.inspection import inspect_engine
+
+if TYPE_CHECKING:
+    from fairsync.catalog import Catalog
+    from fairsync.search import Index
+    from fairsync.service.settings import SearchSettings
+
+# Engines that are asked through `fairsync.search.engines`, with the keys that are theirs alone.
+_OWN = {
+    "pgvector": ("table", "id_column", "embedding_column"),
+    "qdrant": ("collection", "api_key", "id_key", "vector_name"),
+}
+
+
+def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
+    """Return the index that the settings name."""
+    if settings.engine in _OWN:
+        return make_engine_index(settings.engine, catalog, upload=settings.upload, **_given(settings))
+    if settings.engine == "milvus":
+        return _milvus_index(settings, catalog, upload=settings.upload)
+    if settings.ray is not None:
+        return _ray_index(settings, catalog)
+    if settings.shards > 1:
+        return ShardedIndex(catalog, settings.shards, settings.index)
+    if settings.index == "exact":
+        return ExactIndex(catalog, settings.threads)
+    return make_index(settings.index, catalog)
+
+
+def describe_search(settings: SearchSettings, catalog: Catalog | None) -> str:
+    """Return what searches, in words; refuse an engine that the service could not use. It writes nothing.
+
+    Parameters
+    ----------
+    settings
+        The settings.
+    catalog
+        The items, with which those of an engine are compared; None if they cannot be read.
+    """
+    if settings.engine in _OWN:
+        engine = make_engine(settings.engine, **_given(settings))
+        if catalog is None:
+            return engine.place
+        return inspect_engine(engine, catalog, upload=settings.upload)
+    if settings.engine == "milvus":
+        if catalog is not None and not settings.upload:
+            _milvus_index(settings, catalog, upload=False)
+        return f"the collection {settings.collection!r} of Milvus at {settings.url}"
+    if settings.ray is not None:
+        return f"Ray shards {settings.ray!r}"
+    return f"{settings.index}, {settings.shards} shard(s)"
+
+
+def _given(settings: SearchSettings) -> dict[str, Any]:
+    """Return the arguments of an engine."""
+    named = {key: getattr(settings, key) for key in _OWN[settings.engine]}
+    index = "exact" if settings.index == "exact" else "hnsw"
+    return {"url": settings.url, "columns": settings.columns, "index": index, "timeout": settings.timeout, **named}
+
+
+def _milvus_index(settings: SearchSettings, catalog: Catalog, *, upload: bool) -> Index:
+    from fairsync.search.milvus import MilvusIndex
+
+    return MilvusIndex(
+        catalog, settings.url, settings.collection, settings.api_key, timeout=settings.timeout, upload=upload
+    )
+
+
+def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:
+    try:
+        import ray
+    except ImportError:
+        raise MissingPackageError("search.ray is set, but Ray is not installed: pip install 'fairsync[ray]'.") from None
+    from fairsync.search.ray import RayIndex
+
+    if not ray.is_initialized():
+        try:
+            ray.init(address=settings.ray_address, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            raise InvalidInputError(
+                f"there is no Ray cluster at {settings.ray_address!r} ({error}): check search.ray_address."
+            ) from error
+    return RayIndex.attach(str(settings.ray), catalog)

@@ -1,0 +1,62 @@
+"""A statement as one HTML page, which needs nothing from elsewhere and can be printed."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+from fairsync.service.statement.local_time import local
+
+if TYPE_CHECKING:
+    from fairsync.service.schema.statement import Statement, StatementRow
+
+_COUNTED = {
+    "retrieved": "one item in one list of candidates",
+    "impressions": "one item that was reported as shown",
+}
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; color: #1c1e21; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.5rem; margin-bottom: 0; } .dim { color: #5a6068; } .remark { color: #8a4b00; }
+table { border-collapse: collapse; width: 100%; margin-top: 1.5rem; }
+th, td { text-align: left; vertical-align: top; padding: 0.4rem 0.6rem; border-bottom: 1px solid #d8dce0; }
+td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+tr.missed td { background: #fdf3ee; } .reason { display: block; color: #8a2f12; font-size: 0.93rem; }
+@media print { body { margin: 0; max-width: none; } tr { break-inside: avoid; } }
+"""
+
+
+def statement_html(statement: Statement) -> str:
+    """Return the page."""
+    rows = statement.rows
+    kept = sum(row.kept for row in rows)
+    delivered, missing = (sum(getattr(row, name) for row in rows) for name in ("delivered", "missing"))
+    title = f"Exposures of {escape(str(statement.label))}, {statement.month}"
+    remarks = "".join(f'<p class="remark">{escape(one)}</p>' for one in statement.remarks)
+    counted = _COUNTED.get(statement.count, statement.count)
+    body = "".join(map(_row, rows))
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head><body>'
+        f'<h1>{title}</h1><p class="dim">{escape(statement.attribute)}: {escape(str(statement.label))}.'
+        f" Windows that ended in {statement.month}, as of {statement.made_at:%Y-%m-%d %H:%M %Z}."
+        f" An exposure is {escape(counted)}.</p>{remarks}"
+        f"<p><strong>{kept:,} of {len(rows):,} windows kept.</strong> {delivered:,} exposures delivered,"
+        f" {missing:,} missing.</p>"
+        '<table><thead><tr><th>Window</th><th>Promised</th><th class="number">Delivered</th><th>Due by</th>'
+        f"<th>Reached</th><th>Result</th></tr></thead><tbody>{body}</tbody></table></body></html>\n"
+    )
+
+
+def _row(row: StatementRow) -> str:
+    result = "kept" if row.kept else f"missed: {row.missing:,} missing"
+    reason = f'<span class="reason">{escape(row.reason)}</span>' if row.reason else ""
+    return (
+        f"<tr{'' if row.kept else ' class=missed'}><td>{_time(row.start, row.zone)}</td><td>{escape(row.promised)}</td>"
+        f'<td class="number">{row.delivered:,}</td><td>{_time(row.end, row.zone)}</td>'
+        f"<td>{_time(row.reached, row.zone)}</td><td>{result}{reason}</td></tr>"
+    )
+
+
+def _time(moment: object, zone: str) -> str:
+    found = local(moment, zone)
+    return "–" if found is None else f"{found:%Y-%m-%d %H:%M}"

@@ -1,0 +1,27 @@
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+sys.path.append(str(Path(__file__).parents[2]))  # the benchmarks are no part of the package
+
+from benchmarks import engines
+from postgres_server import PostgresServer
+
+
+def test_it_runs_from_end_to_end(tmp_path: Path, postgres: PostgresServer) -> None:
+    pytest.importorskip("qdrant_edge")
+    postgres.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    size = {"--items": 400, "--groups": 4, "--requests": 4, "--rounds": 1, "--calls": 1, "--out": tmp_path}
+    arguments = [str(part) for pair in size.items() for part in pair]
+    assert engines.main(["--postgres", postgres.url, *arguments], Console(file=io.StringIO(), width=160)) == 0
+    figures = json.loads((tmp_path / "engines.json").read_text())["figures"]
+    assert [one["way"] for one in figures] == [
+        "exact, here", "pgvector, exact", "pgvector, hnsw", "qdrant, exact", "qdrant, hnsw",
+    ]  # fmt: skip
+    assert all(one["ms"] > 0 and one["recall"] == 1.0 for one in figures)
+    assert figures[1]["fetched_priced"] < 1.5 < figures[3]["fetched_priced"]  # a bias, and a formula over a prefetch
+    postgres.execute("DROP TABLE bench_exact, bench_hnsw")

@@ -1,0 +1,124 @@
+"""One promise for each item that meets conditions: made when items come, ended when they go."""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fairsync as fs
+from fairsync.cli.promise_options import read_promises
+
+K, HORIZON, FLOOR = 4, 200, 20
+
+
+def make_catalog(n: int = 60, ids: list[Any] | None = None, **more: list[Any]) -> fs.Catalog:
+    rng = np.random.default_rng(1)
+    attributes = {"kind": ["ab"[row % 2] for row in range(n)], "new": [row % 6 == 0 for row in range(n)], **more}
+    return fs.Catalog(rng.normal(size=(n, 8)), attributes, ids=ids)
+
+
+def users(n: int, seed: int = 2) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, 8))
+
+
+def make_retriever(catalog: fs.Catalog, **options: Any) -> fs.FairRetriever:
+    promises = [
+        *fs.each(catalog, "id", at_least=FLOOR, where={"new": True}),
+        fs.Promise({"kind": "b"}, at_least=0.55),
+    ]
+    return fs.FairRetriever(catalog, k=K, horizon=HORIZON, promises=promises, **options)
+
+
+@pytest.mark.parametrize("ids", [None, [f"item {row}" for row in range(60)]])
+@pytest.mark.parametrize("batch_size", [1, 16])
+def test_every_new_item_gets_its_exposures(ids: list[Any] | None, batch_size: int) -> None:
+    catalog = make_catalog(ids=ids)
+    retriever = make_retriever(catalog, batch_size=batch_size)
+    shown = Counter(retriever.retrieve(users(HORIZON)).ids.ravel().tolist())
+    new = catalog.ids[np.arange(60) % 6 == 0].tolist()
+    assert all(shown[item] >= FLOOR for item in new)
+    report = retriever.report()
+    assert len(report.promised) == len(new) + 1
+    assert report.esp == 1.0
+    assert {report.exposures[f"id={item}, new=True"] for item in new} == {shown[item] for item in new}
+    # A promise that is kept has no price any more.
+    assert all(report.prices[f"id={item}, new=True"] == 0 for item in new)
+
+
+def test_items_that_come_later_get_their_promise() -> None:
+    retriever = make_retriever(make_catalog())
+    first = retriever.retrieve(users(50)).ids
+    more = {"kind": ["a", "b", "a"], "new": [True, False, True]}
+    retriever.upsert(0.01 * users(3, seed=5), more, [100, 101, 102])
+    shown = Counter(np.concatenate([first, retriever.retrieve(users(150, seed=3)).ids]).ravel().tolist())
+    report = retriever.report()
+    assert shown[100] >= FLOOR
+    assert shown[102] >= FLOOR
+    assert "id=101, new=True" not in report.floors
+    assert report.esp == 1.0
+    with tempfile.TemporaryDirectory() as folder:
+        retriever.save(Path(folder) / "saved")
+        loaded = fs.FairRetriever.load(Path(folder) / "saved")
+    assert loaded.promises == retriever.promises
+    some = users(30, seed=4)
+    assert (loaded.retrieve(some).ids == retriever.retrieve(some).ids).all()
+
+
+@pytest.mark.parametrize("tight", [False, True])
+def test_an_item_that_comes_too_late_is_not_refused_and_takes_nothing_from_the_others(tight: bool) -> None:
+    catalog = make_catalog()
+    promises = [*fs.each(catalog, "id", at_least=FLOOR, where={"new": True}), fs.Promise({"kind": "b"}, at_least=0.55)]
+    retriever = fs.FairRetriever(catalog, k=K, horizon=HORIZON, promises=promises if tight else promises[:-1])
+    retriever.retrieve(users(190))
+    retriever.upsert(users(1, seed=5), {"kind": ["a"], "new": [True]}, [100])
+    row = next(one for one in retriever.report().promises if one.name == "id=100, new=True")
+    assert row.gave_way is not None
+    assert row.gave_way.exposures == (FLOOR if tight else FLOOR - 10)
+    assert bool(row.gave_way.to) == tight
+    retriever.retrieve(users(10, seed=3))
+    report = retriever.report()
+    assert report.exposures["id=100, new=True"] >= FLOOR - row.gave_way.exposures
+    assert report.n_kept == len(report.promised) - 1
+
+
+@pytest.mark.parametrize("change", ["remove", "no longer new"])
+def test_a_promise_ends_with_its_item(change: str) -> None:
+    retriever = make_retriever(make_catalog())
+    retriever.retrieve(users(20))
+    if change == "remove":
+        retriever.remove([0])
+    else:
+        retriever.upsert(None, {"new": [False]}, [0])
+    report = retriever.report()
+    assert report.floors["id=0, new=True"] == 0
+    assert report.status["id=0, new=True"] == "no promise"
+    retriever.retrieve(users(HORIZON - 20, seed=3))
+    assert retriever.report().esp == 1.0
+    if change != "remove":  # and comes back with it
+        retriever.upsert(None, {"new": [True]}, [0])
+        assert retriever.report().floors["id=0, new=True"] == FLOOR
+
+
+def test_promises_name_items_by_their_ids() -> None:
+    catalog = make_catalog()
+    promise = fs.Promise({"id": [3, 4], "kind": "a"}, at_least=30)
+    retriever = fs.FairRetriever(catalog, k=K, horizon=100, promises=[promise])
+    shown = Counter(retriever.retrieve(users(100)).ids.ravel().tolist())
+    assert retriever.report().exposures["id=3 or 4, kind=a"] == shown[4] >= 30
+    for wrong, match in ((3.5, "must be an id"), ("x", "no item has the id"), (99, "no item has the id"), ([], "id")):
+        with pytest.raises(fs.InvalidInputError, match=match):
+            fs.FairRetriever(catalog, k=K, promises=[fs.Promise({"id": wrong}, at_least=1)])
+
+
+def test_an_attribute_called_id_comes_first() -> None:
+    catalog = make_catalog(id=["x" if row < 30 else "y" for row in range(60)])
+    assert [one.name for one in fs.each(catalog, "id", at_least=1)] == ["id=x", "id=y"]
+
+
+def test_on_the_command_line() -> None:
+    catalog = make_catalog(12)
+    made = read_promises(catalog, None, ["id new=true at_least=5 priority=2"], None)
+    assert made == fs.each(catalog, "id", at_least=5, where={"new": True}, priority=2)

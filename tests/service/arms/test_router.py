@@ -1,0 +1,140 @@
+"""A service with arms, over HTTP: routing, split promises, ledgers of their own, and the report."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+import uvicorn
+
+from fairsync.catalog.files import save_catalog
+from fairsync.errors import InvalidInputError
+from fairsync.ledger.reader import LedgerReader
+from fairsync.service.arms.arm_settings import make_assignment
+from fairsync.service.client import Client
+from fairsync.service.run import make_services
+from fairsync.service.settings import load_settings
+from service.running import small_catalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONFIG = """
+experiment = "november"
+[catalog]
+path = "items"
+[promise]
+k = 3
+[[promises]]
+group = "wine"
+floor = 101
+window = { every = "day" }
+[traffic]
+per_second = 1
+[ledger]
+url = "sqlite:///exposures.db"
+[[arms]]
+name = "control"
+share = 0.5
+policy = "none"
+[[arms]]
+name = "fair"
+share = 0.5
+"""
+
+
+@contextmanager
+def served(path: Path) -> Iterator[tuple[str, Any]]:
+    services, app = make_services(load_settings(path, {}))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, http="httptools", ws="none", log_config=None))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", services
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        for service in services:
+            service.coordinator.ledger.close()
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    save_catalog(small_catalog(), tmp_path / "items")
+    path = tmp_path / "service.toml"
+    path.write_text(CONFIG)
+    return path
+
+
+def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(config: Path) -> None:
+    assignment = make_assignment(load_settings(config, {}))
+    rng, counted = np.random.default_rng(0), {"control": 0, "fair": 0}
+    with served(config) as (url, services), httpx.Client(base_url=url) as client:
+        for number in range(60):
+            user = f"u{number % 30}"
+            body = {"vectors": rng.normal(size=(2, 8)).tolist()}
+            answer = client.post("/v1/retrieve", json=body, headers={"x-user-id": user})
+            assert answer.status_code == 200, answer.text
+            assert answer.headers["x-arm"] == assignment.arm_of(user)
+            counted[assignment.arm_of(user)] += 2
+        assert [service.coordinator.totals().requests for service in services] == list(counted.values())
+        report = client.get("/v1/arms").json()
+        assert [arm["requests"] for arm in report["arms"]] == list(counted.values())
+        assert report["experiment"] == "november"
+        fair = report["arms"][1]
+        for name in ("relevance", "exposures", "relevance_difference", "exposures_difference", "cost"):
+            assert fair[name]["low"] <= fair[name]["value"] <= fair[name]["high"]
+        floors = [client.get(f"/arms/{name}/v1/promises").json()[0]["floor"] for name in counted]
+        assert floors == [51, 50], "the parts add up to 101"
+        with Client(f"{url}/arms/fair/") as fair_client:
+            assert fair_client.ready()
+            assert fair_client.audit().entries[0].by == "settings"
+        assert client.get("/arms/fair/").status_code == 200, "the dashboard of an arm"
+        packed = {"vectors": {"dtype": "<f4", "shape": [1, 8], "data": np.ones(8, np.float32).tobytes()}}
+        headers = {"x-user-id": "u1", "content-type": "application/msgpack"}
+        assert client.post("/v1/retrieve", content=msgspec.msgpack.encode(packed), headers=headers).status_code == 200
+        assert sum(arm["requests"] for arm in client.get("/v1/arms").json()["arms"]) == 121
+        missing = client.post("/v1/retrieve", json={"vectors": [[1.0] * 8]})
+        assert missing.status_code == 422
+        assert "x-user-id" in missing.json()["message"]
+        assert client.put("/v1/items", json={"ids": [1]}).status_code == 422
+        assert client.get("/arms/nobody/v1/promises").status_code == 404
+    with served(config) as (url, _):  # a restart continues
+        assert sum(arm["requests"] for arm in httpx.get(f"{url}/v1/arms").json()["arms"]) == 121
+    for name in counted:
+        with LedgerReader(config.parent / f"exposures.november.{name}.db") as reader:
+            assert reader.summary().requests == counted[name] + (name == assignment.arm_of("u1"))
+
+
+def test_a_promise_to_all_is_split_and_made_in_all_arms_or_in_none(config: Path) -> None:
+    with served(config) as (url, services), httpx.Client(base_url=url) as client:
+        promise = {"group": "toys", "floor": 7, "window": {"every": "day"}}
+        made = client.post("/v1/arms/promises", json=promise)
+        assert made.status_code == 201, made.text
+        assert sorted(view["floor"] for view in made.json()) == [3, 4]
+        refused = client.post("/v1/arms/promises", json={**promise, "group": "books", "floor": 10**9})
+        assert refused.status_code == 409
+        again = client.post("/v1/arms/promises", json=promise)
+        assert again.status_code == 422
+        assert [len(service.promises()) for service in services] == [2, 2]
+
+
+def test_a_change_of_arms_in_the_middle_of_a_window_is_refused(config: Path) -> None:
+    with served(config):
+        pass
+    config.write_text(CONFIG.replace("share = 0.5", "share = 0.3", 1).replace("share = 0.5", "share = 0.7", 1))
+    with pytest.raises(InvalidInputError, match=r"cannot be changed in the middle of a window.*another name"):
+        make_services(load_settings(config, {}))
+    config.write_text(config.read_text().replace('"november"', '"december"'))
+    with served(config) as (url, _):
+        assert [arm["share"] for arm in httpx.get(f"{url}/v1/arms").json()["arms"]] == [0.3, 0.7]

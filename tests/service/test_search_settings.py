@@ -1,0 +1,184 @@
+"""Engines in the settings of the service: they search, `check` says what does not fit, and faults are status 503."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import fairsync as fs
+from fairsync.errors import BackendUnavailableError, InvalidInputError
+from fairsync.search.engines import EngineIndex, make_engine
+from fairsync.search.engines.pgvector import PgvectorIndex
+from fairsync.service.check import check
+from fairsync.service.run import make_promise_service
+from fairsync.service.search_settings import make_search
+from fairsync.service.settings import load_settings, parse_settings
+from postgres_server import PostgresServer
+from service.config_file import configured
+from service.running import make_settings, running, shop_catalog, small_catalog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from fairsync.service.settings import Settings
+
+_numbers = count()
+
+
+@pytest.fixture
+def table(postgres: PostgresServer) -> str:
+    postgres.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    return f"service_items_{next(_numbers)}"
+
+
+def settings_for(folder: Path, search: str, **environ: str) -> Settings:
+    return load_settings(configured(folder, f"[search]\n{search}\n"), environ)
+
+
+@pytest.mark.parametrize("engine", ["pgvector", "qdrant"])
+def test_the_service_searches_in_an_engine(engine: str, tmp_path: Path, postgres: PostgresServer, table: str) -> None:
+    url = {"pgvector": postgres.url, "qdrant": "vectors"}[engine]
+    lines = f'engine = "{engine}"\ntable = "{table}"\nupload = true'
+    settings = settings_for(tmp_path, lines, FAIRSYNC_SEARCH_URL=url)
+    before = check(settings, {})
+    assert before.problems == []
+    assert before.facts["search"].endswith("which will be made")
+    service = make_promise_service(settings)
+    assert isinstance(service.front.index, EngineIndex)
+    users = np.random.default_rng(0).normal(size=(5, 8))
+    found = service.front.retrieve(users)
+    assert found.ids.tolist() == embedded(users)
+    after = check(settings, {})
+    assert after.problems == []
+    words = {"pgvector": "60 items, exact, ranks under prices", "qdrant": "60 items, exact, ranks by a formula"}
+    assert words[engine] in after.facts["search"]
+    assert "secret" not in str(after.to_dict())
+    service.coordinator.ledger.close()
+
+
+def embedded(users: np.ndarray) -> list[list[int]]:
+    hits = make_search(make_settings().search, small_catalog()).search(users[:, None], None, 3)
+    return small_catalog().ids_of(hits.rows).tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("", "there is no table"),
+        ("CREATE TABLE {} (id bigint, embedding vector(8))", "no column 'group' for the attribute 'group'"),
+        ('CREATE TABLE {} (id bigint, embedding vector(4), "group" text)', "has 4 dimensions, and the catalog has 8"),
+        ('CREATE TABLE {} (id text, embedding vector(8), "group" text)', "is text, and ids need bigint"),
+        (
+            'CREATE TABLE {} (id bigint, embedding vector(8), "group" text)',
+            "has 0 items of 'books', and the catalog 20",
+        ),
+    ],
+)
+def test_check_says_what_does_not_fit(
+    statement: str, message: str, tmp_path: Path, postgres: PostgresServer, table: str
+) -> None:
+    if statement:
+        postgres.execute(statement.format(table))
+    settings = settings_for(tmp_path, f'engine = "pgvector"\ntable = "{table}"', FAIRSYNC_SEARCH_URL=postgres.url)
+    problems = check(settings, {}).problems
+    assert len(problems) == 1
+    assert message in problems[0]
+    with pytest.raises(InvalidInputError):
+        make_promise_service(settings)
+
+
+def test_check_finds_another_embedding(tmp_path: Path, postgres: PostgresServer, table: str) -> None:
+    PgvectorIndex(small_catalog(), postgres.url, table, upload=True)
+    settings = settings_for(tmp_path, f'engine = "pgvector"\ntable = "{table}"', FAIRSYNC_SEARCH_URL=postgres.url)
+    assert check(settings, {}).problems == []
+    postgres.execute(f"UPDATE {table} SET embedding = embedding + embedding WHERE id = 7")
+    (problem,) = check(settings, {}).problems
+    assert "item 7 has another embedding" in problem
+    postgres.execute(f"UPDATE {table} SET id = 77 WHERE id = 7")
+    (problem,) = check(settings, {}).problems
+    assert "item 7 is missing" in problem
+
+
+def test_check_says_that_an_engine_is_away(tmp_path: Path) -> None:
+    lines = 'engine = "qdrant"\nurl = "http://127.0.0.1:1"\ntimeout = 0.1'
+    (problem,) = check(settings_for(tmp_path, lines), {}).problems
+    assert "Start it, check url=" in problem
+
+
+def test_changes_of_items_reach_the_engine(tmp_path: Path, postgres: PostgresServer, table: str) -> None:
+    lines = f'engine = "pgvector"\ntable = "{table}"\nupload = true'
+    service = make_promise_service(settings_for(tmp_path, lines, FAIRSYNC_SEARCH_URL=postgres.url))
+    service.upsert_items(np.full((1, 8), 9.0), ["toys"], [1000])
+    service.remove_items([0])
+    assert postgres.execute(f'SELECT "group" FROM {table} WHERE id = 1000') == [("toys",)]
+    assert postgres.execute(f"SELECT count(*) FROM {table}") == [(60,)]
+    assert service.front.retrieve(np.ones((1, 8))).ids[0, 0] == 1000
+    service.coordinator.ledger.close()
+
+
+def test_an_engine_that_is_away_is_503_and_nothing_is_counted(tmp_path: Path) -> None:
+    with PostgresServer() as server:
+        server.execute("CREATE EXTENSION vector")
+        lines = 'engine = "pgvector"\nupload = true\ntimeout = 0.5'
+        settings = settings_for(tmp_path, lines, FAIRSYNC_SEARCH_URL=server.url)
+        service = make_promise_service(settings)
+        with running(service, settings) as there, fs.Client(there.url, attempts=1) as client:
+            user = np.ones(8)
+            first = client.retrieve([user], request_ids=["a"])
+            server.kill()
+            with pytest.raises(BackendUnavailableError, match="unavailable"):
+                client.retrieve([user], request_ids=["b"])
+            assert service.coordinator.ledger.totals().requests == 1
+            server.start()
+            assert client.retrieve([user], request_ids=["b"]).ids.tolist() == first.ids.tolist()
+            assert client.retrieve([user], request_ids=["b"]).ids.tolist() == first.ids.tolist()
+            assert service.coordinator.ledger.totals().requests == 2  # the repeated one was counted once
+        service.coordinator.ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ({"engine": "pgvector"}, "there is no url"),
+        ({"engine": "elastic", "url": "x"}, "engine"),
+        ({"engine": "qdrant", "url": "http://x", "index": "ivf"}, "qdrant has no index 'ivf'"),
+        ({"engine": "milvus", "url": "http://x", "index": "hnsw"}, "milvus has no index 'hnsw'"),
+        ({"engine": "qdrant", "url": "http://x", "shards": 2}, "leave out ray and shards"),
+        ({"url": "http://x"}, "name the engine"),
+        ({"engine": "ray"}, "give the name of the shards"),
+    ],
+)
+def test_keys_that_contradict_each_other_are_refused(search: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        parse_settings({"catalog": {"path": "items"}, "search": search})
+
+
+def test_unknown_engines_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="choose one of pgvector, qdrant"):
+        make_engine("elastic")
+
+
+def test_attributes_are_filtered_by_the_engine(tmp_path: Path) -> None:
+    search = make_settings(search={"engine": "qdrant", "url": str(tmp_path), "upload": True}).search
+    index = make_search(search, shop_catalog())
+    assert isinstance(index, EngineIndex)
+    assert index.stores_attributes
+
+
+def test_the_service_searches_in_milvus(tmp_path: Path) -> None:
+    pytest.importorskip("pymilvus")
+    milvus_lite = pytest.importorskip("milvus_lite")
+    lines = 'engine = "milvus"\nurl = "lite.db"'
+    (problem,) = check(settings_for(tmp_path, lines), {}).problems
+    assert "does not hold Catalog(60 items" in problem
+    settings = settings_for(tmp_path, f"{lines}\nupload = true")
+    assert check(settings, {}).facts["search"].startswith("the collection 'items' of Milvus at")
+    service = make_promise_service(settings)
+    users = np.random.default_rng(0).normal(size=(5, 8))
+    assert service.front.retrieve(users).ids.tolist() == embedded(users)
+    assert check(settings_for(tmp_path, lines), {}).problems == []
+    service.coordinator.ledger.close()
+    milvus_lite.server_manager_instance.release_server(str(tmp_path / "lite.db"))
