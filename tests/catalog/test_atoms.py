@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fairsync.catalog.atoms import Atoms, distinct_lists
+from fairsync.catalog.atoms import Atoms, Membership, distinct_lists
 
 
 def lists_of(rows: list[npt.NDArray[np.int64]], n: int) -> list[tuple[int, ...]]:
@@ -39,3 +39,17 @@ def test_atoms_are_the_distinct_lists_of_promises(seed: int) -> None:
 def test_no_items() -> None:
     first, number = distinct_lists(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
     assert (len(first), len(number)) == (0, 0)
+
+
+@pytest.mark.parametrize("most", [3, 8, 9])
+def test_prices_of_many_atoms_are_the_sums_of_those_of_their_promises(most: int) -> None:
+    """Also beyond one block, and where few atoms have a third promise; with nine promises another way is taken."""
+    rng = np.random.default_rng(most)
+    lengths = np.where(
+        rng.random(70_000) < 0.01, rng.integers(0, most + 1, size=70_000), rng.integers(1, 3, size=70_000)
+    )
+    lengths[0] = most
+    members = Membership.of([rng.choice(50, size=length, replace=False).tolist() for length in lengths.tolist()], 50)
+    prices = rng.normal(size=50)
+    expected = [sum(prices[members.of_atom(atom)].tolist(), 0.0) for atom in range(members.n_atoms)]
+    assert members.atom_prices(prices).tolist() == expected

@@ -98,10 +98,12 @@ class Membership:
         for start in range(0, self.n_atoms, _BLOCK):
             part = total[start : start + _BLOCK]
             more = buffer[: len(part)]
-            part[:] = 0.0
-            for column in columns:
-                padded.take(column[start : start + _BLOCK], out=more, mode="clip")
-                part += more
+            if not columns:
+                part[:] = 0.0
+            for place, column in enumerate(columns):
+                padded.take(column[start : start + _BLOCK], out=more if place else part, mode="clip")
+                if place:
+                    part += more
         for atoms, promises in rest:
             total[atoms] += prices[promises]
         return total

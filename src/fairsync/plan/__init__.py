@@ -6,4 +6,14 @@ from fairsync.plan.largest import largest_value, with_floors
 from fairsync.plan.priorities import Solution, least_shortfall
 from fairsync.plan.program import Demands, Program
 
-__all__ = ["Demands", "GivenWay", "Program", "Solution", "blockers", "give_way", "largest_value", "least_shortfall", "with_floors"]
+__all__ = [
+    "Demands",
+    "GivenWay",
+    "Program",
+    "Solution",
+    "blockers",
+    "give_way",
+    "largest_value",
+    "least_shortfall",
+    "with_floors",
+]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.plan.even_plan import is_evenly_possible
+from fairsync.plan.even_plan import even_plan
 from fairsync.plan.priorities import MARGIN, SECONDS, least_shortfall
 from fairsync.promises.linear_program import TOLERANCE, seconds_until, solve, undecided
 
@@ -55,7 +55,7 @@ def largest_value(program: Program, times: Floats, offset: Floats, most: float, 
     from scipy import sparse
 
     deadline = time.monotonic() + seconds
-    if is_evenly_possible(with_floors(program, times, offset, most)):
+    if even_plan(with_floors(program, times, offset, most)) is not None:
         return most
     whole = with_floors(program, times, offset, most)  # has all variables that any value needs
     alone = least_shortfall(with_floors(program, times * 0 + (times > 0), offset * 0, 0.0), seconds_until(deadline))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.plan.even_plan import is_evenly_possible
+from fairsync.plan.even_plan import even_plan
 from fairsync.promises.linear_program import TOLERANCE, seconds_until, solve, undecided
 
 if TYPE_CHECKING:
@@ -83,17 +83,18 @@ def least_shortfall(program: Program, seconds: float = SECONDS, *, is_whole: boo
     n_floors, first = len(program.floors), program.n_exposures
     if not n_floors:
         return _solution(program, np.zeros(program.n_variables))
-    if not is_whole and is_evenly_possible(program):
-        return _solution(program, np.zeros(program.n_variables))
+    even = None if is_whole else even_plan(program)
+    if even is not None:  # nothing is missed: no program has to be solved
+        requests = 0.0 if program.is_brief else float(program.requests[0])
+        return Solution(even, np.zeros(len(program.demands)), requests)
     phases = _Phases(program, deadline, is_whole)
     order = program.demands.priority[program.floors]
     # Of plans with the same total, that with the least total of missed fractions: more demands are met in full.
     missed = 1.0 + _FRACTION / n_floors / program.demands.at_least[program.floors]
     brief = np.zeros(program.n_variables)
     if program.is_brief:
-        used = program.columns >= 0
-        early = np.linspace(1.0, 0.0, len(program.requests))
-        brief[program.columns[used]] = np.broadcast_to(early, used.shape)[used] * _EXPOSURE / program.k
+        ahead = program.columns[:, 0]
+        brief[ahead[ahead >= 0]] = _EXPOSURE / program.k
         brief[-1] = 1.0
     priorities = np.unique(order).tolist()
     if len(priorities) > 1:

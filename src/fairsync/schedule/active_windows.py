@@ -142,7 +142,7 @@ class ActiveWindows:
         """
         requests = np.maximum.accumulate(np.asarray(requests, dtype=np.int64))
         segments = np.diff(requests, prepend=0)
-        has_window = np.flatnonzero(np.array([span is not None for span in self.spans], dtype=bool))
+        has_window = self.with_window
         floors = self.retrieved(self.missing(progress, requests[self.deadline]))
         caps = self.caps(progress, requests[self.deadline])
         caps = np.where(caps < NO_CAP, np.maximum(caps - progress.exposures, 0), NO_CAP)
@@ -178,12 +178,11 @@ class ActiveWindows:
         is_share = isinstance(self.promises[promise].promise.at_least, float)
         until = np.concatenate([[0], np.maximum.accumulate(requests)])
         later, rate = self._later, float(self.impression_rates[self.selection[promise]])
-        with_window = [p for p, span in enumerate(self.spans) if span is not None]
+        with_window = self.with_window
         times, offset = np.zeros((2, len(with_window) + len(later.promise)))
-        if promise in with_window:
-            slots = self.supply.k * (int(progress.requests[promise]) + int(until[self.deadline[promise] + 1]))
-            times[with_window.index(promise)] = (slots if is_share else 1) / rate
-            offset[with_window.index(promise)] = -int(progress.exposures[promise]) / rate
+        until_end = int(progress.requests[promise]) + int(until[self.deadline[promise] + 1])
+        times[: len(with_window)] = (with_window == promise) * (self.supply.k * until_end if is_share else 1) / rate
+        offset[: len(with_window)] = (with_window == promise) * -int(progress.exposures[promise]) / rate
         slots = self.supply.k * (until[later.last + 1] - until[later.first]) * later.part
         own = np.where(later.promise == promise, slots if is_share else later.number, 0.0)
         times[len(with_window) :] = own / rate
@@ -191,15 +190,15 @@ class ActiveWindows:
 
     def promise_of(self, demand: int) -> int:
         """Return the promise of a demand of the program."""
-        with_window = [p for p, span in enumerate(self.spans) if span is not None]
-        if demand < len(with_window):
-            return with_window[demand]
-        return int(self._later.promise[demand - len(with_window)])
+        n = len(self.with_window)
+        return int(self.with_window[demand] if demand < n else self._later.promise[demand - n])
 
     def missing(self, progress: Progress, requests: Ints) -> Ints:
         """Return (P,) the exposures that count and that floors miss, if (P,) so many requests come until the end."""
-        missing = np.maximum(self.floors(progress, requests) - progress.exposures - progress.pending, 0)
-        return np.where([span is not None for span in self.spans], missing, 0)
+        floors, missing = self.floors(progress, requests), np.zeros(len(self.promises), dtype=np.int64)
+        some = self.with_window
+        missing[some] = np.maximum(floors - progress.exposures - progress.pending, 0)[some]
+        return missing
 
     def floors(self, progress: Progress, requests: Ints) -> Ints:
         """Return (P,) the floors of the active windows, if (P,) so many requests come until the end."""
@@ -228,6 +227,11 @@ class ActiveWindows:
         """Return (P,) the exposures that count for each promise out of those retrieved."""
         count: Ints = np.floor(retrieved * self.impression_rates[self.selection] + 1e-6).astype(np.int64)
         return count
+
+    @cached_property
+    def with_window(self) -> Ints:
+        """The promises that have an active window. The first demands of a program are theirs."""
+        return np.array([p for p, span in enumerate(self.spans) if span is not None], dtype=np.int64)
 
     @cached_property
     def selection(self) -> Ints:

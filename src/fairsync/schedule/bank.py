@@ -73,7 +73,9 @@ def share_bank(active: ActiveWindows, progress: Progress, traffic: Traffic, came
             banked = math.floor((had + int(progress.pending[p])) / rate) - so_far
             plans.append((p, rate, max(min(banked, most), came, 1), most))
         elif isinstance(one.at_most, float):
-            plans.append((p, Fraction(0), max(math.ceil(_PART * (so_far + int(traffic.expected[active.deadline[p]]))), 1), 1))
+            plans.append(
+                (p, Fraction(0), max(math.ceil(_PART * (so_far + int(traffic.expected[active.deadline[p]]))), 1), 1)
+            )
     horizon = min((planned for _, _, planned, _ in plans), default=_FAR)
     for p, rate, planned, most in plans:
         if rate:

@@ -251,12 +251,11 @@ def _statuses(
     expected, lower_bound = traffic.expected.astype(np.int64), traffic.lower_bound
     at_expected, at_lower_bound = (active.program(progress, until) for until in (expected, lower_bound))
     by_expected, by_lower_bound = (least_shortfall(one) for one in (at_expected, at_lower_bound))
-    # The first demands are those of active windows.
-    place = np.cumsum([span is not None for span in active.spans]) - 1
     ahead = expected[active.deadline]
     floors, caps = active.floors(progress, ahead), active.caps(progress, ahead)
-    shortfall = _counted_shortfall(active, progress, ahead, by_expected, place)
-    possible = _counted_shortfall(active, progress, lower_bound[active.deadline], by_lower_bound, place)
+    shortfall = _counted_shortfall(active, progress, ahead, by_expected)
+    possible = _counted_shortfall(active, progress, lower_bound[active.deadline], by_lower_bound)
+    demand_of = {p: demand for demand, p in enumerate(active.with_window.tolist())}
     past: dict[datetime, float] = {}
     statuses, explained = [], 0
     for p, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True)):
@@ -268,7 +267,7 @@ def _statuses(
         gives_way = last.gives_way_to if last and not last.possible else ()
         if shortfall[p] and explained < _MOST_EXPLAINED and (last is None or last.possible):
             explained += 1
-            gives_way = _blocking(active, at_expected, by_expected, int(place[p]))
+            gives_way = _blocking(active, at_expected, by_expected, demand_of[p])
         status = PromiseStatus(
             promise,
             span,
@@ -285,17 +284,18 @@ def _statuses(
     return tuple(statuses)
 
 
-def _counted_shortfall(
-    active: ActiveWindows, progress: Progress, requests: Ints, solution: Solution, place: Ints
-) -> Ints:
+def _counted_shortfall(active: ActiveWindows, progress: Progress, requests: Ints, solution: Solution) -> Ints:
     """Return (P,) the exposures that count and that each promise will miss at its deadline."""
     missing = active.missing(progress, requests)
-    needed = active.retrieved(missing)
-    can = needed - np.ceil(solution.shortfall[np.maximum(place, 0)] - 1e-6).astype(np.int64)
-    return np.where(can >= needed, 0, np.maximum(missing - active.counted(can), 1))
+    needed, short = active.retrieved(missing), np.zeros(len(missing), dtype=np.int64)
+    some = active.with_window
+    short[some] = np.ceil(solution.shortfall[: len(some)] - 1e-6).astype(np.int64)
+    return np.where(short > 0, np.maximum(missing - active.counted(needed - short), 1), 0)
 
 
 def _blocking(active: ActiveWindows, program: Program, solution: Solution, demand: int) -> tuple[ScheduledPromise, ...]:
     """Return the promises to which one gives way."""
-    found = dict.fromkeys(active.promises[active.promise_of(one)] for one in blockers(program, solution, demand).tolist())
+    found = dict.fromkeys(
+        active.promises[active.promise_of(one)] for one in blockers(program, solution, demand).tolist()
+    )
     return tuple(one for one in found if one != active.promises[active.promise_of(demand)])

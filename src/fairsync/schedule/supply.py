@@ -94,7 +94,7 @@ class Supply:
         codes = self._codes
         unknown = [name for name in dict.fromkeys(names) if name not in codes]
         if unknown:
-            raise UnknownGroupError(list[Label](unknown), list[Label](self.selections))
+            raise UnknownGroupError([*unknown], [*self.selections])
         return [codes[name] for name in names]
 
     def restricted(self, codes: Ints) -> Supply:

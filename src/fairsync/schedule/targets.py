@@ -87,8 +87,10 @@ def next_targets(active: ActiveWindows, progress: Progress, traffic: Traffic, ba
     part = horizon / max(int(traffic.lower_bound[0]), 1)
     must = np.where(needs.horizon <= horizon, needs.must, needs.must * (horizon / needs.horizon))
     must = np.maximum(np.ceil(must - _ROUNDING).astype(np.int64), bank.at_least)
-    paced = _paced_exposures(active, progress, traffic)
-    should = np.floor(np.minimum(part, 1.0) * paced + 0.5).astype(np.int64) if part < 1 else paced
+    paced, ending = _paced_exposures(active, progress, traffic)
+    should = paced
+    if part < 1:  # what ends with the period has no later plan to make up for exposures that were rounded down
+        should = np.maximum(np.floor(part * paced + 0.5), np.ceil(part * ending - _ROUNDING)).astype(np.int64)
     at_most = np.minimum(bank.at_most, NO_CAP)
     return _fitted(active, horizon, must, np.maximum(should, must), at_most)
 
@@ -101,9 +103,7 @@ def _worst_case_needs(active: ActiveWindows, progress: Progress, traffic: Traffi
     membership, capacities = active.supply.membership, active.supply.most
     now = membership.sums(solution.exposures[:, 0])
     now = np.where(now > _ROUNDING, now, 0.0)
-    until = np.cumsum(np.stack([membership.sums(one) for one in solution.exposures.T[1:]], axis=1), axis=1)
-    part = traffic.expected[0] / np.maximum(traffic.expected, traffic.expected[0] or 1.0)
-    in_period = now + (until * part).max(axis=1)
+    in_period = now + membership.sums(solution.exposures[:, 1])
     if not now.any():
         return _Needs(most, np.minimum(in_period, most * capacities), in_period)
     # A selection that needs all that requests can hold, whatever the horizon, gains nothing from a shorter one.
@@ -117,14 +117,15 @@ def _worst_case_needs(active: ActiveWindows, progress: Progress, traffic: Traffi
     return _Needs(near, must, must)
 
 
-def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic) -> Ints:
+def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic) -> tuple[Ints, Ints]:
     """Return (selections,) the exposures to retrieve in the period, in proportion to expected traffic.
 
-    Promises with the same deadline are apportioned together, so that rounding does not inflate their sum.
+    The second array is about promises that end with the period only. Promises with the same deadline are apportioned together, so that rounding does not inflate their sum.
     """
     requests = traffic.expected.astype(np.int64)[active.deadline]
     every = active.retrieved(active.missing(progress, requests))
     most = np.zeros(len(active.supply.selections), dtype=np.int64)
+    first = most
     for s, until in enumerate(traffic.expected.tolist()):
         ending = np.flatnonzero(active.deadline == s)
         missing = every[ending].tolist()
@@ -132,7 +133,8 @@ def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic
         # The tolerance keeps an integer that floating-point arithmetic made slightly too large.
         paced = apportion(min(sum(missing), math.ceil(sum(missing) * fraction - _ROUNDING)), missing)
         np.maximum.at(most, active.selection[ending], np.array(paced, dtype=np.int64))
-    return most
+        first = most.copy() if s == 0 else first
+    return most, first
 
 
 def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_most: Ints) -> Targets:
@@ -158,7 +160,7 @@ def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_mo
         np.minimum(horizon * supply.capacities, total),
         total,
     )
-    lower = give_way(bounds, np.concatenate([ranks, ranks + ranks.max(initial=0)])).lower
+    lower = give_way(bounds, np.concatenate([2 * ranks, 2 * ranks + 1])).lower
     return Targets(horizon, np.maximum(lower[:n], lower[n:]), at_most)
 
 
@@ -166,14 +168,14 @@ def _ranks(active: ActiveWindows) -> Ints:
     """Return (selections,) which of them comes first, by priority and then by deadline, 1 first."""
     most = len(active.deadlines)
     first = np.full(len(active.supply.selections), np.iinfo(np.int64).max)
-    with_window = np.array([p for p, span in enumerate(active.spans) if span is not None], dtype=np.int64)
+    with_window = active.with_window
     keys = active.priority[with_window] * most + active.deadline[with_window]
     np.minimum.at(first, active.selection[with_window], keys)
     return np.unique(first, return_inverse=True)[1].astype(np.int64) + 1
 
 
 def _in_order(must: Ints, should: Ints, ranks: Ints, total: int) -> Ints:
-    """Return targets of selections that share no item: what they must have, rank by rank, then what they should have.
+    """Return targets of selections that share no item, rank by rank: what they must have, then what they should have.
 
     Where the slots run out, small needs come first: as many selections as possible get all of it.
 
@@ -182,10 +184,9 @@ def _in_order(must: Ints, should: Ints, ranks: Ints, total: int) -> Ints:
     >>> _in_order(np.array([0, 4, 0]), np.array([5, 9, 7]), np.array([1, 2, 2]), 13).tolist()
     [5, 8, 0]
     """
-    given = np.zeros_like(must)
-    for wish in (must, should):
-        order = np.lexsort((wish - given, ranks))
-        more = np.maximum(wish - given, 0)[order]
-        room = np.maximum(total - int(given.sum()) - (np.cumsum(more) - more), 0)
-        given[order] += np.minimum(more, room)
-    return given
+    needs = np.concatenate([must, should - must])
+    order = np.lexsort((needs, np.repeat([0, 1], len(must)), np.tile(ranks, 2)))
+    more = needs[order]
+    given = np.zeros_like(needs)
+    given[order] = np.minimum(more, np.maximum(total - (np.cumsum(more) - more), 0))
+    return given[: len(must)] + given[len(must) :]

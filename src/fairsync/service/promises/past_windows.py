@@ -54,10 +54,10 @@ def windows_ended(
     The service planned at 21:50, and was down until 0:10.
 
     >>> from datetime import UTC, datetime
-    >>> from fairsync.schedule import Forecast, ScheduledPromise, Window, make_plan
+    >>> from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window, make_plan
     >>> hourly = ScheduledPromise.of_group("toys", 9, Window.hour("UTC"))
     >>> evening = datetime(2026, 3, 2, 21, 50, tzinfo=UTC)
-    >>> plan = make_plan([hourly], {}, Forecast(rate=1.0), evening, k=10, capacities={"toys": 10})
+    >>> plan = make_plan([hourly], {}, Forecast(rate=1.0), evening, Supply.of_groups({"toys": 10}, k=10))
     >>> ended = windows_ended(plan, {"a": hourly}, datetime(2026, 3, 3, 0, 10, tzinfo=UTC))
     >>> [(name, status.span.start.hour) for name, status in ended]
     [('a', 21), ('a', 22), ('a', 23)]
