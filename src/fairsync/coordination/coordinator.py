@@ -28,7 +28,7 @@ from fairsync.promises.promise import Promise
 from fairsync.promises.resolve import find_atoms, restore_promises
 from fairsync.promises.selection import conditions_of, is_selection, selection_name
 from fairsync.report import Report, make_report
-from fairsync.report.gave_way import find_given_way
+from fairsync.report.gave_way import GaveWay, find_given_way
 from fairsync.report.outlook import PromiseOutlook, promise_outlook
 from fairsync.saved_prices import PriceSaver
 from fairsync.search import make_index
@@ -548,6 +548,11 @@ class Coordinator(NoCopies, Closable):
         totals, costs = loop.progress.totals, loop.price_state.costs
         gave_way = find_given_way(labels, terms, loop)
         return make_report(labels, terms, self.policy.name, totals, past, prices, hindsight, costs, slots, gave_way)
+
+    def gave_way(self) -> dict[Label, GaveWay]:
+        """Return what gave way in the horizon, by label: see `labels`."""
+        with self._changed:
+            return find_given_way(self.labels, self.terms, self._state.loop)
 
     @property
     def has_outlooks(self) -> bool:

@@ -53,11 +53,11 @@ class Shop:
     def pass_hours(self, hours: int, per_hour: int = 100) -> np.ndarray[Any, Any]:
         """Let hours pass, and return the rows of all candidates."""
         rows = []
-        for _ in range(2 * hours):
+        for _ in range(5 * hours):
             self.service.refresh()
-            found = self.service.retrieve(self.rng.normal(size=(per_hour // 2, 8)) + 1.0)
+            found = self.service.retrieve(self.rng.normal(size=(per_hour // 5, 8)) + 1.0)
             rows.append(found.ids)
-            self.clock.go_on(minutes=30)
+            self.clock.go_on(minutes=12)
         self.service.refresh()
         return np.concatenate(rows)
 
@@ -121,15 +121,21 @@ def test_a_refusal_says_what_could_hold_and_what_it_would_push_out() -> None:
 
 
 def test_lower_priorities_give_way_when_traffic_collapses() -> None:
-    shop = Shop([promised({"category": "toys"}, at_least=4_000), promised({"maker": "m1"}, at_least=4_500, priority=2)])
+    books = {"category": "books", "maker": "m1"}
+    shop = Shop([promised({"category": "toys"}, at_least=3_500), promised(books, at_least=3_500, priority=2)])
     shop.pass_hours(6)
-    shop.pass_hours(10, per_hour=20)
+    shop.pass_hours(12, per_hour=20)
     views = {one.name: one for one in shop.service.promises()}
-    assert views["maker=m1"].state == "impossible"
-    assert views["maker=m1"].gives_way_to == [views["category=toys"].id]
+    assert views["category=books, maker=m1"].state == "impossible"
+    assert views["category=books, maker=m1"].gives_way_to == [views["category=toys"].id]
+    assert views["category=books, maker=m1"].reason == "it gives way to category=toys"
+    assert views["category=books, maker=m1"].would_cost > 0
     shop.pass_hours(6, per_hour=20)
     past = {one.name: one for one in shop.service.past()}
-    assert past["maker=m1"].exposures < 4_500
+    lost = past["category=books, maker=m1"]
+    assert lost.exposures < 3_500
+    assert (lost.kept, lost.gave_way_to, lost.note) == (False, ["category=toys"], "it gives way to category=toys")
+    assert lost.would_cost is not None
 
 
 def test_selections_survive_a_restart(tmp_path: Path) -> None:
@@ -173,6 +179,7 @@ def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     assert [one.kind for one in overview.alerts if one.kind == "budget"] == ["budget"]
     views = {one.name: one for one in overview.promises}
     assert views["new=True"].reason == "it gives way to the budget"
+    assert views["new=True"].would_cost > 0
     assert views["category=toys"].state in ("on track", "kept")
     with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
         shop.service.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
@@ -181,3 +188,19 @@ def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     past = {one.name: one.kept for one in shop.service.past()}
     assert past["category=toys"]
     assert not past["new=True"]
+
+
+def test_a_promise_gives_up_rather_than_pay_more_than_its_highest_price() -> None:
+    dear, other = {"category": "books", "new": True}, {"category": "toys"}
+    outcomes = {}
+    for price in (0.01, 10.0):
+        shop = Shop([promised(dear, at_least=2_000, max_price=price), promised(other, at_least=1_000)])
+        shop.pass_hours(4)
+        views = {one.name: one for one in shop.service.promises()}
+        assert views["category=toys"].reason == ""
+        outcomes[price] = views["category=books, new=True"].reason
+        shop.pass_hours(20)
+        past = {one.name: one for one in shop.service.past()}
+        assert past["category=toys"].kept
+        assert past["category=books, new=True"].kept == (price == 10.0)
+    assert outcomes == {0.01: "an exposure would cost more than its max_price", 10.0: ""}

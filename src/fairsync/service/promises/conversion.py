@@ -70,8 +70,6 @@ def promise_from_record(record: PromiseRecord, catalog: Catalog) -> ScheduledPro
         max_price=record.max_price,
     )
     check_selection(promise, catalog)
-    if promise.max_price is not None:
-        raise InvalidInputError("max_price is for FairRetriever: the service has a budget, and priorities, instead.")
     return ScheduledPromise(promise, window)
 
 

@@ -160,6 +160,7 @@ class StatusReporter:
             scheduler.attribute,
             {one: name for name, one in scheduler.state.promises.items()},
             scheduler.budget,
+            scheduler.given_up(scheduler.plan.statuses),
         )
 
     def _natural_rates(self) -> dict[Label, float]:

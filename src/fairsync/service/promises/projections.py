@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.schedule import PromiseStatus, ScheduledPromise, Span, TrafficForecast
     from fairsync.service.promises.budget import Budget
+    from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.schema import PastWindow
 
 # Ends of windows until which requests are forecast.
@@ -60,6 +61,8 @@ class Projections:
         Ids of promises.
     budget
         The budget, and which floors give way to it.
+    given_up
+        The promises that are given up, with the reasons.
     """
 
     def __init__(
@@ -76,8 +79,9 @@ class Projections:
         attribute: str = "group",
         names: Mapping[ScheduledPromise, str] | None = None,
         budget: Budget | None = None,
+        given_up: Mapping[ScheduledPromise, GivenUp] | None = None,
     ) -> None:
-        self._names, self._budget = names or {}, budget
+        self._names, self._budget, self._given_up = names or {}, budget, given_up or {}
         self.now, self._k, self._requests_in, self._attribute = now, k, requests, attribute
         self._statuses = {one.promise: one for one in statuses}
         self._exposures, self._past, self._forecast = exposures, past, traffic
@@ -108,6 +112,7 @@ class Projections:
             state = "impossible"
         elif status and status.at_risk:
             state = "at risk"
+        lost = self._given_up.get(promise) if so_far < floor else None
         return PromiseView(
             id=name,
             **promise_fields(promise, self._attribute),
@@ -123,7 +128,8 @@ class Projections:
             shortfall=float(max(floor - max(status.reachable, so_far), 0)) if status else 0.0,
             impossible_since=status.impossible_since if status and state != "kept" else None,
             state=state,
-            reason="it gives way to the budget" if gives_way else "",
+            reason="" if lost is None else lost.reason,
+            would_cost=None if lost is None else lost.would_cost,
             gives_way_to=[self._names[one] for one in status.gives_way_to if one in self._names] if status else [],
         )
 

@@ -8,6 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fairsync.catalog.groups import grow
 from fairsync.errors import BackendUnavailableError
 from fairsync.promises import Promise
 from fairsync.promises.selection import selection_name
@@ -16,6 +19,7 @@ from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.budget import Budget, Spent
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.columns import group_of
+from fairsync.service.promises.giving_way import given_up
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
 from fairsync.service.promises.past_windows import (
@@ -33,7 +37,6 @@ from fairsync.service.promises.window_archive import WindowArchive
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
@@ -41,8 +44,9 @@ if TYPE_CHECKING:
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.schedule import Feasibility, Plan, ScheduledPromise, TrafficForecast, Window
+    from fairsync.schedule import Feasibility, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
     from fairsync.service.promises.clock import ClockReading
+    from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.promises.planning import FeasibilityCheck
 
 _log = logging.getLogger(__name__)
@@ -113,6 +117,7 @@ class Scheduler:
         budget: float | None = None,
     ) -> None:
         self.budget = None if budget is None else Budget(budget)
+        self._subsidies = np.zeros(0)  # the last ones, by column: what floors would cost once they give way
         self.attribute = attribute
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
@@ -357,6 +362,7 @@ class Scheduler:
             self.periods.time = time.following(began, now.timestamp())
             self.state = replace(self.state, ledger_time=self.periods.time)
             self.save()
+        lost = {} if last is None else self.given_up(last.statuses)
         self._make_plan(now, begins_period=True)
         if last is not None:  # from now on no replica adds to the period that has ended
             periods = self.periods.all()
@@ -369,8 +375,9 @@ class Scheduler:
             ended = windows_ended(last, promises, now, known_since, MOST_PAST)
             exposures = self.periods.exposures_in_each([(one.promise, one.span) for _, one in ended], periods)
             requests = {span: self.periods.requests_in(span, periods) for span in {one.span for _, one in ended}}
+            k, attribute = self.coordinator.k, self.attribute
             past = [
-                past_window(name, one, count, requests[one.span], outage, self.coordinator.k, self.attribute)
+                past_window(name, one, count, requests[one.span], outage, k, attribute, lost.get(one.promise))
                 for (name, one), count in zip(ended, exposures, strict=True)
             ]
             self._archive.add([(one, status) for one, (_, status) in zip(past, ended, strict=True)], now)
@@ -382,6 +389,9 @@ class Scheduler:
         """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
         promises, start, since = tuple(self.state.promises.values()), None, None
         self._save_columns(promises, now)
+        prices = self.coordinator.prices()
+        known = grow(self._subsidies[: len(prices)], len(prices))
+        self._subsidies = np.where(prices < 0, -prices, known)
         if begins_period:
             start = self.periods.recount_for_next(promises, now)
             exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
@@ -445,6 +455,12 @@ class Scheduler:
         periods = [self.periods.present] if longest is None else self.periods.within(longest)
         cost, relevance = (sum(getattr(one, name) for one in periods) for name in ("cost", "relevance"))
         return Spent(float(cost), abs(float(relevance + cost)), sum(one.requests for one in periods))
+
+    def given_up(self, statuses: Iterable[PromiseStatus]) -> dict[ScheduledPromise, GivenUp]:
+        """Return which of the promises are given up, why, and what keeping them would cost."""
+        limited = self.coordinator.gave_way() if self.coordinator.terms.max_prices is not None else {}
+        subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
+        return given_up(statuses, subsidies, limited, self.budget, self.attribute)
 
     def counts_since_start(self, promise: ScheduledPromise, now: datetime) -> bool:
         """Return whether all exposures of a promise in its present window are counted.
