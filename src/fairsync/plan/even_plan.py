@@ -19,8 +19,8 @@ def even_plan(program: Program) -> Floats | None:
     """Return (A, S) exposures that meet all demands at the same rate in every request; None if they do not fit.
 
     In every segment a selection has the largest rate that a demand on it needs, spread over its atoms in proportion to
-    their capacities. If that fits, the least shortfall is 0. If not, it may be 0 all the same. A brief first segment is
-    not used.
+    their capacities. If that fits, the least shortfall is 0. If not, it may be 0 all the same. A first segment that is
+    spared is not used.
 
     Examples
     --------
@@ -37,7 +37,7 @@ def even_plan(program: Program) -> Floats | None:
     """
     demands, floors, membership = program.demands, program.floors, program.membership
     requests = program.requests.astype(np.float64)
-    if program.is_brief:
+    if program.spares_first:
         requests[0] = 0.0
     until = np.concatenate([[0.0], np.cumsum(requests)])
     within = until[demands.last[floors] + 1] - until[demands.first[floors]]

@@ -22,10 +22,11 @@ SECONDS = 20.0
 _FRACTION = 0.5
 # HiGHS meets constraints up to about 1e-7.
 MARGIN = 1e-6
-# The weight of a missed exposure beside a request of the brief segment.
-_EXPOSURES_FIRST = 1000.0
-# The weight of an exposure in the brief segment beside one of its requests: no more exposures than are needed there.
-_EXPOSURE = 1e-3
+# The weight of an exposure in a first segment that is spared, beside a missed exposure.
+_SPARED = 1e-3
+# By how much a missed exposure weighs more at the nearest deadline than at the last one, if the first segment is spared:
+# what ends later has more time to come.
+_NEAR = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +39,10 @@ class ShortfallPlan:
         (A, S) the exposures of each atom in each segment, in fractions.
     shortfall : numpy.ndarray
         (D,) by how much each demand misses its lower bound.
-    requests : float
-        The requests of the first segment.
     """
 
     exposures: Floats
     shortfall: Floats
-    requests: float
 
 
 def least_shortfall(
@@ -54,7 +52,8 @@ def least_shortfall(
 
     The total shortfall of the first priority is as small as possible, that of the second as small as possible beside
     it, and so on. Among plans with the same totals, one with the least sum of missed fractions is chosen, so that many
-    demands are met in full rather than all of them in part. Then the first segment is as brief as possible, if its requests are a variable.
+    demands are met in full rather than all of them in part. If the first segment is spared, near deadlines come first,
+    and then it has as few exposures as possible.
 
     Parameters
     ----------
@@ -90,32 +89,28 @@ def least_shortfall(
         return _solution(program, np.zeros(program.n_variables))
     even = even_plan(program) if is_even and not is_whole else None
     if even is not None:  # nothing is missed: no program has to be solved
-        requests = 0.0 if program.is_brief else float(program.requests[0])
-        return ShortfallPlan(even, np.zeros(len(program.demands)), requests)
+        return ShortfallPlan(even, np.zeros(len(program.demands)))
     phases = _Phases(program, deadline, is_whole)
     order = program.demands.priority[program.floors]
     # Of plans with the same total, that with the least total of missed fractions: more demands are met in full.
     missed = 1.0 + _FRACTION / n_floors / program.demands.at_least[program.floors]
-    brief = np.zeros(program.n_variables)
-    if program.is_brief:
+    spared = np.zeros(program.n_variables)
+    if program.spares_first:
+        missed += _NEAR * (1.0 - program.demands.last[program.floors] / len(program.requests))
         ahead = program.columns[:, 0]
-        brief[ahead[ahead >= 0]] = _EXPOSURE / program.k
-        if len(program.requests) > 1:  # and few exposures in the segment after it
-            after = program.columns[:, 1]
-            brief[after[after >= 0]] = _EXPOSURE / program.k / 2
-        brief[-1] = 1.0
+        spared[ahead[ahead >= 0]] = _SPARED
     priorities = np.unique(order).tolist()
     if len(priorities) > 1:
         cost = np.zeros(program.n_variables)
         cost[first : first + n_floors] = missed
-        if float(cost @ phases.least(cost)) <= TOLERANCE:  # nothing gives way
-            priorities = [priorities[-1]]
+        values = phases.least(cost + spared)
+        if float(cost @ values) <= TOLERANCE:  # nothing gives way
+            return _solution(program, values)
     values = np.zeros(program.n_variables)
     for priority in priorities:
         cost = np.zeros(program.n_variables)
-        cost[first : first + n_floors] = np.where((order == priority) | (len(priorities) == 1), missed, 0.0)
-        is_last = priority == priorities[-1]
-        values = phases.least(_EXPOSURES_FIRST * cost + brief if is_last else cost)
+        cost[first : first + n_floors] = np.where(order == priority, missed, 0.0)
+        values = phases.least(cost + spared if priority == priorities[-1] else cost)
         phases.keep(cost, values)
     return _solution(program, values)
 
@@ -172,5 +167,4 @@ def _solution(program: Program, values: Floats) -> ShortfallPlan:
     shortfall = np.zeros(len(program.demands))
     first = program.n_exposures
     shortfall[program.floors] = values[first : first + len(program.floors)]
-    requests = float(values[-1]) if program.is_brief else float(program.requests[0])
-    return ShortfallPlan(exposures, np.where(shortfall > TOLERANCE, shortfall, 0.0), requests)
+    return ShortfallPlan(exposures, np.where(shortfall > TOLERANCE, shortfall, 0.0))

@@ -138,7 +138,7 @@ class ActiveWindows:
         requests
             (S,) requests until each deadline, ascending.
         ahead
-            If given, a brief segment of at most this many requests comes before all others.
+            If given, a segment of this many requests, which is spared, comes before all others.
         """
         requests = np.maximum.accumulate(np.asarray(requests, dtype=np.int64))
         segments = np.diff(requests, prepend=0)

@@ -46,15 +46,15 @@ class Bank(NamedTuple):
     at_most: Ints
 
 
-def share_bank(active: ActiveWindows, progress: Progress, traffic: Traffic, came: int = 1) -> Bank:
+def share_bank(active: ActiveWindows, progress: Progress, traffic: Traffic, until_next: int = 1) -> Bank:
     """Return what shares and caps ask for until the next plan.
 
     Parameters
     ----------
     active, progress, traffic
         The windows, how far they have come, and the requests to come.
-    came
-        The requests that are likely to come before the next plan, whatever it asks for: no horizon is shorter.
+    until_next
+        Requests that are likely to come before the next plan: no horizon is shorter.
     """
     n = len(active.supply.selections)
     at_least, at_most = np.zeros(n, dtype=np.int64), np.full(n, NO_CAP)
@@ -69,9 +69,9 @@ def share_bank(active: ActiveWindows, progress: Progress, traffic: Traffic, came
         if isinstance(one.at_least, float) and one.at_least > 0:
             rate = Fraction(str(one.at_least)) * active.supply.k
             window = so_far + int(traffic.expected[active.deadline[p]])
-            most = max(math.ceil(_PART * window), came, 1)
+            most = max(math.ceil(_PART * window), until_next)
             banked = math.floor((had + int(progress.pending[p])) / rate) - so_far
-            plans.append((p, rate, max(min(banked, most), came, 1), most))
+            plans.append((p, rate, max(min(banked, most), until_next), most))
         elif isinstance(one.at_most, float):
             plans.append(
                 (p, Fraction(0), max(math.ceil(_PART * (so_far + int(traffic.expected[active.deadline[p]]))), 1), 1)

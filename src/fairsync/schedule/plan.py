@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.errors import InvalidInputError
+from fairsync.inputs import check_positive
 from fairsync.plan import blockers, least_shortfall
 from fairsync.policies.base import NO_CAP
 from fairsync.promises.promise import Promise
@@ -125,6 +126,7 @@ def make_plan(
     pending: Mapping[str, int] | None = None,
     requests: Mapping[ScheduledPromise, int] | None = None,
     worst_case_traffic: float = WORST_CASE_TRAFFIC,
+    until_next: int = 1,
 ) -> Plan:
     r"""Return the targets of the current period, and the status of each promise.
 
@@ -157,6 +159,8 @@ def make_plan(
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast. Floors that could not be met if traffic dropped to it are
         brought forward. The value 1 trusts the forecast, which costs less relevance where much is promised.
+    until_next
+        Requests that are likely to come before the next plan.
 
     Examples
     --------
@@ -180,8 +184,9 @@ def make_plan(
         raise InvalidInputError(f"worst_case_traffic must lie above 0 and at most at 1, got {worst_case_traffic!r}.")
     progress = _progress(active, exposures, pending or {}, requests or {})
     traffic = Traffic.of(forecast, active, worst_case_traffic)
-    bank = share_bank(active, progress, traffic, _came(active, progress, previous))
-    targets = next_targets(active, progress, traffic, bank)
+    until_next = check_positive(until_next, "until_next")
+    bank = share_bank(active, progress, traffic, until_next)
+    targets = next_targets(active, progress, traffic, bank, until_next)
     return Plan(
         Span(active.now, active.end),
         _as_promises(active, targets),
@@ -204,17 +209,6 @@ def _progress(
         np.array([int(pending.get(promise.selection, 0)) for promise in promises], dtype=np.int64),
         np.array([int(requests.get(promise, 0)) for promise in promises], dtype=np.int64),
     )
-
-
-def _came(active: ActiveWindows, progress: Progress, previous: Plan | None) -> int:
-    """Return the most requests that came since the previous plan, in the same window."""
-    before = {(one.promise, one.span): one.requests for one in previous.statuses} if previous else {}
-    came = [
-        int(so_far) - before.get((promise, span), int(so_far))
-        for promise, span, so_far in zip(active.promises, active.spans, progress.requests, strict=True)
-        if span is not None
-    ]
-    return max(came, default=1)
 
 
 def _as_promises(active: ActiveWindows, targets: Targets) -> tuple[Promise, ...]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fairsync.schedule.traffic import Traffic
 
 _ROUNDING = 1e-6
-# With more variables than this, an even plan stands for the one that needs the least now.
-_MOST_VARIABLES = 20_000
+# Traffic may fall to the worst case after this part of the requests of the period, or after the next plan.
+_SOON = 0.02
 
 
 class Targets(NamedTuple):
@@ -37,14 +37,6 @@ class Targets(NamedTuple):
     horizon: int
     at_least: Ints
     at_most: Ints
-
-
-class _Needs(NamedTuple):
-    """Exposures of each selection within a horizon: those that it must have, and those that it should have."""
-
-    horizon: int
-    must: Floats
-    should: Floats
 
 
 def apportion(total: int, weights: list[int]) -> list[int]:
@@ -68,12 +60,14 @@ def apportion(total: int, weights: list[int]) -> list[int]:
     return shares
 
 
-def next_targets(active: ActiveWindows, progress: Progress, traffic: Traffic, bank: Bank) -> Targets:
+def next_targets(
+    active: ActiveWindows, progress: Progress, traffic: Traffic, bank: Bank, until_next: int
+) -> Targets:
     """Return what to aim at until the next plan.
 
     A promise should get the part of its missing exposures that the requests of the period are of those until its end.
-    It must get what worst-case traffic could not deliver later. If worst-case traffic could not deliver that in the
-    rest of the period either, it must get it at once: the horizon is shortened to as many requests as that takes.
+    It must get what it would miss if traffic fell to the worst case after the next few requests. If that is more than
+    it should have of these requests, the targets are for them alone; otherwise they are for the period.
 
     Parameters
     ----------
@@ -83,54 +77,53 @@ def next_targets(active: ActiveWindows, progress: Progress, traffic: Traffic, ba
         The requests until each deadline.
     bank
         What shares need.
+    until_next
+        Requests that are likely to come before the next plan.
     """
-    needs = _worst_case_needs(active, progress, traffic)
-    horizon = max(min(needs.horizon, bank.horizon), 1)
-    part = horizon / max(int(traffic.lower_bound[0]), 1)
-    must = np.where(needs.horizon <= horizon, needs.must, needs.must * (horizon / needs.horizon))
-    must = np.maximum(np.ceil(must - _ROUNDING).astype(np.int64), bank.at_least)
-    paced, ending = _paced_exposures(active, progress, traffic)
-    should = paced
-    if part < 1:  # what ends with the period has no later plan to make up for exposures that were rounded down
-        should = np.maximum(np.floor(part * paced + 0.5), np.ceil(part * ending - _ROUNDING)).astype(np.int64)
-    at_most = np.minimum(bank.at_most, NO_CAP)
-    return _fitted(active, horizon, must, np.maximum(should, must), at_most)
-
-
-def _worst_case_needs(active: ActiveWindows, progress: Progress, traffic: Traffic) -> _Needs:
-    """Return what each selection must have now so that worst-case traffic can deliver the rest, and by when."""
     most = max(int(traffic.lower_bound[0]), 1)
-    program = active.program(progress, traffic.worst_case, ahead=most)
-    solution = least_shortfall(program)
-    membership, capacities = active.supply.membership, active.supply.most
-    now = membership.sums(solution.exposures[:, 0])
-    now = np.where(now > _ROUNDING, now, 0.0)
-    in_period = now + membership.sums(solution.exposures[:, 1])
-    if not now.any():
-        paced, _ = _paced_exposures(active, progress, traffic)
-        if (in_period > paced).any() and program.n_variables <= _MOST_VARIABLES:  # perhaps less is enough
-            in_period = membership.sums(least_shortfall(program, is_even=False).exposures[:, 1])
-        return _Needs(most, np.minimum(in_period, most * capacities), in_period)
-    # A selection that needs all that requests can hold, whatever the horizon, gains nothing from a shorter one.
-    full = now >= capacities * most - _ROUNDING
-    rest = np.where(full | (now == 0), 0.0, in_period)
-    if not rest.any():
-        return _Needs(most, np.minimum(in_period, most * capacities), in_period)
-    late = rest > 0
-    near = max(math.floor(float((rest[late] / capacities[late]).min()) + _ROUNDING), 1)
-    must = np.where(full, capacities * near, np.minimum(rest, capacities * near))
-    return _Needs(near, must, must)
+    paced = _paced_exposures(active, progress, traffic)
+    soon, must = _needed_soon(active, progress, traffic, min(max(until_next, math.ceil(_SOON * most)), most), paced)
+    horizon = max(min(soon, bank.horizon), 1)
+    needed = np.maximum(np.ceil(must * (horizon / soon) - _ROUNDING).astype(np.int64), bank.at_least)
+    should = np.floor(paced * (horizon / most) + 0.5).astype(np.int64)
+    return _fitted(active, horizon, needed, np.maximum(should, needed), np.minimum(bank.at_most, NO_CAP))
 
 
-def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic) -> tuple[Ints, Ints]:
+def _needed_soon(
+    active: ActiveWindows, progress: Progress, traffic: Traffic, soon: int, paced: Ints
+) -> tuple[int, Floats]:
+    """Return a number of requests, and (selections,) what must come within them.
+
+    These are the requests during which the selections that are behind need all that lists can hold. If none is behind,
+    they are the requests of the period.
+    """
+    most, held = max(int(traffic.lower_bound[0]), 1), active.supply.most
+    found: tuple[int, Floats] | None = None
+    behind = np.zeros(len(held), dtype=bool)
+    while found is None or found[0] < most:
+        soon = min(2 * found[0], most) if found else soon
+        solution = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon))
+        must = active.supply.membership.sums(solution.exposures[:, 0])
+        must = np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0)
+        behind = behind if found else must > 0
+        if not behind.any():
+            return most, must
+        is_full = float(solution.exposures[:, 0].sum()) >= soon * active.supply.k - _ROUNDING
+        if not (is_full or (must >= soon * held - _ROUNDING)[behind].all()):
+            near = max(math.floor(float((must[behind] / held[behind]).min())), 1)
+            return found or (near, np.minimum(must, near * held))
+        found = soon, must
+    return found
+
+
+def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic) -> Ints:
     """Return (selections,) the exposures to retrieve in the period, in proportion to expected traffic.
 
-    The second array is about promises that end with the period only. Promises with the same deadline are apportioned together, so that rounding does not inflate their sum.
+    Promises with the same deadline are apportioned together, so that rounding does not inflate their sum.
     """
     requests = traffic.expected.astype(np.int64)[active.deadline]
     every = active.retrieved(active.missing(progress, requests))
     most = np.zeros(len(active.supply.selections), dtype=np.int64)
-    first = most
     for s, until in enumerate(traffic.expected.tolist()):
         ending = np.flatnonzero(active.deadline == s)
         missing = every[ending].tolist()
@@ -138,8 +131,7 @@ def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic
         # The tolerance keeps an integer that floating-point arithmetic made slightly too large.
         paced = apportion(min(sum(missing), math.ceil(sum(missing) * fraction - _ROUNDING)), missing)
         np.maximum.at(most, active.selection[ending], np.array(paced, dtype=np.int64))
-        first = most.copy() if s == 0 else first
-    return most, first
+    return most
 
 
 def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_most: Ints) -> Targets:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,10 +14,6 @@ if TYPE_CHECKING:
     from fairsync.schedule.seasonal_profile import Floats, Ints
 
 
-SOON = timedelta(hours=12)
-"""After this time, traffic may fall to the worst case a second time."""
-
-
 class Traffic(NamedTuple):
     """Requests from now until each deadline.
 
@@ -28,13 +23,13 @@ class Traffic(NamedTuple):
         (S,) expected requests.
     lower_bound : numpy.ndarray
         (S,) the lower bound of the period, plus that of the time after it.
-    worst_case : numpy.ndarray
-        (S,) worst-case requests.
+    worst_case_traffic : float
+        Worst-case traffic, as a fraction of the expected requests.
     """
 
     expected: Floats
     lower_bound: Ints
-    worst_case: Ints
+    worst_case_traffic: float
 
     @classmethod
     def of(cls, forecast: TrafficForecast, active: ActiveWindows, worst_case_traffic: float) -> Traffic:
@@ -43,17 +38,19 @@ class Traffic(NamedTuple):
         expected = [forecast.expected(now, deadline, now) for deadline in active.deadlines]
         first = forecast.lower_bound(now, active.end, now)
         after = [forecast.lower_bound(active.end, deadline, now) for deadline in active.deadlines]
-        soon = forecast.expected(now, now + SOON, now)
-        worst = [
-            worst_case_traffic * min(whole, soon) + worst_case_traffic**2 * max(whole - soon, 0.0) for whole in expected
-        ]
-        at_once = worst_case_requests(expected[0], first, worst[0])
-        worst_case = [
-            at_once + worst_case_requests(max(whole - expected[0], 0.0), bound, least - worst[0])
-            for whole, bound, least in zip(expected, after, worst, strict=True)
-        ]
-        return cls(
-            np.array(expected),
-            np.array([int(first) + int(bound) for bound in after], dtype=np.int64),
-            np.array(worst_case, dtype=np.int64),
+        lower_bound = np.array([int(first) + int(bound) for bound in after], dtype=np.int64)
+        return cls(np.array(expected), lower_bound, worst_case_traffic)
+
+    def worst_case_after(self, requests: int) -> Ints:
+        """Return (S,) the requests until each deadline if traffic falls to the worst case after some requests."""
+        period, bound = max(float(self.expected[0]) - requests, 0.0), max(int(self.lower_bound[0]) - requests, 0)
+        first = worst_case_requests(period, bound, self.worst_case_traffic)
+        later = zip(
+            np.maximum(self.expected - self.expected[0], 0.0).tolist(),
+            (self.lower_bound - self.lower_bound[0]).tolist(),
+            strict=True,
+        )
+        return np.array(
+            [first + worst_case_requests(whole, least, self.worst_case_traffic) for whole, least in later],
+            dtype=np.int64,
         )

@@ -9,7 +9,7 @@ import math
 _NORMAL_QUANTILE = 3.09
 
 
-def worst_case_requests(expected: float, lower_bound: float, least: float) -> int:
+def worst_case_requests(expected: float, lower_bound: float, worst_case_traffic: float) -> int:
     """Return the number of requests under worst-case traffic.
 
     Parameters
@@ -18,17 +18,17 @@ def worst_case_requests(expected: float, lower_bound: float, least: float) -> in
         Expected requests, by the forecast.
     lower_bound
         The lower bound of the forecast.
-    least
-        The requests that come if traffic drops to the worst case.
+    worst_case_traffic
+        The part of the expected requests that come in the worst case.
 
     Examples
     --------
-    >>> worst_case_requests(9000, lower_bound=8000, least=3000)
+    >>> worst_case_requests(9000, lower_bound=8000, worst_case_traffic=1 / 3)
     3000
-    >>> worst_case_requests(9000, lower_bound=1000, least=3000)
+    >>> worst_case_requests(9000, lower_bound=1000, worst_case_traffic=1 / 3)
     1000
-    >>> worst_case_requests(12, lower_bound=12, least=12)
+    >>> worst_case_requests(12, lower_bound=12, worst_case_traffic=1)
     2
     """
     by_chance = expected - _NORMAL_QUANTILE * math.sqrt(expected) + (_NORMAL_QUANTILE**2 - 1) / 6
-    return max(int(min(lower_bound, least, by_chance)), 0)
+    return max(int(min(lower_bound, worst_case_traffic * expected, by_chance)), 0)

@@ -27,7 +27,7 @@ from fairsync.schedule import WORST_CASE_TRAFFIC, Forecast, ScheduledPromise, Sp
 from fairsync.service.client import Client
 from fairsync.service.promises.replay import replay
 from sequences import real_dataset
-from service.promises.days import DAY, HOUR, Audit, Shop, Times, audit, changed, spread, usual_traffic, within, without
+from benchmarks.replayed_days import DAY, HOUR, Audit, Shop, Times, audit, changed, spread, usual_traffic, within, without
 from service.running import running
 
 if TYPE_CHECKING:
