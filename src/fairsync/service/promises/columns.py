@@ -46,6 +46,7 @@ def _column(selection: str, attribute: str) -> Label:
     return counted.column_of(conditions_of(selection), attribute)
 
 
+@lru_cache(maxsize=65_536, typed=True)
 def selection_of(column: Label, attribute: str) -> str:
     """Return the name of the selection that a column counts.
 

@@ -236,8 +236,11 @@ class _CheckpointedTraffic:
 def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:
     """Log each promise of which it has just become known that it may be missed, or will be."""
     for one in statuses:
-        until = f"{one.promise} until {one.promise.window.local(one.span.end)}"
         if one.impossible_since == now:
-            _log.warning("%s cannot be kept: %d will be missing", until, one.shortfall)
+            _log.warning("%s cannot be kept: %d will be missing", _until(one), one.shortfall)
         elif one.at_risk_since == now:
-            _log.info("%s is at risk: %d may be missing", until, one.floor - one.certain)
+            _log.info("%s is at risk: %d may be missing", _until(one), one.floor - one.certain)
+
+
+def _until(status: PromiseStatus) -> str:
+    return f"{status.promise} until {status.promise.window.local(status.span.end)}"
