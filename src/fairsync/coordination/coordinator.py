@@ -28,6 +28,7 @@ from fairsync.promises.promise import Promise
 from fairsync.promises.resolve import find_atoms, restore_promises
 from fairsync.promises.selection import conditions_of, is_selection, selection_name
 from fairsync.report import Report, make_report
+from fairsync.report.gave_way import GaveWay, find_given_way
 from fairsync.report.outlook import PromiseOutlook, promise_outlook
 from fairsync.saved_prices import PriceSaver
 from fairsync.search import make_index
@@ -280,11 +281,13 @@ class Coordinator(NoCopies, Closable):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
 
         With what its requests could show, if some were limited, the guard forecasts what later ones can show. With what
-        promises cost, the report says so, if the coordinator has the ledger to itself.
+        promises cost, the report says so, if the coordinator has the ledger to itself. With the relevance of the last
+        candidates of plain retrieval, the highest prices of promises are known.
 
         Raises
         ------
@@ -295,7 +298,7 @@ class Coordinator(NoCopies, Closable):
         """
         with self._changed:
             self._check_open()
-            if self._state.settle(number, entry, sample, answers or {}, slots, certified, costs):
+            if self._state.settle(number, entry, sample, answers or {}, slots, certified, costs, last_relevance):
                 self._changed.notify_all()
                 self._saver.save_if_due(self.terms, self._state.loop)
 
@@ -437,7 +440,9 @@ class Coordinator(NoCopies, Closable):
         is_refined = self._counted is not None
         known = self.groups if groups is None or is_refined else self._state.extended_groups(groups)
         known = with_labels(known, [label for label, _ in given if label not in selections])
-        is_plain = not selections and all(one.at_most is None and one.at_most_per_list is None for _, one in given)
+        is_plain = not selections and all(
+            one.at_most is None and one.at_most_per_list is None and one.max_price is None for _, one in given
+        )
         if not is_refined and is_plain:
             return None, make_targets(known, given, requests, self.k, None)
         if not isinstance(catalog, Catalog) or (groups is not None and groups is not catalog):
@@ -541,7 +546,13 @@ class Coordinator(NoCopies, Closable):
             loop, past, labels, terms = self._state.loop, self._state.past(), self._names(), self.terms
         prices, slots = loop.prices_in_force(terms, self.policy), loop.price_state.all_slots
         totals, costs = loop.progress.totals, loop.price_state.costs
-        return make_report(labels, terms, self.policy.name, totals, past, prices, hindsight, costs, slots)
+        gave_way = find_given_way(labels, terms, loop)
+        return make_report(labels, terms, self.policy.name, totals, past, prices, hindsight, costs, slots, gave_way)
+
+    def gave_way(self) -> dict[Label, GaveWay]:
+        """Return what gave way in the horizon, by label: see `labels`."""
+        with self._changed:
+            return find_given_way(self.labels, self.terms, self._state.loop)
 
     @property
     def has_outlooks(self) -> bool:

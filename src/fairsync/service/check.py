@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from fairsync.catalog.files import open_catalog
 from fairsync.cold_start import ColdStart
 from fairsync.errors import FairSyncError
-from fairsync.floors import group_capacities, make_terms
+from fairsync.floors import make_terms
 from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
-from fairsync.schedule import Supply, check_promise
+from fairsync.schedule import check_promise
 from fairsync.service.ledger_settings import describe_ledger
 from fairsync.service.promises.conversion import promises_from_records
+from fairsync.service.promises.planning import supply_of
+from fairsync.service.promises.promise_series import promises_of
 from fairsync.service.run import make_forecast
 from fairsync.service.search_settings import describe_search
 from fairsync.service.server.authentication import Tokens
@@ -137,9 +139,13 @@ def _facts(settings: Settings) -> dict[str, str]:
 def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: list[str]) -> list[Feasibility]:
     """Return the feasibility of each promise of the file. A promise that is invalid is a problem."""
     promises = promises_from_records(settings.promises, catalog)
-    k = settings.promise.k
-    capacities = zip(catalog.labels, group_capacities(catalog, k, settings.promise.max_exclude).tolist(), strict=True)
-    supply = Supply.of_groups(dict(capacities), k, catalog.group_attribute)
+    promises = [
+        one
+        for promise in promises
+        for one in ([promise] if promise.promise.each is None else promises_of("", promise, catalog).values())
+    ]
+    selections = list(dict.fromkeys(promise.selection for promise in promises))
+    supply = supply_of(catalog, selections, settings.promise.k, settings.promise.max_exclude)
     forecast = make_forecast(settings)
     verdicts = []
     for promise in promises:

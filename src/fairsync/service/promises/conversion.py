@@ -70,26 +70,7 @@ def promise_from_record(record: PromiseRecord, catalog: Catalog) -> ScheduledPro
         max_price=record.max_price,
     )
     check_selection(promise, catalog)
-    made = ScheduledPromise(promise, window)
-    _check_supported(made, catalog)
-    return made
-
-
-def _check_supported(made: ScheduledPromise, catalog: Catalog) -> None:
-    """Refuse what the plan does not take yet."""
-    promise = made.promise
-    plain = isinstance(promise.at_least, int) and promise.at_most is None and promise.at_most_per_list is None
-    if (
-        group_of(made, catalog.group_attribute) is None
-        or not plain
-        or promise.priority != 1
-        or promise.max_price
-        or promise.each
-    ):
-        raise InvalidInputError(
-            f"the service keeps whole numbers of exposures of a {catalog.group_attribute}, of priority 1: give"
-            f" {{{catalog.group_attribute!r}: label}} and at_least."
-        )
+    return ScheduledPromise(promise, window)
 
 
 def check_selection(promise: Promise, catalog: Catalog) -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
+import numpy as np
+
 from fairsync.floors import group_capacities
-from fairsync.promises.selection import selection_name
+from fairsync.promises import Promise
+from fairsync.promises.resolve import find_atoms
+from fairsync.promises.selection import conditions_of, is_selection
 from fairsync.schedule import Supply, check_promise, make_plan
+from fairsync.service.promises.columns import group_of, selection_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
@@ -36,13 +42,21 @@ class Planner:
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
     attribute
         The attribute of the groups.
+    catalog
+        Returns the items, if promises may be about other selections than groups.
     """
 
     def __init__(
-        self, coordinator: Coordinator, rule: ExposureRule, worst_case_traffic: float, attribute: str = "group"
+        self,
+        coordinator: Coordinator,
+        rule: ExposureRule,
+        worst_case_traffic: float,
+        attribute: str = "group",
+        catalog: Callable[[], Catalog] | None = None,
     ) -> None:
         self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
-        self._attribute = attribute
+        self._attribute, self._catalog = attribute, catalog
+        self._supplied: tuple[Catalog, tuple[str, ...], Supply] | None = None
 
     def capacities(self) -> dict[Label, int]:
         """Return the largest number of each group's items in one answer."""
@@ -51,12 +65,20 @@ class Planner:
         )
         return dict(zip(self._coordinator.labels, capacities.tolist(), strict=True))
 
-    def supply(self) -> Supply:
-        """Return what one answer can hold of each group."""
-        return Supply.of_groups(self.capacities(), self._coordinator.k, self._attribute)
+    def supply(self, promises: Iterable[ScheduledPromise]) -> Supply:
+        """Return what one answer can hold of each selection that promises are about."""
+        others = tuple(dict.fromkeys(one.selection for one in promises if group_of(one, self._attribute) is None))
+        if not others or self._catalog is None:
+            capacities = {label: one for label, one in self.capacities().items() if not is_selection(label)}
+            return Supply.of_groups(capacities, self._coordinator.k, self._attribute)
+        catalog = self._catalog()
+        if self._supplied is None or self._supplied[0] is not catalog or self._supplied[1] != others:
+            supply = supply_of(catalog, others, self._coordinator.k, self._coordinator.terms.max_exclude)
+            self._supplied = catalog, others, supply
+        return self._supplied[2]
 
     def _by_selection(self, values: Mapping[Label, _Number]) -> dict[str, _Number]:
-        return {selection_name({self._attribute: label}): value for label, value in values.items()}
+        return {selection_of(label, self._attribute): value for label, value in values.items()}
 
     def traffic(self, forecast: Forecast) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
@@ -70,6 +92,8 @@ class Planner:
         now: datetime,
         previous: Plan | None,
         requests: Mapping[ScheduledPromise, int] | None = None,
+        *,
+        logs: bool = True,
     ) -> Plan:
         """Return the plan from now to the end of the period, and log promises that it finds at risk or impossible."""
         labels = self._coordinator.labels
@@ -78,14 +102,15 @@ class Planner:
             exposures,
             self.traffic(forecast),
             now,
-            self.supply(),
+            self.supply(promises),
             previous,
             impression_rates=self._by_selection(self._rule.shares(labels)),
             pending=self._by_selection(self._rule.pending(labels)),
             requests=requests,
             worst_case_traffic=self.worst_case_traffic,
         )
-        _log_warnings(plan.statuses, now)
+        if logs:
+            _log_warnings(plan.statuses, now)
         return plan
 
     def check(
@@ -109,10 +134,33 @@ class Planner:
         requests: Mapping[ScheduledPromise, int] | None = None,
     ) -> FeasibilityCheck:
         """Return the check of a promise, which takes time and depends on nothing that changes."""
-        rates = self._by_selection(self._rule.shares(self._coordinator.labels))
+        rates, every = self._by_selection(self._rule.shares(self._coordinator.labels)), (promise, *others)
         return FeasibilityCheck(
-            promise, tuple(others), exposures, self.traffic(forecast), now, self.supply(), rates, requests
+            promise, every[1:], exposures, self.traffic(forecast), now, self.supply(every), rates, requests
         )
+
+
+def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: int = 0) -> Supply:
+    """Return what one answer can hold of each label of the groups, and of further selections.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    selections
+        The names of the selections.
+    k
+        Candidates per request.
+    max_exclude
+        The most items that a request excludes.
+    """
+    attribute = catalog.group_attribute
+    names = dict.fromkeys(
+        [selection_of(label, attribute) for label in catalog.labels if not is_selection(label)]
+    ) | dict.fromkeys(selections)
+    atoms = find_atoms(catalog, [Promise(conditions_of(name), at_least=0) for name in names])
+    capacities = np.clip(atoms.sizes - max_exclude, 0, k)
+    return Supply(tuple(names), atoms.membership, capacities, k)
 
 
 @dataclass(frozen=True)
@@ -142,6 +190,32 @@ class FeasibilityCheck:
             impression_rates=self.rates, requests=self.requests,
         )  # fmt: skip
 
+    def pushes_out(self, verdict: Feasibility) -> tuple[ScheduledPromise, ...]:
+        """Return the promises that would miss more if the promise were made, whether it was accepted or not."""
+        if verdict.accepted:
+            return verdict.pushes_out
+        if verdict.displaced:
+            return verdict.displaced
+        is_active = self.promise.window.at(self.now) is not None
+        moment = self.now if is_active else verdict.tightest.start
+        exposures, requests = (self.exposures, self.requests) if is_active else ({}, {})
+        most = replace(self.promise.promise, priority=1)  # as if it came before all others
+        forced = replace(self.promise, promise=most)
+
+        def missed(promises: tuple[ScheduledPromise, ...]) -> dict[ScheduledPromise, int]:
+            plan = make_plan(
+                promises, exposures, self.traffic, moment, self.supply, impression_rates=self.rates, requests=requests
+            )
+            return {one.promise: one.shortfall for one in plan.statuses}
+
+        later = tuple(  # those of its own priority, too, would have to give way
+            replace(one, promise=replace(one.promise, priority=one.promise.priority + 1)) for one in self.others
+        )
+        before, after = missed(later), missed((*later, forced))
+        return tuple(
+            other for other, one in zip(self.others, later, strict=True) if after.get(one, 0) > before.get(one, 0)
+        )
+
 
 @dataclass(frozen=True)
 class _CheckpointedTraffic:
@@ -162,8 +236,11 @@ class _CheckpointedTraffic:
 def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:
     """Log each promise of which it has just become known that it may be missed, or will be."""
     for one in statuses:
-        until = f"{one.promise} until {one.promise.window.local(one.span.end)}"
         if one.impossible_since == now:
-            _log.warning("%s cannot be kept: %d will be missing", until, one.shortfall)
+            _log.warning("%s cannot be kept: %d will be missing", _until(one), one.shortfall)
         elif one.at_risk_since == now:
-            _log.info("%s is at risk: %d may be missing", until, one.floor - one.certain)
+            _log.info("%s is at risk: %d may be missing", _until(one), one.floor - one.certain)
+
+
+def _until(status: PromiseStatus) -> str:
+    return f"{status.promise} until {status.promise.window.local(status.span.end)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import time
 import uuid
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from fairsync.schedule import WORST_CASE_TRAFFIC
 from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
-from fairsync.service.promises.impressions import groups_shown
+from fairsync.service.promises.impressions import groups_shown, items_shown
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
 from fairsync.service.promises.promise_changes import all_but, check_known, check_unique_all, split_at, with_start_of
@@ -61,6 +62,8 @@ _DEGRADED_WEIGHT = 0.01
 _REPLAN_AFTER = timedelta(seconds=0.25)
 # Least time between them, as a multiple of the time that the last one took.
 _SEARCHES_PER_REPLAN = 4
+# Promises that a refusal names.
+_MOST_NAMED = 3
 
 
 class _PromisesChanged(Exception):  # noqa: N818
@@ -93,6 +96,8 @@ class PromiseService:
         deliver are brought forward far enough to be met.
     item_changes
         Saves changes of items. Without it, they last as long as the process.
+    budget
+        The part of the relevance that all promises together may cost; see :mod:`fairsync.service.promises.budget`.
     """
 
     def __init__(
@@ -108,6 +113,7 @@ class PromiseService:
         report_within: float = 60.0,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
         item_changes: ItemChanges | None = None,
+        budget: float | None = None,
     ) -> None:
         if count not in ("retrieved", "impressions"):
             raise InvalidInputError(f"count must be 'retrieved' or 'impressions', got {count!r}.")
@@ -123,7 +129,7 @@ class PromiseService:
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
             coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock,
-            front.catalog.group_attribute,
+            front.catalog.group_attribute, lambda: self.front.catalog, budget,
         )  # fmt: skip
         self.cost_monitor = CostMonitor(self._conditions)
         self.readiness, self._preview_limit = Readiness(coordinator.ledger), PreviewLimit()
@@ -218,8 +224,11 @@ class PromiseService:
         labels, unknown = groups_shown(items, answer, self.catalog)
         if answer and not self.front.count_cold and Candidates.load(answer).cold.any():
             return ImpressionResult(counted=0, repeated=0, unknown=unknown)
-        codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
-        counts = np.bincount(codes, minlength=len(self.coordinator.labels))
+        if self.coordinator.promises is None:
+            codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
+            counts = np.bincount(codes, minlength=len(self.coordinator.labels))
+        else:
+            counts = self.front.count(items_shown(items, answer, self.catalog))
         key = json.dumps(["shown", request_id, report_id])  # as all versions have written it
         with self.readiness.serving():
             is_new = self.coordinator.record_impressions(counts, key)
@@ -262,18 +271,26 @@ class PromiseService:
             promises, others = self.scheduler.state.promises, self._all_but(replacing)
             asked = self._asked({replacing or _new_id(): promise}, promises)
             ((check, _),) = self.scheduler.prepare_checks(asked, others)
+            names = {one: name for name, one in others.items()}
             rates = exposure_rates(
                 [*others.values(), *asked.values()], self.scheduler.state.forecast, self.scheduler.now(), self.k,
                 self.catalog.group_attribute,
             )  # fmt: skip
             prices, catalog, index = self.coordinator.prices(), self.catalog, self.front.index
         verdict, estimate = check.run(checkpoint), None
-        if verdict.accepted:
+        if verdict.accepted and self.coordinator.promises is None and all(label in catalog.labels for label in rates):
             estimate = self._recent.estimate(catalog, index, self.k, rates, prices, checkpoint)
+        largest, safe, share = verdict.largest, verdict.largest_safe, None
+        if isinstance(verdict.promise.promise.at_least, float):
+            span, share = verdict.tightest, verdict.largest
+            slots = self.k * check.traffic.expected(span.start, span.end, check.now)
+            largest, safe = (math.floor(one * slots) for one in (largest, safe))
         return Preview(
             feasible=verdict.accepted,
-            largest=verdict.largest,
-            safe=verdict.largest_safe,
+            largest=int(largest),
+            safe=int(safe),
+            largest_share=share,
+            pushes_out=[names[one] for one in check.pushes_out(verdict) if one in names],
             least_cost=None if estimate is None else estimate.cost,
             least_cost_share=None if estimate is None else estimate.share,
             message=verdict.message,
@@ -311,6 +328,7 @@ class PromiseService:
                 others = self._all_but(changed)
                 asked = self._asked(given, seen)
                 check_unique_all(asked, others)
+                self._check_budget(asked)
                 series = {name: one for name, one in known.items() if name != changed}
                 series |= {name: one for name, one in given.items() if one.promise.each is not None}
                 checks = self.scheduler.prepare_checks(asked, others)
@@ -319,13 +337,23 @@ class PromiseService:
             for check, names in checks:
                 verdict = check.run()
                 if not verdict.accepted:
-                    raise _refusal(verdict, len(asked))
+                    raise _refusal(verdict, check.pushes_out(verdict), len(asked))
                 assert verdict.effective_from is not None, "it was accepted"
                 starts.update(dict.fromkeys(names, verdict.effective_from))
             with self.scheduler.lock, contextlib.suppress(_PromisesChanged):
                 self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
                 views = self._reporter.promises()
                 return [views[name] for name in asked]
+
+    def _check_budget(self, asked: Mapping[str, ScheduledPromise]) -> None:
+        """Refuse floors that would give way to the budget at once."""
+        budget = self.scheduler.budget
+        for promise in asked.values():
+            if budget is not None and budget.gives_way(promise):
+                reason = f"{promise} cannot be kept: {budget.text(self.scheduler.spent(self.scheduler.now()))}"
+                remedy = "Give it a smaller number as its priority, end other promises, or raise the budget."
+                names = [promise.promise.name]
+                raise InfeasibleFloorsError(promise.promise.name, 0, reason.rstrip("."), 0, remedy, names)
 
     def _all_but(self, name: str | None) -> dict[str, ScheduledPromise]:
         """Return all promises but one, or but those of one series."""
@@ -362,7 +390,10 @@ class PromiseService:
             raise _PromisesChanged
         made, now = dict(others), self.scheduler.now()
         for name, promise in asked.items():
-            parts = split_at(promises.get(name), promise, starts[name], now)
+            start, following = starts[name], promise.window.after(now)
+            if promise.window.recurs and following is not None and not self.scheduler.counts_since_start(promise, now):
+                start = max(start, following.start)  # nobody knows what the present window has had
+            parts = split_at(promises.get(name), promise, start, now)
             made |= dict(zip([name, _new_id()], parts, strict=False))
         return made
 
@@ -505,10 +536,12 @@ class PromiseService:
 
     def _follow_change(self, changed: CatalogChange) -> None:
         groups, known = changed.catalog.groups, self.groups
-        if groups.labels != known.labels or (groups.group_sizes != known.group_sizes).any():
+        overlap = self.coordinator.promises is not None
+        if overlap or groups.labels != known.labels or (groups.group_sizes != known.group_sizes).any():
             # Labels are saved before the ledger counts them, or a crash in between would leave counts without a label;
             # and the coordinator must know a group before any of its items can be retrieved.
-            self.scheduler.save_labels(changed.catalog.labels)
+            new = [label for label in groups.labels if label not in set(known.labels)]
+            self.scheduler.save_labels([*known.labels, *new])
             self.coordinator.change_items(changed.catalog)
         self.front.follow(changed)
 
@@ -523,11 +556,18 @@ def _by_request(
     return list(compress(rules, of.tolist()))
 
 
-def _refusal(verdict: Feasibility, n: int) -> InfeasibleFloorsError:
+def _refusal(verdict: Feasibility, pushed_out: Sequence[ScheduledPromise], n: int) -> InfeasibleFloorsError:
     """Return the error that refuses promises, one of which cannot be kept beside all others."""
-    asked = verdict.promise
-    reason = verdict.reason if n == 1 else f"{verdict.reason}, {n:,} new ones included; none of them was made"
-    return InfeasibleFloorsError(asked.promise.name, asked.floor, reason, verdict.largest, verdict.remedy)
+    asked, reason = verdict.promise, f"{verdict.promise} cannot be kept: {verdict.reason}"
+    if n > 1:
+        reason += f", {n:,} new ones included; none of them was made"
+    if pushed_out:
+        some = ", ".join(str(one) for one in pushed_out[:_MOST_NAMED])
+        more = f" and {len(pushed_out) - _MOST_NAMED:,} more" if len(pushed_out) > _MOST_NAMED else ""
+        reason += f". It would push out {some}{more}"
+    names = [asked.promise.name, *(one.promise.name for one in pushed_out)]
+    largest = math.floor(verdict.largest)
+    return InfeasibleFloorsError(asked.promise.name, asked.promise.floor(0), reason, largest, verdict.remedy, names)
 
 
 def _new_id() -> str:

@@ -8,10 +8,18 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fairsync.catalog.groups import grow
 from fairsync.errors import BackendUnavailableError
+from fairsync.promises import Promise
+from fairsync.promises.selection import selection_name
 from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.audit import audit_changes, audit_start
+from fairsync.service.promises.budget import Budget, Spent
 from fairsync.service.promises.clock import TOLERANCE
+from fairsync.service.promises.columns import group_of
+from fairsync.service.promises.giving_way import given_up
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
 from fairsync.service.promises.past_windows import (
@@ -27,16 +35,18 @@ from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 from fairsync.service.promises.window_archive import WindowArchive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
+    from fairsync.ledger import Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.schedule import Feasibility, Plan, ScheduledPromise, TrafficForecast, Window
+    from fairsync.schedule import Feasibility, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
     from fairsync.service.promises.clock import ClockReading
+    from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.promises.planning import FeasibilityCheck
 
 _log = logging.getLogger(__name__)
@@ -77,6 +87,10 @@ class Scheduler:
         Returns a reading of the clock, if it has readings: they tell an outage from a clock that was set.
     attribute
         The attribute of the groups.
+    catalog
+        Returns the items, if promises may be about other selections than groups.
+    budget
+        The part of the relevance that promises may cost; see :mod:`fairsync.service.promises.budget`.
 
     Attributes
     ----------
@@ -99,12 +113,16 @@ class Scheduler:
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
         read_clock: Callable[[], ClockReading] | None = None,
         attribute: str = "group",
+        catalog: Callable[[], Catalog] | None = None,
+        budget: float | None = None,
     ) -> None:
+        self.budget = None if budget is None else Budget(budget)
+        self._subsidies = np.zeros(0)  # the last ones, by column: what floors would cost once they give way
         self.attribute = attribute
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
         self._rule = ExposureRule(count, report_within)
-        self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute)
+        self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = 0.0
         self._leadership = Leadership(coordinator)
@@ -234,21 +252,35 @@ class Scheduler:
     def prepare_check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> FeasibilityCheck:
         """Return the check of a promise beside others. Running it needs no lock."""
         exposures = {**self.exposures(), promise: self._exposures_of(promise)}
-        return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, self.now())
+        now, requests = self.now(), self.requests([*others.values(), promise])
+        return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, now, requests)
+
+    def requests(
+        self, promises: Iterable[ScheduledPromise], present: Totals | None = None
+    ) -> dict[ScheduledPromise, int]:
+        """Return the requests so far in the present window of each promise."""
+        now = self.now()
+        at = {window: window.at(now) for window in {one.window for one in promises}}
+        came = {span: self.periods.requests(span, present) for span in at.values() if span is not None}
+        return {one: came[span] for one in promises if (span := at[one.window]) is not None}
 
     def prepare_checks(
         self, promises: Mapping[str, ScheduledPromise], others: Mapping[str, ScheduledPromise]
     ) -> list[tuple[FeasibilityCheck, list[str]]]:
         """Return checks of new promises beside each other and others, with the ids that each check is about.
 
-        One promise of each window is enough: if it fits beside all others, all of them fit.
+        One promise of each window, priority and kind of bounds is enough: if it fits beside all others, all of them
+        fit.
         """
-        of_window: dict[Window, list[str]] = {}
+        alike: dict[tuple[Window, int, tuple[str, ...]], list[str]] = {}
         for name, promise in promises.items():
-            of_window.setdefault(promise.window, []).append(name)
+            given = promise.promise
+            bounds = (given.at_least, given.at_most, given.at_most_per_list)
+            key = promise.window, given.priority, tuple(type(bound).__name__ for bound in bounds)
+            alike.setdefault(key, []).append(name)
         checks = []
-        for names in of_window.values():
-            largest = max(names, key=lambda name: promises[name].floor)
+        for names in alike.values():
+            largest = max(names, key=lambda name: promises[name].promise.at_least or 0)
             beside = {**others, **{name: one for name, one in promises.items() if name != largest}}
             checks.append((self.prepare_check(promises[largest], beside), names))
         return checks
@@ -330,6 +362,7 @@ class Scheduler:
             self.periods.time = time.following(began, now.timestamp())
             self.state = replace(self.state, ledger_time=self.periods.time)
             self.save()
+        lost = {} if last is None else self.given_up(last.statuses)
         self._make_plan(now, begins_period=True)
         if last is not None:  # from now on no replica adds to the period that has ended
             periods = self.periods.all()
@@ -342,8 +375,9 @@ class Scheduler:
             ended = windows_ended(last, promises, now, known_since, MOST_PAST)
             exposures = self.periods.exposures_in_each([(one.promise, one.span) for _, one in ended], periods)
             requests = {span: self.periods.requests_in(span, periods) for span in {one.span for _, one in ended}}
+            k, attribute = self.coordinator.k, self.attribute
             past = [
-                past_window(name, one, count, requests[one.span], outage, self.coordinator.k, self.attribute)
+                past_window(name, one, count, requests[one.span], outage, k, attribute, lost.get(one.promise))
                 for (name, one), count in zip(ended, exposures, strict=True)
             ]
             self._archive.add([(one, status) for one, (_, status) in zip(past, ended, strict=True)], now)
@@ -353,20 +387,44 @@ class Scheduler:
 
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
         """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
-        promises, start = tuple(self.state.promises.values()), None
+        promises, start, since = tuple(self.state.promises.values()), None, None
+        self._save_columns(promises, now)
+        prices = self.coordinator.prices()
+        known = grow(self._subsidies[: len(prices)], len(prices))
+        self._subsidies = np.where(prices < 0, -prices, known)
         if begins_period:
             start = self.periods.recount_for_next(promises, now)
             exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
+            in_window = self.periods.before.in_window
+            requests = {one: in_window.get(span, 0) for one in promises if (span := one.window.at(now)) is not None}
         else:
-            exposures = self.periods.exposures(promises)
-        plan = self.planner.plan(promises, exposures, self.state.forecast, now, self.state.plan)
+            since = self.coordinator.totals()
+            exposures, requests = self.periods.exposures(promises, since), self.requests(promises, since)
+        plan = self.planner.plan(promises, exposures, self.state.forecast, now, self.state.plan, requests)
+        targets = self._targets(plan, promises)
+        if self.budget is not None:
+            missing = [one.promise.promise.priority for one in plan.statuses if one.missing]
+            self.budget = self.budget.after(self.spent(now), missing)
+            if self.budget.cut is not None:
+                in_force = self.budget.in_force(promises)
+                had, came = (
+                    {kept: counts[one] for kept, one in in_force.items() if one in counts}
+                    for counts in (exposures, requests)
+                )
+                kept = self.planner.plan([*in_force], had, self.state.forecast, now, None, came, logs=False)
+                targets, plan = self._targets(kept, promises), replace(plan, horizon=kept.horizon)
         state, saved = replace(self.state, plan=plan), None
         if saves:
             state = replace(state, reading=self._read_clock())
             saved = state.dump()
         audit = self._audit if saves else []
-        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start, saves=saved, audit=audit)
+        self.coordinator.set_targets(
+            requests=plan.horizon, restart_at=start, saves=saved, audit=audit,
+            promises=targets, since=since,
+        )  # fmt: skip
         self.state, self._planned_at = state, now.timestamp()
+        if tuple(self.coordinator.labels) != self.state.labels:  # the coordinator may count every slot, too
+            self.save_labels(self.coordinator.labels)
         self._archive.observe({one: name for name, one in state.promises.items()}, plan.statuses, now)
         if saves:
             self._audit = []
@@ -374,6 +432,46 @@ class Scheduler:
             self._saved_at = now.timestamp()
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
+
+    def _targets(self, plan: Plan, promises: Iterable[ScheduledPromise]) -> list[Promise]:
+        """Return the targets of a plan, and all other selections: they are counted before their windows begin."""
+        aimed = {selection_name(one.where) for one in plan.targets}
+        others = {one.selection: one.promise.where for one in promises if one.selection not in aimed}
+        return [*plan.targets, *(Promise(where, at_least=0) for where in others.values())]
+
+    def _save_columns(self, promises: Iterable[ScheduledPromise], now: datetime) -> None:
+        """Save which selections will be counted, before the ledger counts them."""
+        selections = {one.selection for one in promises if group_of(one, self.attribute) is None}
+        counted = {name: self.state.counted.get(name, now) for name in sorted(selections)}
+        self.state = replace(self.state, counted=counted)
+        known = self.coordinator.labels
+        if not selections <= set(known):
+            self.save_labels([*known, *sorted(selections - set(known))])
+
+    def spent(self, now: datetime) -> Spent:
+        """Return what promises have cost in the longest window under way."""
+        spans = {one.window.at(now) for one in self.state.promises.values()}
+        longest = max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+        periods = [self.periods.present] if longest is None else self.periods.within(longest)
+        cost, relevance = (sum(getattr(one, name) for one in periods) for name in ("cost", "relevance"))
+        return Spent(float(cost), abs(float(relevance + cost)), sum(one.requests for one in periods))
+
+    def given_up(self, statuses: Iterable[PromiseStatus]) -> dict[ScheduledPromise, GivenUp]:
+        """Return which of the promises are given up, why, and what keeping them would cost."""
+        limited = self.coordinator.gave_way() if self.coordinator.terms.max_prices is not None else {}
+        subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
+        return given_up(statuses, subsidies, limited, self.budget, self.attribute)
+
+    def counts_since_start(self, promise: ScheduledPromise, now: datetime) -> bool:
+        """Return whether all exposures of a promise in its present window are counted.
+
+        Labels of the groups are always counted, other selections from the moment at which a promise is about them.
+        """
+        span = promise.window.at(now)
+        if span is None or group_of(promise, self.attribute) is not None:
+            return True
+        since = self.state.counted.get(promise.selection)
+        return since is not None and since <= span.start
 
     def _exposures_of(self, promise: ScheduledPromise) -> int:
         """Return the exposures that any promise, made or not, has in its present window."""

@@ -158,6 +158,13 @@ class PromiseView(Record, frozen=True, kw_only=True):
     gives_way_to: Annotated[
         list[str], Meta(description="Ids of the promises that need the slots that this one will miss.")
     ] = field(default_factory=list)
+    would_cost: Annotated[
+        float | None,
+        Meta(
+            description="Relevance that the exposures which are given up would cost, about; null if none are given up,"
+            " or if it is not known."
+        ),
+    ] = None
     eligible_share: Annotated[
         float | None,
         Meta(
@@ -191,6 +198,12 @@ class PastWindow(Record, frozen=True, kw_only=True):
     ] = None
     foreseen: Annotated[int, Meta(description="The shortfall that was foreseen at that time.")] = 0
     note: Annotated[str, Meta(description="Further reasons why the floor was missed.")] = ""
+    gave_way_to: Annotated[
+        list[str], Meta(description="Names of the promises that needed the slots that it missed.")
+    ] = field(default_factory=list)
+    would_cost: Annotated[
+        float | None, Meta(description="Relevance that the exposures which were given up would have cost, about.")
+    ] = None
 
 
 class PacePoint(Record, frozen=True, kw_only=True):
