@@ -82,7 +82,7 @@ def next_targets(
     """
     most = max(int(traffic.lower_bound[0]), 1)
     paced = _paced_exposures(active, progress, traffic)
-    soon, must = _needed_soon(active, progress, traffic, min(max(until_next, math.ceil(_SOON * most)), most), paced)
+    soon, must = _needed_soon(active, progress, traffic, min(until_next, most), paced)
     horizon = max(min(soon, bank.horizon), 1)
     needed = np.maximum(np.ceil(must * (horizon / soon) - _ROUNDING).astype(np.int64), bank.at_least)
     should = np.floor(paced * (horizon / most) + 0.5).astype(np.int64)
@@ -90,12 +90,12 @@ def next_targets(
 
 
 def _needed_soon(
-    active: ActiveWindows, progress: Progress, traffic: Traffic, soon: int, paced: Ints
+    active: ActiveWindows, progress: Progress, traffic: Traffic, least: int, paced: Ints
 ) -> tuple[int, Floats]:
     """Return a number of requests, and (selections,) what must come within them.
 
-    These are the requests during which the selections that are behind need all that lists can hold. If none is behind,
-    they are the requests of the period.
+    These are the requests during which the selections that are behind need all that lists can hold, but at least
+    ``least``. If none is behind, they are the requests of the period.
     """
     most, held = max(int(traffic.lower_bound[0]), 1), active.supply.most
     membership = active.supply.membership
@@ -112,13 +112,13 @@ def _needed_soon(
     found: tuple[int, Floats] | None = None
     behind = np.zeros(len(held), dtype=bool)
     while found is None or found[0] < most:
-        soon = min(2 * found[0], most) if found else soon
+        soon = min(2 * found[0], most) if found else max(least, math.ceil(_SOON * most))
         must, is_full = needed(soon)
         behind = behind if found else must > 0
         if not behind.any():
             return most, must if soon == most else needed(most)[0]
         if not (is_full or (must >= soon * held - _ROUNDING)[behind].all()):
-            near = max(math.floor(float((must[behind] / held[behind]).min())), 1)
+            near = max(math.floor(float((must[behind] / held[behind]).min())), least)
             return found or (near, np.minimum(must, near * held))
         found = soon, must
     return found
