@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
 _SAVE_SECONDS = 60.0
+# Seconds until the next plan, at most, for which requests are forecast.
+_LONGEST_PAUSE = 3600.0
 # A window that ended longer ago than this was not observed: the service was down.
 _UNOBSERVED = timedelta(minutes=1)
 # A service that has not answered a request yet, and is away for longer than this, was not in use: it missed nothing.
@@ -125,6 +128,7 @@ class Scheduler:
         self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = 0.0
+        self._planned_requests = self._came = 0  # requests ever at the last plan, and about how many between two plans
         self._leadership = Leadership(coordinator)
         self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
         found = SavedState.load(coordinator.ledger, attribute)
@@ -400,7 +404,9 @@ class Scheduler:
         else:
             since = self.coordinator.totals()
             exposures, requests = self.periods.exposures(promises, since), self.requests(promises, since)
-        plan = self.planner.plan(promises, exposures, self.state.forecast, now, self.state.plan, requests)
+        until_next = self._requests_until_next_plan(now)
+        forecast, before = self.state.forecast, self.state.plan
+        plan = self.planner.plan(promises, exposures, forecast, now, before, requests, until_next)
         targets = self._targets(plan, promises)
         if self.budget is not None:
             missing = [one.promise.promise.priority for one in plan.statuses if one.missing]
@@ -411,7 +417,7 @@ class Scheduler:
                     {kept: counts[one] for kept, one in in_force.items() if one in counts}
                     for counts in (exposures, requests)
                 )
-                kept = self.planner.plan([*in_force], had, self.state.forecast, now, None, came, logs=False)
+                kept = self.planner.plan([*in_force], had, forecast, now, None, came, until_next, logs=False)
                 targets, plan = self._targets(kept, promises), replace(plan, horizon=kept.horizon)
         state, saved = replace(self.state, plan=plan), None
         if saves:
@@ -432,6 +438,15 @@ class Scheduler:
             self._saved_at = now.timestamp()
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
+
+    def _requests_until_next_plan(self, now: datetime) -> int:
+        """Return how many requests are likely to come before the next plan: those expected, or as many as before."""
+        ever = self.periods.before.requests + self.coordinator.totals().requests
+        came, self._planned_requests = max(ever - self._planned_requests, 0), ever
+        self._came = max(came, self._came // 2)  # two plans may follow each other without a request
+        seconds = timedelta(seconds=min(self._plan_seconds, _LONGEST_PAUSE))
+        expected = self.state.forecast.expected(now, now + seconds, now)
+        return max(math.ceil(expected), self._came, 1)
 
     def _targets(self, plan: Plan, promises: Iterable[ScheduledPromise]) -> list[Promise]:
         """Return the targets of a plan, and all other selections: they are counted before their windows begin."""
