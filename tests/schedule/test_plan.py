@@ -88,7 +88,7 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
         ScheduledPromise.of_group("green", 200, Window.day("UTC")),
     ]
     plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, Supply.of_groups(capacities, 5))
-    assert (plan.floors, plan.horizon) == ({"blue": 60, "green": 4}, 20)
+    assert (plan.floors, plan.horizon) == ({"blue": 48, "green": 3}, 16)
     retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
     retriever.retrieve(rng.normal(size=(20, 4)))
     assert retriever.report().esp == 1.0

@@ -20,6 +20,9 @@ SECONDS = 20.0
 
 # The weight of missed fractions beside the total shortfall: all of them together count less than one exposure.
 _FRACTION = 0.5
+# By how much a missed exposure weighs more where it is demanded from a later segment on: if either could be missed, it
+# is the demand under way, so that warnings come early.
+_LATER = 1e-5
 # HiGHS meets constraints up to about 1e-7.
 MARGIN = 1e-6
 # The weight of an exposure in a first segment that is spared, beside a missed exposure.
@@ -94,6 +97,7 @@ def least_shortfall(
     order = program.demands.priority[program.floors]
     # Of plans with the same total, that with the least total of missed fractions: more demands are met in full.
     missed = 1.0 + _FRACTION / n_floors / program.demands.at_least[program.floors]
+    missed += _LATER * (program.demands.first[program.floors] > 0)
     spared = np.zeros(program.n_variables)
     if program.spares_first:
         missed += _NEAR * (1.0 - program.demands.last[program.floors] / len(program.requests))
@@ -108,10 +112,11 @@ def least_shortfall(
             return _solution(program, values)
     values = np.zeros(program.n_variables)
     for priority in priorities:
-        cost = np.zeros(program.n_variables)
+        cost, total = np.zeros((2, program.n_variables))
         cost[first : first + n_floors] = np.where(order == priority, missed, 0.0)
+        total[first : first + n_floors] = order == priority
         values = phases.least(cost + spared if priority == priorities[-1] else cost)
-        phases.keep(cost, values)
+        phases.keep(total, values)
     return _solution(program, values)
 
 

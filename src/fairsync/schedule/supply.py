@@ -83,7 +83,7 @@ class Supply:
     def is_disjoint(self) -> bool:
         """Whether every selection is one atom, so that no two of them share an item."""
         n = len(self.selections)
-        return self.membership.n_atoms == n and bool((self.membership.promises == np.arange(n)).all())
+        return self.membership.n_atoms == n and np.array_equal(self.membership.promises, np.arange(n))
 
     @cached_property
     def _codes(self) -> dict[str, int]:

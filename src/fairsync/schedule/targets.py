@@ -98,17 +98,25 @@ def _needed_soon(
     they are the requests of the period.
     """
     most, held = max(int(traffic.lower_bound[0]), 1), active.supply.most
+    membership = active.supply.membership
+    missing = np.zeros(len(held), dtype=np.int64)
+    np.maximum.at(missing, active.selection, active.retrieved(active.missing(progress, _until_end(active, traffic))))
+
+    def needed(soon: int) -> tuple[Floats, bool]:
+        """Return what must come within some requests, and whether that takes all their slots."""
+        first = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon)).exposures[:, 0]
+        must = np.minimum(membership.sums(first), missing)  # an atom may have more, for other selections
+        is_full = float(first.sum()) >= soon * active.supply.k - _ROUNDING
+        return np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0), is_full
+
     found: tuple[int, Floats] | None = None
     behind = np.zeros(len(held), dtype=bool)
     while found is None or found[0] < most:
         soon = min(2 * found[0], most) if found else soon
-        solution = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon))
-        must = active.supply.membership.sums(solution.exposures[:, 0])
-        must = np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0)
+        must, is_full = needed(soon)
         behind = behind if found else must > 0
         if not behind.any():
-            return most, must
-        is_full = float(solution.exposures[:, 0].sum()) >= soon * active.supply.k - _ROUNDING
+            return most, must if soon == most else needed(most)[0]
         if not (is_full or (must >= soon * held - _ROUNDING)[behind].all()):
             near = max(math.floor(float((must[behind] / held[behind]).min())), 1)
             return found or (near, np.minimum(must, near * held))
@@ -116,13 +124,18 @@ def _needed_soon(
     return found
 
 
+def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
+    """Return (P,) the expected requests until the end of each promise's window."""
+    requests: Ints = traffic.expected.astype(np.int64)[active.deadline]
+    return requests
+
+
 def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic) -> Ints:
     """Return (selections,) the exposures to retrieve in the period, in proportion to expected traffic.
 
     Promises with the same deadline are apportioned together, so that rounding does not inflate their sum.
     """
-    requests = traffic.expected.astype(np.int64)[active.deadline]
-    every = active.retrieved(active.missing(progress, requests))
+    every = active.retrieved(active.missing(progress, _until_end(active, traffic)))
     most = np.zeros(len(active.supply.selections), dtype=np.int64)
     for s, until in enumerate(traffic.expected.tolist()):
         ending = np.flatnonzero(active.deadline == s)
