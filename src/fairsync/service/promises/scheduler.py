@@ -19,7 +19,8 @@ from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.budget import Budget, Spent
 from fairsync.service.promises.clock import TOLERANCE
-from fairsync.service.promises.columns import group_of
+from fairsync.service.promises.columns import column_of, group_of
+from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.giving_way import given_up
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
@@ -32,6 +33,7 @@ from fairsync.service.promises.past_windows import (
 )
 from fairsync.service.promises.periods import Periods, missing_at_start
 from fairsync.service.promises.planning import Planner
+from fairsync.service.promises.promise_series import series_of
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 from fairsync.service.promises.window_archive import WindowArchive
 
@@ -170,6 +172,7 @@ class Scheduler:
                 self._begin_period(now)
             elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
                 self._make_plan(now)
+                self._end_reached(now)
             else:
                 planned = False
             if now.timestamp() - self._saved_at >= _SAVE_SECONDS:
@@ -389,9 +392,34 @@ class Scheduler:
             self._audit += audit_changes(promises, self.state.promises, "", now, "its last window is over")
         self.save()
 
+    def _end_reached(self, now: datetime) -> None:
+        """End the promises of first days that have what was promised: each ends for itself."""
+        state = self.state
+        if not any(days_of(one.window) is not None for one in state.series.values()):
+            return
+        names = {promise: name for name, promise in state.promises.items()}
+        reached = [
+            (names[one.promise], replace(one, span=Span(one.span.start, now)))
+            for one in self.plan.statuses
+            if 0 < one.floor <= one.exposures and one.span.start < now and one.promise in names
+            and (series := series_of(names[one.promise], state.series)) is not None
+            and days_of(state.series[series].window) is not None
+        ]  # fmt: skip
+        if not reached:
+            return
+        k, attribute = self.coordinator.k, self.attribute
+        past = [past_window(name, one, one.exposures, one.requests, "", k, attribute) for name, one in reached]
+        self._archive.add([(one, status) for one, (_, status) in zip(past, reached, strict=True)], now)
+        over = {name: replace(one.promise, window=replace(one.promise.window, end=now)) for name, one in reached}
+        promises = {**state.promises, **over}
+        self._audit += audit_changes(state.promises, promises, "", now, "it has what was promised")
+        self.state = replace(state, promises=promises).with_past(past)
+        self.save()
+
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
         """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
-        promises, start, since = tuple(self.state.promises.values()), None, None
+        start, since = None, None
+        promises = tuple(one for one in self.state.promises.values() if one.window.end is None or one.window.end > now)
         self._save_columns(promises, now)
         prices = self.coordinator.prices()
         known = grow(self._subsidies[: len(prices)], len(prices))
@@ -409,8 +437,7 @@ class Scheduler:
         plan = self.planner.plan(promises, exposures, forecast, now, before, requests, until_next)
         targets = self._targets(plan, promises)
         if self.budget is not None:
-            missing = [one.promise.promise.priority for one in plan.statuses if one.missing]
-            self.budget = self.budget.after(self.spent(now), missing)
+            self.budget = self._budget_after(self.budget, plan, now)
             if self.budget.cut is not None:
                 in_force = self.budget.in_force(promises)
                 had, came = (
@@ -463,10 +490,27 @@ class Scheduler:
         if not selections <= set(known):
             self.save_labels([*known, *sorted(selections - set(known))])
 
+    def _budget_after(self, budget: Budget, plan: Plan, now: datetime) -> Budget:
+        """Return the budget after what was spent so far, by what the floors of each priority will still cost."""
+        spent, longest, ahead = self.spent(now), self._longest(now), dict[int, float]()
+        subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
+        for one in plan.statuses:
+            if one.missing:
+                cost = one.missing * subsidies.get(column_of(one.promise, self.attribute), 0.0)
+                priority = one.promise.promise.priority
+                ahead[priority] = ahead.get(priority, 0.0) + cost
+        left = 0.0 if longest is None else self.state.forecast.expected(now, longest.end, now)
+        whole = spent.base * (1 + left / max(spent.requests, 1))
+        return budget.after(spent, ahead, whole)
+
+    def _longest(self, now: datetime) -> Span | None:
+        """Return the longest window under way."""
+        spans = {window.at(now) for window in {one.window for one in self.state.promises.values()}}
+        return max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+
     def spent(self, now: datetime) -> Spent:
         """Return what promises have cost in the longest window under way."""
-        spans = {one.window.at(now) for one in self.state.promises.values()}
-        longest = max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+        longest = self._longest(now)
         periods = [self.periods.present] if longest is None else self.periods.within(longest)
         cost, relevance = (sum(getattr(one, name) for one in periods) for name in ("cost", "relevance"))
         return Spent(float(cost), abs(float(relevance + cost)), sum(one.requests for one in periods))
