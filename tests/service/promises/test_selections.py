@@ -171,7 +171,7 @@ def test_impressions_of_selections_count() -> None:
 def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     first, second = promised({"category": "toys"}, at_least=400), promised({"new": True}, at_least=7_500, priority=2)
     shop = Shop([first, second], budget=0.05)
-    shop.pass_hours(8)
+    shop.pass_hours(4)
     overview = shop.service.overview()
     assert overview.budget_spent is not None
     assert overview.budget_spent > 0.05
@@ -184,7 +184,7 @@ def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
         shop.service.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
     shop.service.set_promise(promised({"maker": "m1"}, at_least=10))
-    shop.pass_hours(16)
+    shop.pass_hours(20)
     past = {one.name: one.kept for one in shop.service.past()}
     assert past["category=toys"]
     assert not past["new=True"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
 _SAVE_SECONDS = 60.0
+# Plans that show how many requests come between two of them.
+_PLANS = 8
 # Seconds until the next plan, at most, for which requests are forecast.
 _LONGEST_PAUSE = 3600.0
 # A window that ended longer ago than this was not observed: the service was down.
@@ -130,7 +133,8 @@ class Scheduler:
         self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = 0.0
-        self._planned_requests = self._came = 0  # requests ever at the last plan, and about how many between two plans
+        self._planned_requests: int | None = None  # requests ever at the last plan
+        self._came: deque[int] = deque(maxlen=_PLANS)  # requests between two plans
         self._leadership = Leadership(coordinator)
         self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
         found = SavedState.load(coordinator.ledger, attribute)
@@ -418,7 +422,7 @@ class Scheduler:
 
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
         """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
-        start, since = None, None
+        start, since, until_next = None, None, self._requests_until_next_plan(now)
         promises = tuple(one for one in self.state.promises.values() if one.window.end is None or one.window.end > now)
         self._save_columns(promises, now)
         prices = self.coordinator.prices()
@@ -432,7 +436,6 @@ class Scheduler:
         else:
             since = self.coordinator.totals()
             exposures, requests = self.periods.exposures(promises, since), self.requests(promises, since)
-        until_next = self._requests_until_next_plan(now)
         forecast, before = self.state.forecast, self.state.plan
         plan = self.planner.plan(promises, exposures, forecast, now, before, requests, until_next)
         targets = self._targets(plan, promises)
@@ -467,13 +470,13 @@ class Scheduler:
             self._recount()
 
     def _requests_until_next_plan(self, now: datetime) -> int:
-        """Return how many requests are likely to come before the next plan: those expected, or as many as before."""
-        ever = self.periods.before.requests + self.coordinator.totals().requests
-        came, self._planned_requests = max(ever - self._planned_requests, 0), ever
-        self._came = max(came, self._came // 2)  # two plans may follow each other without a request
+        """Return how many requests may come before the next plan: those expected, or as many as lately."""
+        ever, before = self.state.requests, self._planned_requests
+        came, self._planned_requests = 0 if before is None else max(ever - before, 0), ever
+        self._came.append(came)
         seconds = timedelta(seconds=min(self._plan_seconds, _LONGEST_PAUSE))
         expected = self.state.forecast.expected(now, now + seconds, now)
-        return max(math.ceil(expected), self._came, 1)
+        return max(math.ceil(expected), *self._came, 1)
 
     def _targets(self, plan: Plan, promises: Iterable[ScheduledPromise]) -> list[Promise]:
         """Return the targets of a plan, and all other selections: they are counted before their windows begin."""
