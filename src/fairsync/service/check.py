@@ -142,7 +142,7 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
     promises = [
         one
         for promise in promises
-        for one in ([promise] if promise.promise.each is None else promises_of("", promise, catalog).values())
+        for one in ([promise] if promise.promise.each is None else promises_of("", promise, catalog, now).values())
     ]
     selections = list(dict.fromkeys(promise.selection for promise in promises))
     supply = supply_of(catalog, selections, settings.promise.k, settings.promise.max_exclude)

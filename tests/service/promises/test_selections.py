@@ -45,7 +45,7 @@ class Shop:
     def start(self) -> None:
         catalog = fit_ledger(self.catalog, self.ledger)
         coordinator = Coordinator(catalog, k=K, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
-        forecast = Forecast(rate=100 / 3600, slot=1800)
+        forecast = Forecast(rate=100 / 3600, slot=3600)
         self.service = PromiseService(
             FrontEnd(catalog, coordinator), coordinator, self.promises, forecast, clock=self.clock, **self.options
         )
@@ -53,11 +53,11 @@ class Shop:
     def pass_hours(self, hours: int, per_hour: int = 100) -> np.ndarray[Any, Any]:
         """Let hours pass, and return the rows of all candidates."""
         rows = []
-        for _ in range(5 * hours):
+        for _ in range(2 * hours):
             self.service.refresh()
-            found = self.service.retrieve(self.rng.normal(size=(per_hour // 5, 8)) + 1.0)
+            found = self.service.retrieve(self.rng.normal(size=(per_hour // 2, 8)) + 1.0)
             rows.append(found.ids)
-            self.clock.go_on(minutes=12)
+            self.clock.go_on(minutes=30)
         self.service.refresh()
         return np.concatenate(rows)
 
@@ -169,9 +169,9 @@ def test_impressions_of_selections_count() -> None:
 
 
 def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
-    first, second = promised({"category": "toys"}, at_least=1_000), promised({"new": True}, at_least=7_500, priority=2)
+    first, second = promised({"category": "toys"}, at_least=400), promised({"new": True}, at_least=7_500, priority=2)
     shop = Shop([first, second], budget=0.05)
-    shop.pass_hours(8)
+    shop.pass_hours(4)
     overview = shop.service.overview()
     assert overview.budget_spent is not None
     assert overview.budget_spent > 0.05
@@ -184,7 +184,7 @@ def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
     with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
         shop.service.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
     shop.service.set_promise(promised({"maker": "m1"}, at_least=10))
-    shop.pass_hours(16)
+    shop.pass_hours(20)
     past = {one.name: one.kept for one in shop.service.past()}
     assert past["category=toys"]
     assert not past["new=True"]

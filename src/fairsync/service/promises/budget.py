@@ -1,9 +1,10 @@
 """The budget: what all promises together may cost, and which priorities give way when they cost more.
 
-Cost and relevance are those of the longest window under way. While promises have cost more than the budget, the floors
-of the lowest priority in force give way, and then those of the next, unless the requests since the last one gave way
-cost no more than the budget. They come back one by one, the highest priority first, when the cost has fallen to four
-fifths of the budget, after a pause that doubles each time. Caps cost nothing that a budget could save, and stay.
+Cost and relevance are those of the longest window under way. As soon as promises have cost more than the budget, the
+floors of the lowest priority give way, and those before it as far as what is left would not fit into the budget of the
+whole window, either: what it has cost so far, and what the floors in force still miss at their subsidies. Later ones
+give way if the requests since then cost more than the budget, too. They come back one by one, the highest priority
+first, when they would fit, after a pause that doubles each time. Caps cost nothing that a budget could save, and stay.
 """
 
 from __future__ import annotations
@@ -13,14 +14,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from fairsync.schedule import ScheduledPromise
 
 # Requests between two steps, at least: what the last step changed has to be seen first.
 _STEP = 64
-# Floors come back when the cost has fallen to this part of the budget.
-_BACK = 0.8
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,12 @@ class Budget:
 
     Examples
     --------
-    >>> budget = Budget(0.01).after(Spent(2.0, 100.0, 100), [1, 3])
-    >>> budget.cut, budget.after(Spent(4.5, 200.0, 200), [1, 3]).cut
+    >>> budget = Budget(0.01).after(Spent(2.0, 100.0, 100), {1: 0.5, 3: 9.0}, 1000.0)
+    >>> budget.cut, budget.after(Spent(9.9, 200.0, 200), {1: 0.5, 3: 9.0}, 1000.0).cut
     (3, 1)
-    >>> budget.after(Spent(2.1, 200.0, 200), [1, 3]).cut  # what has given way suffices
+    >>> budget.after(Spent(4.5, 200.0, 200), {1: 0.5, 3: 9.0}, 1000.0).cut  # the rest fits into the budget
     3
-    >>> budget.after(Spent(2.1, 400.0, 400), [1, 3]).cut is None
+    >>> budget.after(Spent(2.1, 400.0, 400), {1: 0.4, 3: 7.0}, 1000.0).cut is None
     True
     """
 
@@ -85,34 +84,41 @@ class Budget:
     pause: int = _STEP
     rate: float = 0.0
 
-    def after(self, spent: Spent, priorities: Iterable[int]) -> Budget:
+    def after(self, spent: Spent, ahead: Mapping[int, float], whole: float) -> Budget:
         """Return the state after more requests of the same window.
 
         Parameters
         ----------
         spent
             What was spent in the window so far.
-        priorities
-            The priorities of the floors that are missing exposures.
+        ahead
+            About what the floors of each priority will still cost, by priority; those that miss exposures only.
+        whole
+            The relevance without promises that the whole window is expected to have.
         """
         if spent.requests < self.at.requests:  # another window
-            return Budget(self.share).after(spent, priorities)
+            return Budget(self.share).after(spent, ahead, whole)
         since = spent.since(self.at)
         if not math.isfinite(spent.cost) or since.requests < _STEP:
             return self
-        known = sorted(set(priorities))
+
+        def fits(cut: int | None) -> bool:
+            in_force = sum(cost for priority, cost in ahead.items() if cut is None or priority < cut)
+            return spent.cost + in_force <= self.share * max(whole, spent.base)
+
         if spent.share > self.share:
-            if self.cut is not None and since.share <= self.share:
+            below = sorted(priority for priority in ahead if self.cut is None or priority < self.cut)
+            if not below or (self.cut is not None and (since.share <= self.share or fits(self.cut))):
                 return self  # what has given way suffices
-            below = [one for one in known if self.cut is None or one < self.cut]
-            if not below:
-                return self
-            rate = since.share if self.cut is None else self.rate
-            return replace(self, cut=below[-1], at=spent, rate=rate)
-        if self.cut is None or spent.share > _BACK * self.share or since.requests < self.pause:
+            cut = next((priority for priority in reversed(below) if fits(priority)), below[0])
+            return replace(self, cut=cut, at=spent, rate=since.share if self.cut is None else self.rate)
+        if self.cut is None or since.requests < self.pause:
             return self
-        above = [one for one in known if one > self.cut]
-        return replace(self, cut=above[0] if above else None, at=spent, pause=2 * self.pause)
+        away = [*sorted(priority for priority in ahead if priority >= self.cut), None]
+        following = away[min(1, len(away) - 1)]
+        if not fits(following):
+            return self
+        return replace(self, cut=following, at=spent, pause=2 * self.pause)
 
     def gives_way(self, promise: ScheduledPromise) -> bool:
         """Return whether the floor of a promise is given up."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from fairsync.promises.selection import is_selection
 from fairsync.service.promises.alerts import Alerts
+from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.projections import Projections
 from fairsync.service.promises.promise_series import series_of
@@ -52,7 +53,8 @@ class StatusReporter:
             for name in views if state.series else ():
                 series = series_of(name, state.series)
                 if series is not None:
-                    views[name] = replace(views[name], series=series)
+                    days = days_of(state.series[series].window)
+                    views[name] = replace(views[name], series=series, window=replace(views[name].window, days=days))
         # Impressions depend on the last stage, which is not forecast here.
         if self._count != "retrieved" or not self._coordinator.has_outlooks:
             return views

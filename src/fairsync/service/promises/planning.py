@@ -92,6 +92,7 @@ class Planner:
         now: datetime,
         previous: Plan | None,
         requests: Mapping[ScheduledPromise, int] | None = None,
+        until_next: int = 1,
         *,
         logs: bool = True,
     ) -> Plan:
@@ -108,6 +109,7 @@ class Planner:
             pending=self._by_selection(self._rule.pending(labels)),
             requests=requests,
             worst_case_traffic=self.worst_case_traffic,
+            until_next=until_next,
         )
         if logs:
             _log_warnings(plan.statuses, now)

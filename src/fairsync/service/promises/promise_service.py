@@ -9,7 +9,7 @@ import math
 import time
 import uuid
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,7 +39,6 @@ from fairsync.service.schema import ImpressionResult, Preview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -124,7 +123,10 @@ class PromiseService:
         series = {name: one for name, one in given.items() if one.promise.each is not None}
         single = {name: one for name, one in given.items() if name not in series}
         initial = SavedState(
-            tuple(coordinator.labels), with_labels(single, series, front.catalog), forecast, series=series
+            tuple(coordinator.labels),
+            with_labels(single, series, front.catalog, datetime.fromtimestamp(self._clock(), UTC)),
+            forecast,
+            series=series,
         )
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
@@ -372,7 +374,8 @@ class PromiseService:
         asked: dict[str, ScheduledPromise] = {}
         for name, promise in given.items():
             each_label = promise.promise.each is not None
-            asked |= promises_of(name, promise, self.catalog) if each_label else {name: promise}
+            now = self.scheduler.now()
+            asked |= promises_of(name, promise, self.catalog, now, seen) if each_label else {name: promise}
         if not asked:
             raise InvalidInputError("no item has a label of that attribute: add items first.")
         return {name: with_start_of(one, seen.get(name)) for name, one in asked.items()}
@@ -520,7 +523,8 @@ class PromiseService:
                 save(self._item_changes, changed.catalog)
                 self.coordinator.announce()
                 self._follow_items()
-            self.scheduler.change(lambda promises: with_labels(promises, self.scheduler.state.series, self.catalog))
+            now, series = self.scheduler.now(), self.scheduler.state.series
+            self.scheduler.change(lambda promises: with_labels(promises, series, self.catalog, now))
 
     def _follow_items(self) -> None:
         """Apply the changes of items that were saved since the last call, by this service or another one."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -18,7 +20,8 @@ from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.audit import audit_changes, audit_start
 from fairsync.service.promises.budget import Budget, Spent
 from fairsync.service.promises.clock import TOLERANCE
-from fairsync.service.promises.columns import group_of
+from fairsync.service.promises.columns import column_of, group_of
+from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.giving_way import given_up
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
@@ -31,6 +34,7 @@ from fairsync.service.promises.past_windows import (
 )
 from fairsync.service.promises.periods import Periods, missing_at_start
 from fairsync.service.promises.planning import Planner
+from fairsync.service.promises.promise_series import series_of
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 from fairsync.service.promises.window_archive import WindowArchive
 
@@ -52,6 +56,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
 _SAVE_SECONDS = 60.0
+# Plans that show how many requests come between two of them.
+_PLANS = 8
+# Seconds until the next plan, at most, for which requests are forecast.
+_LONGEST_PAUSE = 3600.0
 # A window that ended longer ago than this was not observed: the service was down.
 _UNOBSERVED = timedelta(minutes=1)
 # A service that has not answered a request yet, and is away for longer than this, was not in use: it missed nothing.
@@ -125,6 +133,8 @@ class Scheduler:
         self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = 0.0
+        self._planned_requests: int | None = None  # requests ever at the last plan
+        self._came: deque[int] = deque(maxlen=_PLANS)  # requests between two plans
         self._leadership = Leadership(coordinator)
         self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
         found = SavedState.load(coordinator.ledger, attribute)
@@ -166,6 +176,7 @@ class Scheduler:
                 self._begin_period(now)
             elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
                 self._make_plan(now)
+                self._end_reached(now)
             else:
                 planned = False
             if now.timestamp() - self._saved_at >= _SAVE_SECONDS:
@@ -385,9 +396,34 @@ class Scheduler:
             self._audit += audit_changes(promises, self.state.promises, "", now, "its last window is over")
         self.save()
 
+    def _end_reached(self, now: datetime) -> None:
+        """End the promises of first days that have what was promised: each ends for itself."""
+        state = self.state
+        if not any(days_of(one.window) is not None for one in state.series.values()):
+            return
+        names = {promise: name for name, promise in state.promises.items()}
+        reached = [
+            (names[one.promise], replace(one, span=Span(one.span.start, now)))
+            for one in self.plan.statuses
+            if 0 < one.floor <= one.exposures and one.span.start < now and one.promise in names
+            and (series := series_of(names[one.promise], state.series)) is not None
+            and days_of(state.series[series].window) is not None
+        ]  # fmt: skip
+        if not reached:
+            return
+        k, attribute = self.coordinator.k, self.attribute
+        past = [past_window(name, one, one.exposures, one.requests, "", k, attribute) for name, one in reached]
+        self._archive.add([(one, status) for one, (_, status) in zip(past, reached, strict=True)], now)
+        over = {name: replace(one.promise, window=replace(one.promise.window, end=now)) for name, one in reached}
+        promises = {**state.promises, **over}
+        self._audit += audit_changes(state.promises, promises, "", now, "it has what was promised")
+        self.state = replace(state, promises=promises).with_past(past)
+        self.save()
+
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
         """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
-        promises, start, since = tuple(self.state.promises.values()), None, None
+        start, since, until_next = None, None, self._requests_until_next_plan(now)
+        promises = tuple(one for one in self.state.promises.values() if one.window.end is None or one.window.end > now)
         self._save_columns(promises, now)
         prices = self.coordinator.prices()
         known = grow(self._subsidies[: len(prices)], len(prices))
@@ -400,18 +436,18 @@ class Scheduler:
         else:
             since = self.coordinator.totals()
             exposures, requests = self.periods.exposures(promises, since), self.requests(promises, since)
-        plan = self.planner.plan(promises, exposures, self.state.forecast, now, self.state.plan, requests)
+        forecast, before = self.state.forecast, self.state.plan
+        plan = self.planner.plan(promises, exposures, forecast, now, before, requests, until_next)
         targets = self._targets(plan, promises)
         if self.budget is not None:
-            missing = [one.promise.promise.priority for one in plan.statuses if one.missing]
-            self.budget = self.budget.after(self.spent(now), missing)
+            self.budget = self._budget_after(self.budget, plan, now)
             if self.budget.cut is not None:
                 in_force = self.budget.in_force(promises)
                 had, came = (
                     {kept: counts[one] for kept, one in in_force.items() if one in counts}
                     for counts in (exposures, requests)
                 )
-                kept = self.planner.plan([*in_force], had, self.state.forecast, now, None, came, logs=False)
+                kept = self.planner.plan([*in_force], had, forecast, now, None, came, until_next, logs=False)
                 targets, plan = self._targets(kept, promises), replace(plan, horizon=kept.horizon)
         state, saved = replace(self.state, plan=plan), None
         if saves:
@@ -433,6 +469,15 @@ class Scheduler:
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
 
+    def _requests_until_next_plan(self, now: datetime) -> int:
+        """Return how many requests may come before the next plan: those expected, or as many as lately."""
+        ever, before = self.state.requests, self._planned_requests
+        came, self._planned_requests = 0 if before is None else max(ever - before, 0), ever
+        self._came.append(came)
+        seconds = timedelta(seconds=min(self._plan_seconds, _LONGEST_PAUSE))
+        expected = self.state.forecast.expected(now, now + seconds, now)
+        return max(math.ceil(expected), *self._came, 1)
+
     def _targets(self, plan: Plan, promises: Iterable[ScheduledPromise]) -> list[Promise]:
         """Return the targets of a plan, and all other selections: they are counted before their windows begin."""
         aimed = {selection_name(one.where) for one in plan.targets}
@@ -448,10 +493,27 @@ class Scheduler:
         if not selections <= set(known):
             self.save_labels([*known, *sorted(selections - set(known))])
 
+    def _budget_after(self, budget: Budget, plan: Plan, now: datetime) -> Budget:
+        """Return the budget after what was spent so far, by what the floors of each priority will still cost."""
+        spent, longest, ahead = self.spent(now), self._longest(now), dict[int, float]()
+        subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
+        for one in plan.statuses:
+            if one.missing:
+                cost = one.missing * subsidies.get(column_of(one.promise, self.attribute), 0.0)
+                priority = one.promise.promise.priority
+                ahead[priority] = ahead.get(priority, 0.0) + cost
+        left = 0.0 if longest is None else self.state.forecast.expected(now, longest.end, now)
+        whole = spent.base * (1 + left / max(spent.requests, 1))
+        return budget.after(spent, ahead, whole)
+
+    def _longest(self, now: datetime) -> Span | None:
+        """Return the longest window under way."""
+        spans = {window.at(now) for window in {one.window for one in self.state.promises.values()}}
+        return max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+
     def spent(self, now: datetime) -> Spent:
         """Return what promises have cost in the longest window under way."""
-        spans = {one.window.at(now) for one in self.state.promises.values()}
-        longest = max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+        longest = self._longest(now)
         periods = [self.periods.present] if longest is None else self.periods.within(longest)
         cost, relevance = (sum(getattr(one, name) for one in periods) for name in ("cost", "relevance"))
         return Spent(float(cost), abs(float(relevance + cost)), sum(one.requests for one in periods))

@@ -40,6 +40,13 @@ class WindowRecord(Record, frozen=True, kw_only=True):
             examples=["2026-03-14", "2026-03-14T20:00:00+01:00"],
         ),
     ] = None
+    days: Annotated[
+        Annotated[int, Meta(ge=1, le=400)] | None,
+        Meta(
+            description="Length of a campaign that begins for each label or item when it comes, in days: for promises"
+            " with `each`, in place of `start` and `end`."
+        ),
+    ] = None
 
 
 Bound = Annotated[int, Meta(ge=0, le=2**40)] | Annotated[float, Meta(ge=0, le=1)]

@@ -167,6 +167,13 @@ export function groupBoost(price, typical, state) {
   return { text: `−${size}`, explanation: `The relevance of each of its items is lowered by ${amount}.` };
 }
 
+/** What keeping a promise that is given up would cost, as a share of the relevance of its window. */
+export function wouldCost(promise, overview) {
+  const whole = typicalRelevance(overview) * promise.slots;
+  const amount = whole > 0 ? `${smallPercent(promise.would_cost / whole)} of the relevance of its window` : `${figure(promise.would_cost)} points of relevance`;
+  return `About ${amount}, to get the exposures that are given up.`;
+}
+
 /** Mean relevance of a candidate in the present period; 0 before the first request. */
 export function typicalRelevance(overview) {
   return overview.requests > 0 ? overview.relevance / (overview.requests * overview.k) : 0;
