@@ -90,7 +90,7 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
     plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, Supply.of_groups(capacities, 5))
     assert (plan.floors, plan.horizon) == ({"blue": 48, "green": 3}, 16)
     retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
-    retriever.retrieve(rng.normal(size=(20, 4)))
+    retriever.retrieve(rng.normal(size=(plan.horizon, 4)))
     assert retriever.report().esp == 1.0
 
 

@@ -56,7 +56,7 @@ def least_shortfall(
     The total shortfall of the first priority is as small as possible, that of the second as small as possible beside
     it, and so on. Among plans with the same totals, one with the least sum of missed fractions is chosen, so that many
     demands are met in full rather than all of them in part. If the first segment is spared, near deadlines come first,
-    and then it has as few exposures as possible.
+    and it has as few exposures as possible.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def least_shortfall(
     missed += _LATER * (program.demands.first[program.floors] > 0)
     spared = np.zeros(program.n_variables)
     if program.spares_first:
-        missed += _NEAR * (1.0 - program.demands.last[program.floors] / len(program.requests))
+        missed = 1.0 + _NEAR * (1.0 - program.demands.last[program.floors] / len(program.requests))
         ahead = program.columns[:, 0]
         spared[ahead[ahead >= 0]] = _SPARED
     priorities = np.unique(order).tolist()

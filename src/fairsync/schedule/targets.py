@@ -107,6 +107,8 @@ def _needed_soon(
         first = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon)).exposures[:, 0]
         must = np.minimum(membership.sums(first), missing)  # an atom may have more, for other selections
         is_full = float(first.sum()) >= soon * active.supply.k - _ROUNDING
+        if is_full and active.supply.is_disjoint:
+            must = _in_proportion(must, missing, _least_needed(active, progress, traffic, soon), _ranks(active))
         return np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0), is_full
 
     found: tuple[int, Floats] | None = None
@@ -122,6 +124,33 @@ def _needed_soon(
             return found or (near, np.minimum(must, near * held))
         found = soon, must
     return found
+
+
+def _least_needed(active: ActiveWindows, progress: Progress, traffic: Traffic, soon: int) -> Ints:
+    """Return (selections,) what must come within some requests, even if no other selection needed any slot."""
+    held, later = active.supply.most, traffic.worst_case_after(soon)[active.deadline]
+    missing = active.retrieved(active.missing(progress, later + soon))
+    least = np.zeros(len(held), dtype=np.int64)
+    np.maximum.at(least, active.selection, missing - later * held[active.selection])
+    return np.minimum(least, soon * held)
+
+
+def _in_proportion(must: Floats, missing: Ints, least: Ints, ranks: Ints) -> Floats:
+    """Return needs with the same total for each rank, in proportion to what is missing, but at least ``least``.
+
+    Selections that compete for all slots could get them in any order. In proportion, none waits until the end.
+
+    Examples
+    --------
+    >>> _in_proportion(np.array([0.0, 9.0, 3.0]), np.array([8, 9, 3]), np.array([0, 5, 0]), np.array([1, 1, 2])).round(3)
+    array([2.667, 6.333, 3.   ])
+    """
+    least = np.minimum(least, missing)
+    more = (missing - least).astype(np.float64)
+    n = int(ranks.max(initial=0)) + 1
+    total = np.bincount(ranks, must, n) - np.bincount(ranks, least, n)
+    part = np.maximum(total, 0.0) / np.maximum(np.bincount(ranks, more, n), 1.0)
+    return np.where(total[ranks] >= 0, least + np.minimum(part, 1.0)[ranks] * more, must)
 
 
 def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
