@@ -388,8 +388,10 @@ class Coordinator(NoCopies, Closable):
         if (more is None) == (promises is None):
             raise InvalidInputError("give either more, the exposures of each group, or promises.")
 
+        given = None if promises is None else self._named(promises, groups)  # without the lock: they may be thousands
+
         def attempt() -> bool:
-            counted, targets = self._targets(more, promises, requests, groups)
+            counted, targets = self._targets(more, given, requests, groups)
             before, self._counted = (self._counted, self._catalog), counted
             if isinstance(groups, Catalog):
                 self._catalog = groups
@@ -419,23 +421,25 @@ class Coordinator(NoCopies, Closable):
                 self.set_targets(requests=left, groups=catalog, promises=promises, since=totals)
 
     def _targets(
-        self, more: Floors | None, promises: Sequence[Promise] | None, requests: int, groups: Grouped | None
+        self,
+        more: Floors | None,
+        given: Sequence[tuple[Label, Promise]] | None,
+        requests: int,
+        groups: Grouped | None,
     ) -> tuple[Counted | None, Targets]:
         """Return the targets, and what is counted, if it is more than the labels of groups."""
-        if promises is None and self._counted is None:
+        if given is None and self._counted is None:
             known = self.groups if groups is None else self._state.extended_groups(groups)
             return None, Targets(known, requests, (resolve_floors(0 if more is None else more, known),))
         catalog = groups if isinstance(groups, Catalog) else self._catalog
-        columns, attribute = self.labels, GROUP if catalog is None else catalog.group_attribute
-        if promises is None:
+        if given is None:
             assert self._counted is not None
             floors = resolve_floors(0 if more is None else more, self.groups)
-            promises = [
-                replace(one, at_least=floor)
-                for label, one, floor in zip(columns, self._counted.promises, floors.tolist(), strict=True)
+            given = [
+                (label, replace(one, at_least=floor))
+                for label, one, floor in zip(self.labels, self._counted.promises, floors.tolist(), strict=True)
                 if floor or label in self._counted.selections
             ]
-        given = [(column_of(promise.where, attribute), promise) for promise in check_promises(promises)]
         selections = selections_in([label for label, _ in given])
         is_refined = self._counted is not None
         known = self.groups if groups is None or is_refined else self._state.extended_groups(groups)
@@ -448,6 +452,12 @@ class Coordinator(NoCopies, Closable):
         if not isinstance(catalog, Catalog) or (groups is not None and groups is not catalog):
             raise InvalidInputError("promises about selections need the catalog, not its groups alone.")
         return self._overlapping_targets(check_catalog(catalog), known.labels, given, selections, requests)
+
+    def _named(self, promises: Sequence[Promise], groups: Grouped | None) -> list[tuple[Label, Promise]]:
+        """Return promises, each with the label of its column."""
+        catalog = groups if isinstance(groups, Catalog) else self._catalog
+        attribute = GROUP if catalog is None else catalog.group_attribute
+        return [(column_of(promise.where, attribute), promise) for promise in check_promises(promises)]
 
     def _overlapping_targets(
         self,

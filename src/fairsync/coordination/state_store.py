@@ -67,6 +67,7 @@ class StateStore(Protocol):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> bool:
         """Record the counts of a lease; return False if it is settled already."""
         ...

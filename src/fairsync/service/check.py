@@ -16,7 +16,7 @@ from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
 from fairsync.service.ledger_settings import describe_ledger
 from fairsync.service.promises.conversion import promises_from_records
-from fairsync.service.promises.planning import supply_of
+from fairsync.service.promises.planning import alike, supply_of
 from fairsync.service.promises.promise_series import promises_of
 from fairsync.service.run import make_forecast
 from fairsync.service.search_settings import describe_search
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fairsync.catalog import Catalog
-    from fairsync.schedule import Feasibility
+    from fairsync.schedule import Feasibility, ScheduledPromise
     from fairsync.service.settings import Settings
 
 
@@ -107,6 +107,10 @@ def check(
     return ConfigurationCheck(facts, verdicts, problems, warnings)
 
 
+# With more promises than this, one of each window, priority and kind of bounds is checked beside all others.
+_MOST_CHECKED = 200
+
+
 @contextmanager
 def _collecting(problems: list[str]) -> Iterator[None]:
     """Record an error as a problem, so that the checks after it still run."""
@@ -148,7 +152,13 @@ def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: lis
     supply = supply_of(catalog, selections, settings.promise.k, settings.promise.max_exclude)
     forecast = make_forecast(settings)
     verdicts = []
-    for promise in promises:
+    for promise in promises if len(promises) <= _MOST_CHECKED else _hardest(promises):
         with _collecting(problems):  # such as a campaign that is over
             verdicts.append(check_promise(promise, promises, {}, forecast, now, supply))
     return verdicts
+
+
+def _hardest(promises: list[ScheduledPromise]) -> list[ScheduledPromise]:
+    """Return one of each window, priority and kind of bounds, with the largest floor."""
+    named = {str(place): promise for place, promise in enumerate(promises)}
+    return [named[names[0]] for names in alike(named)]

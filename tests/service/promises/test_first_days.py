@@ -68,11 +68,11 @@ def test_every_new_item_gets_its_first_exposures_and_each_ends_for_itself(tmp_pa
 
 def test_bad_input() -> None:
     shop = Newcomers()
+    record = PromiseRecord(window=WindowRecord(every="campaign", days=2), where={"new": True}, at_least=3)
     with pytest.raises(InvalidInputError, match="give each, or a start"):
-        record = PromiseRecord(window=WindowRecord(every="campaign", days=2), where={"new": True}, at_least=3)
         promise_from_record(record, shop.catalog)
+    record = PromiseRecord(window=WindowRecord(every="day", days=2), where={"new": True}, each="id", at_least=3)
     with pytest.raises(InvalidInputError, match="length of a campaign without a start"):
-        record = PromiseRecord(window=WindowRecord(every="day", days=2), where={"new": True}, each="id", at_least=3)
         promise_from_record(record, shop.catalog)
     record = PromiseRecord(window=WindowRecord(every="campaign", days=2), where={"new": True}, each="id", at_least=30)
     assert promise_from_record(record, shop.catalog) == EACH

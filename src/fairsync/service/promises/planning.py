@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
-    from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
+    from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
     from fairsync.service.promises.impression_rate import ExposureRule
 
 _Number = TypeVar("_Number", int, float)
@@ -163,6 +163,20 @@ def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: 
     atoms = find_atoms(catalog, [Promise(conditions_of(name), at_least=0) for name in names])
     capacities = np.clip(atoms.sizes - max_exclude, 0, k)
     return Supply(tuple(names), atoms.membership, capacities, k)
+
+
+def alike(promises: Mapping[str, ScheduledPromise]) -> list[list[str]]:
+    """Return the ids of promises that have the same windows, priority and kind of bounds, the largest floor first.
+
+    If the first of them fits beside all others, all of them do.
+    """
+    found: dict[tuple[Window, int, tuple[str, ...]], list[str]] = {}
+    for name, promise in promises.items():
+        given = promise.promise
+        bounds = (given.at_least, given.at_most, given.at_most_per_list)
+        key = promise.window, given.priority, tuple(type(bound).__name__ for bound in bounds)
+        found.setdefault(key, []).append(name)
+    return [sorted(names, key=lambda name: -(promises[name].promise.at_least or 0)) for names in found.values()]
 
 
 @dataclass(frozen=True)

@@ -506,7 +506,9 @@ class PromiseService:
             counted = scheduler.periods.counted()
             missing = scheduler.missing_at_start()
             asked = np.clip(missing / np.maximum(counted, 1), 0.0, 1.0)
-            return Conditions(self.catalog, self.front.index, asked, self.coordinator.prices(), scheduler.now())
+            overlaps = self.coordinator.promises is not None
+            prices, now = self.coordinator.prices(), scheduler.now()
+            return Conditions(self.catalog, self.front.index, None if overlaps else asked, prices, now)
 
     def _change_items(
         self, change: Callable[[Catalog], CatalogChange], save: Callable[[ItemChanges, Catalog], None]

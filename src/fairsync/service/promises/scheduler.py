@@ -33,7 +33,7 @@ from fairsync.service.promises.past_windows import (
     windows_ended,
 )
 from fairsync.service.promises.periods import Periods, missing_at_start
-from fairsync.service.promises.planning import Planner
+from fairsync.service.promises.planning import Planner, alike
 from fairsync.service.promises.promise_series import series_of
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 from fairsync.service.promises.window_archive import WindowArchive
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.ledger import Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.schedule import Feasibility, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
+    from fairsync.schedule import Feasibility, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
     from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.promises.planning import FeasibilityCheck
@@ -283,17 +283,10 @@ class Scheduler:
         One promise of each window, priority and kind of bounds is enough: if it fits beside all others, all of them
         fit.
         """
-        alike: dict[tuple[Window, int, tuple[str, ...]], list[str]] = {}
-        for name, promise in promises.items():
-            given = promise.promise
-            bounds = (given.at_least, given.at_most, given.at_most_per_list)
-            key = promise.window, given.priority, tuple(type(bound).__name__ for bound in bounds)
-            alike.setdefault(key, []).append(name)
         checks = []
-        for names in alike.values():
-            largest = max(names, key=lambda name: promises[name].promise.at_least or 0)
-            beside = {**others, **{name: one for name, one in promises.items() if name != largest}}
-            checks.append((self.prepare_check(promises[largest], beside), names))
+        for names in alike(promises):
+            beside = {**others, **{name: one for name, one in promises.items() if name != names[0]}}
+            checks.append((self.prepare_check(promises[names[0]], beside), names))
         return checks
 
     def save(self) -> None:
