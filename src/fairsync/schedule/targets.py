@@ -96,31 +96,34 @@ def _needed_soon(
 ) -> tuple[int, Floats]:
     """Return a number of requests, and (selections,) what must come within them.
 
-    These are the requests during which the selections that are behind need all that lists can hold, but at least
+    These are the requests during which the nearest selections that are behind need all that lists can hold, but at least
     ``least`` and at most ``most``. If none is behind, they are ``most``.
     """
     held, membership = active.supply.most, active.supply.membership
     missing = np.zeros(len(held), dtype=np.int64)
     np.maximum.at(missing, active.selection, active.retrieved(active.missing(progress, _until_end(active, traffic))))
 
-    def needed(soon: int) -> tuple[Floats, bool]:
-        """Return what must come within some requests, and whether that takes all their slots."""
+    ranks, k = _ranks(active), active.supply.k
+
+    def needed(soon: int) -> Floats:
+        """Return (selections,) what must come within some requests, if it is more than at the usual pace."""
         first = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon)).exposures[:, 0]
         must = np.minimum(membership.sums(first), missing)  # an atom may have more, for other selections
-        is_full = float(first.sum()) >= soon * active.supply.k - _ROUNDING
-        if is_full and active.supply.is_disjoint:
-            must = _in_proportion(must, missing, _least_needed(active, progress, traffic, soon), _ranks(active))
-        return np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0), is_full
+        if active.supply.is_disjoint and float(first.sum()) >= soon * k - _ROUNDING:
+            must = _in_proportion(must, missing, _least_needed(active, progress, traffic, soon), ranks)
+        return np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0)
 
     found: tuple[int, Floats] | None = None
     behind = np.zeros(len(held), dtype=bool)
     while found is None or found[0] < most:
         soon = min(2 * found[0], most) if found else max(least, math.ceil(_SOON * most))
-        must, is_full = needed(soon)
-        behind = behind if found else must > 0
-        if not behind.any():
-            return most, must if soon == most else needed(most)[0]
-        if not (is_full or (must >= soon * held - _ROUNDING)[behind].all()):
+        must = needed(soon)
+        if found is None:
+            behind = must > 0
+            if not behind.any():
+                return most, must if soon == most else needed(most)
+            behind &= ranks == ranks[behind].min()
+        if float(must[behind].sum()) < soon * k - _ROUNDING and (must < soon * held - _ROUNDING)[behind].any():
             near = max(math.floor(float((must[behind] / held[behind]).min())), least)
             return found or (near, np.minimum(must, near * held))
         found = soon, must
