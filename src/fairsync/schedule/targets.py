@@ -80,9 +80,11 @@ def next_targets(
     until_next
         Requests that are likely to come before the next plan.
     """
-    most = max(int(traffic.lower_bound[0]), 1)
+    # What is likely to come before the next plan needs targets, although it may be more than can be counted on.
+    least = max(min(until_next, math.ceil(traffic.expected[0])), 1)
+    most = max(int(traffic.lower_bound[0]), least)
     paced = _paced_exposures(active, progress, traffic)
-    soon, must = _needed_soon(active, progress, traffic, min(until_next, most), paced)
+    soon, must = _needed_soon(active, progress, traffic, least, most, paced)
     horizon = max(min(soon, bank.horizon), 1)
     needed = np.maximum(np.ceil(must * (horizon / soon) - _ROUNDING).astype(np.int64), bank.at_least)
     should = np.floor(paced * (horizon / most) + 0.5).astype(np.int64)
@@ -90,15 +92,14 @@ def next_targets(
 
 
 def _needed_soon(
-    active: ActiveWindows, progress: Progress, traffic: Traffic, least: int, paced: Ints
+    active: ActiveWindows, progress: Progress, traffic: Traffic, least: int, most: int, paced: Ints
 ) -> tuple[int, Floats]:
     """Return a number of requests, and (selections,) what must come within them.
 
     These are the requests during which the selections that are behind need all that lists can hold, but at least
-    ``least``. If none is behind, they are the requests of the period.
+    ``least`` and at most ``most``. If none is behind, they are ``most``.
     """
-    most, held = max(int(traffic.lower_bound[0]), 1), active.supply.most
-    membership = active.supply.membership
+    held, membership = active.supply.most, active.supply.membership
     missing = np.zeros(len(held), dtype=np.int64)
     np.maximum.at(missing, active.selection, active.retrieved(active.missing(progress, _until_end(active, traffic))))
 
