@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.plan.aggregation import aggregate
 from fairsync.plan.even_plan import even_plan
 from fairsync.promises.linear_program import TOLERANCE, seconds_until, solve, undecided
 
 if TYPE_CHECKING:
     from fairsync.plan.program import Program
-    from fairsync.policies.base import Floats
+    from fairsync.policies.base import Counts, Floats
 
 SECONDS = 20.0
 """The time limit for solving a program, in seconds."""
@@ -87,16 +88,33 @@ def least_shortfall(
     [1.0, 0.0]
     """
     deadline = time.monotonic() + seconds
-    n_floors, first = len(program.floors), program.n_exposures
-    if not n_floors:
+    if not len(program.floors):
         return _solution(program, np.zeros(program.n_variables))
     even = even_plan(program) if is_even and not is_whole else None
     if even is not None:  # nothing is missed: no program has to be solved
         return ShortfallPlan(even, np.zeros(len(program.demands)))
+    smaller = None if is_whole else aggregate(program)
+    if smaller is None:
+        return _solve(program, program.demands.at_least, deadline, is_whole)
+    found = _solve(smaller.program, smaller.largest, deadline)
+    return ShortfallPlan(smaller.exposures(found.exposures), smaller.shortfall(found.shortfall))
+
+
+def _solve(program: Program, sizes: Counts, deadline: float, is_whole: bool = False) -> ShortfallPlan:
+    """Return a plan with the least shortfall.
+
+    Parameters
+    ----------
+    program, deadline, is_whole
+        The program, when the time limit has passed, and whether exposures must be whole numbers.
+    sizes
+        (D,) the lower bounds of which fractions are missed.
+    """
+    n_floors, first = len(program.floors), program.n_exposures
     phases = _Phases(program, deadline, is_whole)
     order = program.demands.priority[program.floors]
     # Of plans with the same total, that with the least total of missed fractions: more demands are met in full.
-    missed = 1.0 + _FRACTION / n_floors / program.demands.at_least[program.floors]
+    missed = 1.0 + _FRACTION / n_floors / sizes[program.floors]
     missed += _LATER * (program.demands.first[program.floors] > 0)
     spared = np.zeros(program.n_variables)
     if program.spares_first:
