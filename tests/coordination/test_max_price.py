@@ -60,7 +60,7 @@ def open_clocked(request: pytest.FixtureRequest) -> Callable[[], fs.Coordinator]
     if request.param == "local":
         return clocked
     start = request.getfixturevalue("start")
-    return lambda: start(make_catalog(), k=K, horizon=1, auto_restart=False, batch_size=16)  # type: ignore[no-any-return]
+    return lambda: start(make_catalog(), k=K, horizon=1, auto_restart=False, batch_size=16)
 
 
 def test_a_promise_gives_up_rather_than_pay_more(open_clocked: Callable[[], fs.Coordinator]) -> None:

@@ -62,6 +62,12 @@ def test_every_new_item_gets_its_first_exposures_and_each_ends_for_itself(tmp_pa
         states = {one.where["id"]: one.state for one in shop.service.promises()}
         assert states[500] == states[40] == "kept", "they had their first days"
         assert states[501] != "kept"
+        more = ScheduledPromise(Promise({"new": True}, at_least=35, each="id"), first_days(3))
+        assert shop.service.preview(more, series).feasible
+        shop.service.set_promise(more, series)
+        ends = {one.where["id"]: (one.floor, one.end - one.start) for one in shop.service.promises()}
+        assert ends[501] == (35, timedelta(days=3))
+        assert ends[40][1] < timedelta(days=2), "what is over stays over"
         shop.service.delete_promise(series or "")
         assert shop.service.promises() == []
 

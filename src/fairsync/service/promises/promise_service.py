@@ -24,6 +24,7 @@ from fairsync.schedule import WORST_CASE_TRAFFIC
 from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
+from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.impressions import groups_shown, items_shown
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from fairsync.explain import Explanation
     from fairsync.schedule import Feasibility, Forecast, ScheduledPromise
     from fairsync.service.promises.item_changes import ItemChanges
+    from fairsync.service.promises.planning import FeasibilityCheck
     from fairsync.service.promises.reservoir import RequestRules
     from fairsync.service.schema import AuditView, Overview, Pace, PastWindow, PromiseView
     from fairsync.service.schema.statement import Statement
@@ -61,6 +63,8 @@ _DEGRADED_WEIGHT = 0.01
 _REPLAN_AFTER = timedelta(seconds=0.25)
 # Least time between them, as a multiple of the time that the last one took.
 _SEARCHES_PER_REPLAN = 4
+# Checks of the first days of items when a promise for each is changed, at most.
+_MOST_CHECKS = 16
 # Promises that a refusal names.
 _MOST_NAMED = 3
 
@@ -272,14 +276,16 @@ class PromiseService:
         with self.scheduler.lock:
             promises, others = self.scheduler.state.promises, self._all_but(replacing)
             asked = self._asked({replacing or _new_id(): promise}, promises)
-            ((check, _),) = self.scheduler.prepare_checks(asked, others)
+            checks = [check for check, _ in self._prepare_checks({"": promise}, asked, others)]
             names = {one: name for name, one in others.items()}
             rates = exposure_rates(
                 [*others.values(), *asked.values()], self.scheduler.state.forecast, self.scheduler.now(), self.k,
                 self.catalog.group_attribute,
             )  # fmt: skip
             prices, catalog, index = self.coordinator.prices(), self.catalog, self.front.index
-        verdict, estimate = check.run(checkpoint), None
+        verdicts = [(check, check.run(checkpoint)) for check in checks]
+        check, verdict = next(((one, found) for one, found in verdicts if not found.accepted), verdicts[0])
+        estimate = None
         if verdict.accepted and self.coordinator.promises is None and all(label in catalog.labels for label in rates):
             estimate = self._recent.estimate(catalog, index, self.k, rates, prices, checkpoint)
         largest, safe, share = verdict.largest, verdict.largest_safe, None
@@ -333,7 +339,7 @@ class PromiseService:
                 self._check_budget(asked)
                 series = {name: one for name, one in known.items() if name != changed}
                 series |= {name: one for name, one in given.items() if one.promise.each is not None}
-                checks = self.scheduler.prepare_checks(asked, others)
+                checks = self._prepare_checks(given, asked, others)
             # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
             starts = {}
             for check, names in checks:
@@ -346,6 +352,21 @@ class PromiseService:
                 self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
                 views = self._reporter.promises()
                 return [views[name] for name in asked]
+
+    def _prepare_checks(
+        self,
+        given: Mapping[str, ScheduledPromise],
+        asked: Mapping[str, ScheduledPromise],
+        others: Mapping[str, ScheduledPromise],
+    ) -> list[tuple[FeasibilityCheck, list[str]]]:
+        """Return the checks of what is asked for. First days that are over stay over, and need none."""
+        if all(days_of(one.window) is None for one in given.values()):
+            return self.scheduler.prepare_checks(asked, others)
+        now = self.scheduler.now()
+        open_ = {name: one for name, one in asked.items() if one.window.end is None or one.window.end > now}
+        if not open_:
+            raise InvalidInputError("all items have had their first days: make another promise for those that come.")
+        return self.scheduler.prepare_checks(open_, others, _MOST_CHECKS)
 
     def _check_budget(self, asked: Mapping[str, ScheduledPromise]) -> None:
         """Refuse floors that would give way to the budget at once."""
@@ -393,7 +414,7 @@ class PromiseService:
             raise _PromisesChanged
         made, now = dict(others), self.scheduler.now()
         for name, promise in asked.items():
-            start, following = starts[name], promise.window.after(now)
+            start, following = starts.get(name, now), promise.window.after(now)
             if promise.window.recurs and following is not None and not self.scheduler.counts_since_start(promise, now):
                 start = max(start, following.start)  # nobody knows what the present window has had
             parts = split_at(promises.get(name), promise, start, now)

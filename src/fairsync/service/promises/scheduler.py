@@ -276,15 +276,29 @@ class Scheduler:
         return {one: came[span] for one in promises if (span := at[one.window]) is not None}
 
     def prepare_checks(
-        self, promises: Mapping[str, ScheduledPromise], others: Mapping[str, ScheduledPromise]
+        self,
+        promises: Mapping[str, ScheduledPromise],
+        others: Mapping[str, ScheduledPromise],
+        most: int | None = None,
     ) -> list[tuple[FeasibilityCheck, list[str]]]:
         """Return checks of new promises beside each other and others, with the ids that each check is about.
 
         One promise of each window, priority and kind of bounds is enough: if it fits beside all others, all of them
         fit.
+
+        Parameters
+        ----------
+        promises, others
+            New promises, and those that there are, by id.
+        most
+            The most checks: of more windows, as the first days of items have them, those that end first are checked.
         """
-        checks = []
-        for names in alike(promises):
+        checks, groups = [], alike(promises)
+        if most is not None and len(groups) > most:
+            groups.sort(key=lambda names: promises[names[0]].window.end or datetime.max.replace(tzinfo=UTC))
+            rest = [name for names in groups[most:] for name in names]
+            groups = [*groups[: most - 1], [*groups[most - 1], *rest]]
+        for names in groups:
             beside = {**others, **{name: one for name, one in promises.items() if name != names[0]}}
             checks.append((self.prepare_check(promises[names[0]], beside), names))
         return checks

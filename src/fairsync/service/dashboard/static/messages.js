@@ -82,7 +82,7 @@ export function groupCost(group, overview) {
 
 const PER_WINDOW = { hour: "an hour", day: "a day", week: "a week", campaign: "in the campaign" };
 
-export const perWindow = (window) => PER_WINDOW[window.every];
+export const perWindow = (window) => (window.days ? `in its first ${count(window.days)} ${plural(window.days, "day", "days")}` : PER_WINDOW[window.every]);
 
 /** How a promise is called: its label, or its name. */
 export function titleOf(promise) {
