@@ -26,7 +26,9 @@ _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 _DEEP = 8
 # Where lists mix groups, the number of items to fetch is estimated (see `list_prices`). Requests differ, so that some
 # more are fetched, but never more than this many.
-_DEEPER, _MOST_FETCHED = 1.6, 1 << 13
+_DEEPER, _MOST_FETCHED = 1.8, 1 << 13
+# The price of a list that mixes groups is an estimate, too: its slack is wider by this factor.
+_WIDER = 1.08
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -248,7 +250,8 @@ class IvfIndex(ApproximateIndex):
             best = Scan(tile).run(0, tile.size)
             best.sift()
             floor = np.tile(best.cut, len(vectors) // n)[:, None]
-        chosen = self.tuning.choose(lists, vectors, scores, k, floor)
+        estimated = priced is not None and self._list_prices.is_mixed
+        chosen = self.tuning.choose(lists, vectors, scores, k, floor, _WIDER if estimated else 1.0)
         rows, groups, found = self._codes.search(vectors, chosen, scores, fetch)
         bonus = None
         if queries.bonus is not None and priced is not None:

@@ -30,8 +30,10 @@ _BEST_SHARE = 0.01
 # change.
 _SAMPLE, _SAMPLE_FOR_DEPTH = 64, 8
 _SAMPLE_FOR_BEST = 1 << 14
-# The share of the chances of all items in lists that is given up, because their bonus is far above that of their list.
-_GIVEN_UP = 0.005
+# The share of all chances, and the largest share of those in lists, that is given up, because the bonus of an item is
+# far above that of its list.
+_GIVEN_UP, _MOST_GIVEN_UP = 0.004, 0.02
+_FEW_TIMES = 48
 # Exponents are bounded: beyond this an item has practically all chances, or none.
 _MOST_EXPONENT, _LEAST = 40.0, np.float32(1e-30)
 
@@ -154,8 +156,11 @@ class ListPrices:
         chance, inside = chance[:, some] / np.maximum(mean, _LEAST)[:, None], inside[:, some]
         largest = np.sort(chance[inside])
         total = np.cumsum(largest, dtype=np.float64)
-        at = min(int(np.searchsorted(total, (1 - _GIVEN_UP) * total[-1])), len(largest) - 1)
-        return by_list.astype(np.float32), max(1.0, float(largest[at] / np.minimum(chance, largest[at] * 16).mean()))
+        given_up = min(_GIVEN_UP * float(chance.sum(dtype=np.float64)), _MOST_GIVEN_UP * total[-1])
+        at = min(int(np.searchsorted(total, total[-1] - given_up)), len(largest) - 1)
+        # Those few with nearly all chances are not the best of every user, who may be interested in something else.
+        usual = np.minimum(chance, _FEW_TIMES * largest[at]).mean()
+        return by_list.astype(np.float32), max(1.0, float(largest[at] / usual))
 
 
 def _nearly_descending(values: Floats) -> npt.NDArray[np.intp]:
