@@ -13,7 +13,7 @@ import pytest
 from fairsync.errors import AccessError, RefusedError
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.service.client import AsyncClient, Client
-from fairsync.service.schema.control_plane import LeaseGrant, SettledList
+from fairsync.service.schema.control_plane import LeaseGrant, PriceFormat, SettledList
 from service.running import TOKENS, make_settings, running, shop_catalog, small_service
 
 if TYPE_CHECKING:
@@ -150,17 +150,23 @@ def test_prices_come_in_every_format(client: Client) -> None:
     assert plain.formula is None
     (row,) = plain.prices
     assert row.where == {"category": "wine"}
+    form: PriceFormat
     for form in ("sql", "qdrant", "milvus", "elasticsearch", "vespa"):
         made = client.prices(form, columns={"category": "kind"}, scale=0.5)
-        assert made.format == form
         assert made.formula is not None
         assert json.dumps(made.formula)
+        grant = client.lease(1, format=form, columns={"category": "kind"}, scale=0.5)
+        assert grant.formula == made.formula
+        client.release(grant.lease)
     with pytest.raises(RefusedError, match="no attribute 'colour'"):
         client.prices("sql", columns={"colour": "x"})
-    with pytest.raises(RefusedError, match=r"query\.columns"), httpx.Client() as _:
+    with pytest.raises(RefusedError, match=r"query\.columns"):
         client.prices("sql", columns={"category": 3})  # type: ignore[dict-item]
     with pytest.raises(RefusedError, match="format"):
-        client.prices("solr")
+        client.prices("solr")  # type: ignore[arg-type]
+    with pytest.raises(RefusedError, match="no attribute 'colour'"):
+        client.lease(1, format="sql", columns={"colour": "x"})
+    assert client.lease(16).requests == 16, "what was granted before was released"
     with pytest.raises(RefusedError, match="scale"):
         client.prices("sql", scale=0.0)
 

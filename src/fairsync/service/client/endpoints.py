@@ -47,6 +47,7 @@ from fairsync.service.schema.arms import ArmsReport
 from fairsync.service.schema.control_plane import (
     LeaseGrant,
     LeaseRequest,
+    PriceFormat,
     PriceList,
     SettledList,
     Settlement,
@@ -334,7 +335,14 @@ class Endpoints:
         return Request("DELETE", "/v1/items", _decode_size, body, idempotent=False)
 
     @endpoint
-    def lease(self, requests: int = 1, seconds: float = 30.0) -> Request[LeaseGrant]:
+    def lease(
+        self,
+        requests: int = 1,
+        seconds: float = 30.0,
+        format: PriceFormat | None = None,
+        columns: Mapping[str, str] | None = None,
+        scale: float = 1.0,
+    ) -> Request[LeaseGrant]:
         """Lease requests that are searched elsewhere, with the prices to search under.
 
         Parameters
@@ -343,8 +351,12 @@ class Endpoints:
             Requests that wait for an answer. Fewer may be granted.
         seconds
             Seconds until the lease expires. Settle it before.
+        format, columns, scale
+            As for `prices`.
         """
-        body = _encode(LeaseRequest(requests=requests, seconds=seconds))
+        names = None if columns is None else dict(columns)
+        asked = LeaseRequest(requests=requests, seconds=seconds, format=format, columns=names, scale=scale)
+        body = _encode(asked)
         return Request("POST", "/v1/leases", _decoder(LeaseGrant), body, idempotent=False)
 
     @endpoint
@@ -360,7 +372,7 @@ class Endpoints:
 
     @endpoint
     def prices(
-        self, format: str | None = None, columns: Mapping[str, str] | None = None, scale: float = 1.0
+        self, format: PriceFormat | None = None, columns: Mapping[str, str] | None = None, scale: float = 1.0
     ) -> Request[PriceList]:
         """Return the prices in force, and with a format also in the language of an engine.
 

@@ -6,7 +6,7 @@ import math
 import re
 from collections import OrderedDict
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,8 +51,22 @@ class ControlPlane:
         self._prices: OrderedDict[int, NDArray[np.float64]] = OrderedDict()
         self._lock = Lock()
 
-    def lease(self, requests: int, seconds: float) -> LeaseGrant:
+    def lease(
+        self,
+        requests: int,
+        seconds: float,
+        form: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        scale: float = 1.0,
+    ) -> LeaseGrant:
         """Lease up to this many requests, with the prices to search under, until these seconds have passed.
+
+        Parameters
+        ----------
+        requests, seconds
+            Number of requests, and seconds until the lease expires.
+        form, columns, scale
+            As for `prices`.
 
         Raises
         ------
@@ -66,19 +80,26 @@ class ControlPlane:
             raise LeaseBusyError
         batch = lease.batch
         prices = batch.prices_by_promise
+        met = (batch.missing == 0) & (prices < 0) if batch.keeps_floors else np.zeros(len(prices), dtype=bool)
+        in_force = np.where(met, 0.0, prices)
+        try:
+            formula = self._formula(in_force, form, columns, scale)
+        except BaseException:
+            coordinator.release(lease.number)
+            raise
         with self._lock:
             self._prices[lease.number] = prices
             while len(self._prices) > _MOST_REMEMBERED:
                 self._prices.popitem(last=False)
-        met = (batch.missing == 0) & (prices < 0) if batch.keeps_floors else np.zeros(len(prices), dtype=bool)
         return LeaseGrant(
             lease=f"{lease.number}-{batch.requests}",
             requests=batch.requests,
             k=batch.k,
             seconds=seconds,
             version=batch.version,
-            prices=self._rows(np.where(met, 0.0, prices), batch.missing),
+            prices=self._rows(in_force, batch.missing),
             wanted_scores=batch.k + batch.lookahead if batch.watched else 0,
+            formula=formula,
         )
 
     def settle(self, name: str, lists: Sequence[SettledList]) -> SettleResult:
@@ -119,18 +140,20 @@ class ControlPlane:
         self, form: str | None = None, columns: Mapping[str, str] | None = None, scale: float = 1.0
     ) -> PriceList:
         """Return the prices in force, also in the language of an engine; see `write_prices`."""
-        coordinator, service = self._service.coordinator, self._service
+        coordinator = self._service.coordinator
         version, prices, terms = coordinator.price_version, coordinator.prices(), coordinator.terms
         missing = np.maximum(terms.floors - coordinator.totals().exposures[: len(terms.floors)], 0)
-        formula = None
-        if form is not None:
-            priced = [
-                PricedSelection(where, float(price))
-                for where, price in zip(self._wheres(), prices.tolist(), strict=False)
-                if price
-            ]
-            formula = write_prices(form, priced, service.catalog.attributes, columns, scale)
-        return PriceList(version=version, prices=self._rows(prices, missing), format=form, formula=formula)
+        formula = self._formula(prices, form, columns, scale)
+        return PriceList(version=version, prices=self._rows(prices, missing), formula=formula)
+
+    def _formula(
+        self, prices: NDArray[np.float64], form: str | None, columns: Mapping[str, str] | None, scale: float
+    ) -> dict[str, Any] | None:
+        if form is None:
+            return None
+        pairs = zip(self._wheres(), prices.tolist(), strict=False)
+        priced = [PricedSelection(where, price) for where, price in pairs if price]
+        return write_prices(form, priced, self._service.catalog.attributes, columns, scale)
 
     def _rows(self, prices: NDArray[np.float64], missing: NDArray[np.int64]) -> list[PriceRow]:
         """Return the selections that have a price or lack exposures."""

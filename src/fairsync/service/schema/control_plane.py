@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
 from fairsync.service.schema.record import Label, Record, RequestId
 
+PriceFormat = Literal["elasticsearch", "milvus", "qdrant", "sql", "vespa"]
+"""The languages that prices can be written in."""
 MOST_FETCHED = 10_000
 """The most items of one request whose scores can be reported."""
 
@@ -17,6 +19,13 @@ class LeaseRequest(Record, frozen=True, kw_only=True):
 
     requests: Annotated[int, Meta(ge=1, le=1_000_000, description="Requests that wait for an answer.")] = 1
     seconds: Annotated[float, Meta(gt=0, le=3600, description="Seconds until the lease expires.")] = 30.0
+    format: Annotated[PriceFormat | None, Meta(description="The engine whose language 'formula' is to be in.")] = None
+    columns: Annotated[
+        dict[str, str] | None, Meta(description="Columns or fields of attributes that have other names there.")
+    ] = None
+    scale: Annotated[float, Meta(gt=0, le=1e9, description="What one unit of relevance is in the engine's scores.")] = (
+        1.0
+    )
 
 
 class PriceRow(Record, frozen=True, kw_only=True):
@@ -41,6 +50,9 @@ class LeaseGrant(Record, frozen=True, kw_only=True):
     wanted_scores: Annotated[
         int, Meta(description="Best items under the prices whose scores should be reported, per request; 0 for none.")
     ]
+    formula: Annotated[
+        dict[str, Any] | None, Meta(description="The prices in the language of an engine, if a format was given.")
+    ] = None
 
 
 class SettledList(Record, frozen=True, kw_only=True):
@@ -83,7 +95,6 @@ class PriceList(Record, frozen=True, kw_only=True):
 
     version: int
     prices: list[PriceRow]
-    format: str | None = None
     formula: Annotated[
         dict[str, Any] | None, Meta(description="The prices in the language of an engine, if a format was given.")
     ] = None

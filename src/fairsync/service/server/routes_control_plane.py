@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta, Struct
 
 from fairsync.errors import LeaseBusyError
 from fairsync.service.control_plane.control_plane import ControlPlane
-from fairsync.service.schema.control_plane import LeaseGrant, LeaseRequest, PriceList, Settlement, SettleResult
+from fairsync.service.schema.control_plane import (
+    LeaseGrant,
+    LeaseRequest,
+    PriceFormat,
+    PriceList,
+    Settlement,
+    SettleResult,
+)
 from fairsync.service.server.operations import Operation
 from fairsync.service.server.problems import busy, invalid
 
@@ -23,7 +30,7 @@ class PricesQuery(Struct, frozen=True):
     """Query parameters of prices."""
 
     format: Annotated[
-        Literal["elasticsearch", "milvus", "qdrant", "sql", "vespa"] | None,
+        PriceFormat | None,
         Meta(description="The engine whose language the prices are to be in."),
     ] = None
     columns: Annotated[
@@ -41,7 +48,7 @@ def control_plane_operations(service: PromiseService, limits: HttpSettings) -> l
 
     def lease(_: RequestContext, body: LeaseRequest) -> LeaseGrant:
         try:
-            return plane.lease(body.requests, body.seconds)
+            return plane.lease(body.requests, body.seconds, body.format, body.columns, body.scale)
         except LeaseBusyError as error:
             raise busy("busy", str(error)) from None
 
