@@ -137,7 +137,7 @@ def test_too_many_lists_and_items_are_refused(client: Client) -> None:
         client.settle(grant.lease, [SettledList(items=["i0"])] * 2)
     with pytest.raises(RefusedError, match="k is 3"):
         client.settle(grant.lease, [SettledList(items=["i0", "i1", "i2", "i3"])])
-    many = [f"i{at}" for at in range(10_000)]
+    many: list[int | str] = [f"i{at}" for at in range(10_000)]
     client.release(grant.lease)
     grant = client.lease(16)
     with pytest.raises(RefusedError, match="may report 100,000 items"):
