@@ -96,10 +96,8 @@ def main(arguments: Sequence[str] | None = None, screen: Console | None = None) 
     parser.add_argument("--out", type=Path, default=OUT)
     given = parser.parse_args(arguments)
     world = synthetic(given.items, given.groups, given.requests, DIM, seed=0)
-    catalog, users = (
-        Catalog(world.embeddings, world.groups),
-        np.asarray(world.users, dtype=np.float64).reshape(given.requests, DIM),
-    )
+    catalog = Catalog(world.embeddings, world.groups)
+    users = np.asarray(world.users, dtype=np.float64).reshape(given.requests, DIM)
     figures = [
         measure(catalog, users, part, batch, min(fetched, given.items - 1))
         for part in PARTS
@@ -111,28 +109,14 @@ def main(arguments: Sequence[str] | None = None, screen: Console | None = None) 
         + [f"{value / one.promised:.2%}" for value in (one.plain, one.shortfall, one.forced)]
         for one in figures
     ]
-    columns = [
-        "slots promised",
-        "B",
-        "prefetch",
-        "promised",
-        "missing, no prices",
-        "missing, prices",
-        "forced by a guard",
-    ]
+    columns = ["slots promised", "B", "prefetch", "promised", "missing, no prices", "missing, prices", "forced"]
     claims = [
         Claim("missing with prices and a deep prefetch ÷ missing without, at most half of all slots promised",
               max(one.shortfall / one.plain for one in figures if one.part <= 0.5 and one.fetched > 500), 0.05)
     ]  # fmt: skip
     table = Table("Shortfall of a search that only gets prices", columns, rows)
-    return finish(
-        "control_plane",
-        [table],
-        claims,
-        {"figures": [asdict(one) for one in figures]},
-        given.out,
-        screen or make_screen(),
-    )
+    document = {"figures": [asdict(one) for one in figures]}
+    return finish("control_plane", [table], claims, document, given.out, screen or make_screen())
 
 
 if __name__ == "__main__":
