@@ -150,8 +150,10 @@ class ArmObserver:
             Who asks for it, for the audit.
         """
         made: list[tuple[PromiseService, PromiseView]] = []
+        turn = max(len(service.scheduler.state.promises) for service in self._services)
+        parts = split_promise(promise, self._assignment.shares, turn)
         try:
-            for service, part in zip(self._services, split_promise(promise, self._assignment.shares), strict=True):
+            for service, part in zip(self._services, parts, strict=True):
                 if part is not None:
                     asked = promise_from_record(part, service.catalog)
                     made.append((service, service.set_promise(asked, by=by)))
