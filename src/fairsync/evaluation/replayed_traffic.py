@@ -48,7 +48,7 @@ class ReplayedTraffic:
 
     catalog: Catalog
     users: NDArray[np.float32]
-    visitors: NDArray[np.int64]
+    visitors: NDArray[np.int32]
     past: NDArray[np.float32]
     targets: Ragged
     times: NDArray[np.int64]
