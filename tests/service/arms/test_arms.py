@@ -63,7 +63,7 @@ def test_users_keep_their_arm_and_arms_get_their_share() -> None:
 @pytest.mark.parametrize(
     ("arms", "words"),
     [
-        ([{"name": "a", "share": 0.0}, {"name": "b", "share": 1.0}], "the arm 'a' has the share 0: it must lie between 0 and 1\\.$"),
+        ([{"name": "a", "share": 0.0}, {"name": "b", "share": 1.0}], r"share 0: it must lie between 0 and 1\.$"),
         ([{"name": "a", "share": 0.5}, {"name": "b", "share": 0.4}], "add up to 0.9, not 1"),
         ([{"name": "a", "share": 1.0}], "two arms at least"),
         ([{"name": "a", "share": 0.5}, {"name": "a", "share": 0.5}], "same name"),
