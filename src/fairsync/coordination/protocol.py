@@ -43,7 +43,7 @@ class CoordinatorProtocol(Protocol):
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
         last_relevance: float | None = None,
-    ) -> None:
+    ) -> object:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         ...
 
