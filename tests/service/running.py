@@ -30,7 +30,7 @@ def make_settings(http: dict[str, Any] | None = None, *, tokens: bool = False, *
     """Return settings. With tokens, there is one per role, in the environment variable of its name."""
     given = [{"name": role, "roles": [role], "env": f"TEST_{role.upper()}"} for role in TOKENS] if tokens else []
     sections = {"catalog": {"path": "unused"}, "ledger": "memory://", **sections}
-    return parse_settings({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
+    return parse_settings({**sections, "http": {"port": 0, "request_seconds": 60.0, **(http or {})}, "tokens": given})
 
 
 def small_catalog() -> Catalog:
@@ -69,14 +69,14 @@ class Running:
         self.app = make_app(promise_service, settings, refresh_seconds)
         config = uvicorn.Config(
             self.app, port=0, http="httptools", ws="none", log_config=None, access_log=False,
-            timeout_graceful_shutdown=10,
+            timeout_graceful_shutdown=60,
         )  # fmt: skip
         self.server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve()), daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 240
         while not self.server.started:
             assert self._thread.is_alive(), "the server stopped during its start"
             assert time.monotonic() < end, "the server did not start"
@@ -92,7 +92,7 @@ class Running:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self._thread.join(30)
+        self._thread.join(240)
         assert not self._thread.is_alive(), "the server did not end"
 
 

@@ -85,9 +85,10 @@ class Fleet:
         self.server = self._stack.enter_context(PostgresServer())
         self.processes = {port: self._start(port) for port in self.ports}
         self.clients = {
-            port: self._stack.enter_context(Client(f"http://127.0.0.1:{port}", attempts=1)) for port in self.ports
+            port: self._stack.enter_context(Client(f"http://127.0.0.1:{port}", attempts=1, timeout=60))
+            for port in self.ports
         }
-        self.ledger = self._stack.enter_context(SqlLedger(self.server.schema(NAME), 3, shared=True, timeout=20))
+        self.ledger = self._stack.enter_context(SqlLedger(self.server.schema(NAME), 3, shared=True, timeout=120))
         for client in self.clients.values():
             wait_until(lambda: is_ready(client))  # noqa: B023
         return self
@@ -249,7 +250,7 @@ def test_windows_that_end_without_a_leader_are_counted_in_full(monkeypatch: pyte
 def test_a_promise_that_could_not_be_saved_is_not_made() -> None:
     catalog = make_catalog()
     with PostgresServer() as server:
-        coordinator = Coordinator(catalog, ledger=server.url, k=K, horizon=1, auto_restart=False, timeout=1.0)
+        coordinator = Coordinator(catalog, ledger=server.url, k=K, horizon=1, auto_restart=False, timeout=4.0)
         front = FrontEnd(catalog, coordinator)
         promise_service = PromiseService(front, coordinator, [], Forecast(rate=10.0))
         server.kill()

@@ -109,7 +109,7 @@ def find_plan(lists: PricedLists, effort: Effort, worst: float = -np.inf) -> Fou
             break
         if settled.final and value <= known + closed:
             break  # no subsidies are better, but the linear program's plan is not one of whole items
-        if not better and bold == 1.0 and not lists.widen(subsidies):
+        if not better and not lists.widen(subsidies) and bold == 1.0:
             break  # nothing left to learn; the bounds say how far it got
         if not settled.final:
             free = min(2 * free, 200_000)

@@ -108,7 +108,7 @@ def test_beyond_its_limit_a_token_is_told_when_to_come_again(monkeypatch: pytest
     headers = {"authorization": "Bearer flood-token-that-is-long"}
     with (
         running(small_service(), with_tokens(monkeypatch, {}, flood=5.0)) as service,
-        httpx.Client(base_url=service.url, headers=headers) as http,
+        httpx.Client(base_url=service.url, headers=headers, timeout=60) as http,
     ):
         many = http.post("/v1/retrieve", json={"vectors": [[1.0] * 8] * 30})
         again = http.post("/v1/retrieve", json=BODY)
@@ -122,7 +122,9 @@ def test_beyond_its_limit_a_token_is_told_when_to_come_again(monkeypatch: pytest
 def test_an_explained_request_counts_twice(monkeypatch: pytest.MonkeyPatch, explain: bool, counted: int) -> None:
     with (
         running(small_service(), with_tokens(monkeypatch, {}, flood=0.001)) as service,
-        httpx.Client(base_url=service.url, headers={"authorization": "Bearer flood-token-that-is-long"}) as http,
+        httpx.Client(
+            base_url=service.url, headers={"authorization": "Bearer flood-token-that-is-long"}, timeout=60
+        ) as http,
     ):
         answered = http.post("/v1/retrieve", json={"vectors": [[1.0] * 8] * 3, "explain": explain})
         again = http.post("/v1/retrieve", json=BODY)
