@@ -60,7 +60,7 @@ class TimedCoordinator(Coordinator):
         # Leases must not expire, because the searches between them take time that is not measured.
         super().__init__(catalog, k=K, floors=FLOOR, horizon=horizon, batch_size=batch, lease_seconds=1e9)
         self.most_out = out
-        self.out: deque[Callable[[], None]] = deque()
+        self.out: deque[Callable[[], object]] = deque()
         self.leasing: list[float] = []
         self.settling: list[float] = []
 

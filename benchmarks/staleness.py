@@ -99,7 +99,7 @@ class LateCoordinator(Coordinator):
             world.catalog, k=K, floors=world.floor, horizon=len(world.users), batch_size=batch, lease_seconds=1e9
         )
         self.in_flight = in_flight
-        self.out: deque[tuple[int, Callable[[], None]]] = deque()
+        self.out: deque[tuple[int, Callable[[], object]]] = deque()
         self.waiting = self.calls = self.held_up = 0
 
     def lease(self, n: int) -> Lease:

@@ -40,6 +40,24 @@ class RepeatedRequestError(FairSyncError):
         return type(self), (self.request_ids,)
 
 
+class LeaseBusyError(FairSyncError):
+    """A lease cannot be granted yet: promises are so near that other leases have to be settled first."""
+
+    def __init__(self) -> None:
+        super().__init__("Promises are so near that other leases must be settled first. Ask again.")
+
+
+class UnknownLeaseError(FairSyncError):
+    """There is no lease of this name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"{name!r:.80} is not the name of a lease.")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.name,)
+
+
 class LostLeaseError(FairSyncError):
     """A lease that was lost, and has expired or was released, cannot be settled while there are caps.
 

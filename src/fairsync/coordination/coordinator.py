@@ -257,12 +257,22 @@ class Coordinator(NoCopies, Closable):
             pass
         return lease
 
-    def try_lease(self, n: int, timeout: float = 0.0) -> Lease | None:
-        """Lease up to n requests; None if that would block for longer than ``timeout`` seconds."""
+    def try_lease(self, n: int, timeout: float = 0.0, seconds: float | None = None) -> Lease | None:
+        """Lease up to n requests; None if that would block for longer than ``timeout`` seconds.
+
+        Parameters
+        ----------
+        n
+            Number of requests.
+        timeout
+            Seconds to wait for open leases.
+        seconds
+            Seconds after which the lease expires. Defaults to ``lease_seconds``.
+        """
         n, deadline, tries = check_positive(n, "n"), time.monotonic() + timeout, 0
         with self._changed:
             self._check_open()
-            while (lease := self._state.lease(n)) is None:
+            while (lease := self._state.lease(n, seconds)) is None:
                 left = deadline - time.monotonic()
                 if left <= 0:
                     return None
@@ -280,10 +290,11 @@ class Coordinator(NoCopies, Closable):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
-    ) -> None:
+    ) -> Entry | None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
 
-        With what its requests could show, if some were limited, the guard forecasts what later ones can show. With what
+        Returned is the entry as it counts, without requests if the lease was lost; None if it was settled before. With
+        what its requests could show, if some were limited, the guard forecasts what later ones can show. With what
         promises cost, the report says so, if the coordinator has the ledger to itself.
 
         Raises
@@ -295,9 +306,20 @@ class Coordinator(NoCopies, Closable):
         """
         with self._changed:
             self._check_open()
-            if self._state.settle(number, entry, sample, answers or {}, slots, certified, costs):
+            counted = self._state.settle(number, entry, sample, answers or {}, slots, certified, costs)
+            if counted is not None:
                 self._changed.notify_all()
                 self._saver.save_if_due(self.terms, self._state.loop)
+            return counted
+
+    def record_late(self, number: int, entry: Entry) -> bool:
+        """Record exposures of a lost lease that `settle` refused although they were shown; False if they are known.
+
+        They may exceed caps. The requests do not count, because they were granted again.
+        """
+        with self._changed:
+            self._check_open()
+            return self._state.record(replace(entry, requests=0), f"late lease {number}")
 
     def release(self, number: int) -> None:
         """Return a lease that was not answered. Its requests can be leased again."""
@@ -593,6 +615,11 @@ class Coordinator(NoCopies, Closable):
         """Return (G,) the prices in force."""
         with self._changed:
             return self._state.loop.prices_in_force(self.terms, self.policy)
+
+    @property
+    def price_version(self) -> int:
+        """The number of times that prices have changed."""
+        return self._state.loop.price_state.version
 
     def _names(self) -> list[Label]:
         """Return the labels of the columns as people read them: selections by their conditions."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from fairsync.batch import Batch
     from fairsync.catalog import Catalog, Where
+    from fairsync.catalog.atoms import Membership
     from fairsync.catalog.groups import Label
     from fairsync.cold_start import Cold
     from fairsync.coordination.lease import Lease
@@ -111,6 +112,13 @@ class FrontEnd(NoCopies, Closable):
     def index(self) -> Index:
         """The index of the current items."""
         return self._items.index
+
+    def items_under(self, membership: Membership | None) -> SearchedItems:
+        """Return the current items under the promises that a lease or the coordinator has; None for floors of groups.
+
+        They are one version of catalog, index and atoms.
+        """
+        return self._following(self._items, membership)
 
     @property
     def searched(self) -> Catalog:
@@ -245,7 +253,7 @@ class FrontEnd(NoCopies, Closable):
             with span("lease"):
                 lease = self.coordinator.lease(len(waiting) - start)
             here = waiting[start : start + lease.batch.requests]
-            items = self._following(items, lease)
+            items = self._following(items, lease.batch.terms.membership)
             try:
                 parts.append(self._serve(items, lease, part(here)))
             except LostLeaseError:
@@ -273,9 +281,8 @@ class FrontEnd(NoCopies, Closable):
             found = found.take(np.array([place[i if name is None else first[name]] for i, name in enumerate(ids)]))
         return found if rules is None else replace(found, unknown_excluded=rules.unknown)
 
-    def _following(self, items: SearchedItems, lease: Lease) -> SearchedItems:
+    def _following(self, items: SearchedItems, membership: Membership | None) -> SearchedItems:
         """Return the items under the promises of a lease, which may be other ones than were known so far."""
-        membership = lease.batch.terms.membership
         promises = None if membership is None else (self.coordinator.promises or ())[: membership.n_promises]
         if promises is items.promises or promises == items.promises:
             return items
@@ -319,7 +326,8 @@ class FrontEnd(NoCopies, Closable):
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance, request_ids = served.hits.rows, served.hits.relevance, part.request_ids
         found, answers = part.candidates(items, served)
-        entry, sample, searched = served.entry, items.sample_for(lease.batch, served), items.searched
+        entry, searched = served.entry, items.searched
+        sample = items.sample_for(lease.batch.terms.membership, served.sample)
         certified = items.certified_for(lease.batch, served)
         while True:
             try:

@@ -98,8 +98,8 @@ class LocalState:
         soonest = min(self._deadlines.values(), default=float("inf")) - self._clock()
         return min(max(soonest, _MIN_DELAY), _MAX_DELAY)
 
-    def lease(self, n: int) -> Lease | None:
-        """Lease up to n requests; None if it has to wait for open leases."""
+    def lease(self, n: int, seconds: float | None = None) -> Lease | None:
+        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases."""
         self._expire()
         leased = self.leases.requests
         reserved = None if self.loop.certificate is None else self.leases.reserved(self.terms)
@@ -108,7 +108,7 @@ class LocalState:
         if granted is None:
             return None
         self.loop, (self.leases, lease) = loop, granted
-        self._deadlines[lease.number] = self._clock() + self.lease_seconds
+        self._deadlines[lease.number] = self._clock() + (seconds or self.lease_seconds)
         return lease
 
     def settle(
@@ -120,27 +120,28 @@ class LocalState:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
-    ) -> bool:
-        """Record the counts of a lease; return False if it is settled already."""
+    ) -> Entry | None:
+        """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already."""
         settled = self.leases.settle(number, entry)
         if settled is None:
-            return False
+            return None
         leases, entry = settled
         if number not in self.leases.open and self.terms.caps is not None:
-            return self._refuse(number)
+            self._refuse(number)
+            return None
         loop, entry = self.loop.record(self.policy, entry, sample, self._fitting(costs), slots)
         if loop.certificate is not None:
             loop = loop.certified(self.terms, certified, leases.requests, leases.reserved(self.terms))
         if not self.ledger.record([entry], f"lease {number}", answers):
-            return False  # another coordinator recorded it before it died
+            return None  # another coordinator recorded it before it died
         self.loop, self.leases = loop, leases
         self._deadlines.pop(number, None)
-        return True
+        return entry
 
-    def _refuse(self, number: int) -> bool:
-        """Refuse to settle a lost lease; return False if a coordinator that died has settled it."""
+    def _refuse(self, number: int) -> None:
+        """Refuse to settle a lost lease, unless a coordinator that died has settled it."""
         if number not in self._refused and not self.ledger.record([], f"lease {number}"):
-            return False
+            return
         self._refused = (*self._refused, number)[-_MAX_REFUSED:]
         raise LostLeaseError(number)
 

@@ -146,6 +146,14 @@ class SearchedItems:
             counts = self.atoms.membership.exposures(counts)
         return grow(counts[:n_columns], n_columns)
 
+    def shown_for(self, membership: Membership, rows: NDArray[np.int64]) -> Certified | None:
+        """Return what lists of other searches showed, in the atoms of the coordinator, and an empty plan."""
+        if self.atoms is None:
+            return None
+        codes = self._codes(membership)[self.searched.group_of[rows]]
+        counts = np.bincount(codes[codes >= 0], minlength=membership.n_atoms)
+        return Certified(np.zeros(membership.n_atoms, dtype=np.int64), Shown.in_all(counts))
+
     def certified_for(
         self, batch: Batch, served: ServedBatch, less: NDArray[np.int64] | None = None
     ) -> Certified | None:
@@ -170,9 +178,8 @@ class SearchedItems:
         counted = by_coordinator(counts if less is None else counts - less)
         return Certified(by_coordinator(plan), Shown.in_all(np.maximum(counted, 0)))
 
-    def sample_for(self, batch: Batch, served: ServedBatch) -> Sample | None:
+    def sample_for(self, membership: Membership | None, sample: Sample | None) -> Sample | None:
         """Return the sample in the atoms of the coordinator; None if the coordinator does not know some of them."""
-        sample, membership = served.sample, batch.terms.membership
         if sample is None or membership is None:
             return sample
         groups = self._codes(membership)[sample.groups]

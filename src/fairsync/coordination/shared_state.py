@@ -138,7 +138,7 @@ class SharedState:
         promises: tuple[Promise, ...] | None = None,
     ) -> None:
         self.ledger, self.groups, self.terms, self.policy = ledger, groups, terms, policy
-        self.lease_seconds = lease_seconds
+        self.lease_seconds = self._expires_after = lease_seconds
         self.price_state = PriceState.of(policy, policy.start(terms))
         self.progress, self._horizon, self._priced_horizon = Progress(ledger.totals()), 0, 0
         self._number, self._replica = 0, secrets.token_hex(8)  # the number of the terms; the owner of leases
@@ -175,8 +175,9 @@ class SharedState:
         """Return the seconds after which to look again whether leases were settled."""
         return min(_MIN_DELAY * 2.0 ** min(tries, 9), _MAX_DELAY) * random.uniform(0.5, 1.0)
 
-    def lease(self, n: int) -> Lease | None:
-        """Lease up to n requests; None if it has to wait for open leases."""
+    def lease(self, n: int, seconds: float | None = None) -> Lease | None:
+        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases."""
+        self._expires_after = seconds or self.lease_seconds
         # If the connection breaks, the grant is repeated: then the first one, which nobody has heard of, is taken back.
         lease, number = None, self._retried
         if not number:
@@ -208,8 +209,8 @@ class SharedState:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
-    ) -> bool:
-        """Record the counts of a lease; return False if it is settled already.
+    ) -> Entry | None:
+        """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already.
 
         What its requests could show is used here only: each coordinator forecasts from the requests of its own front
         ends, which are a sample of all. What promises cost is not recorded, because the costs of others are not known.
@@ -219,7 +220,7 @@ class SharedState:
         counted = self.ledger.settle(number, entry, f"lease {number}", answers)
         self._forget(number)
         if counted is None:
-            return False
+            return None
         self.progress, counted = self.progress.record(counted)
         self.price_state = self.price_state.record(self.policy, counted, sample, slots=slots)
         if self._certificate is not None and certified is not None:
@@ -227,7 +228,7 @@ class SharedState:
             if len(certified.plan) == len(before.plan):
                 plan = np.maximum(certified.shown.taken_from(before.plan), certified.plan)
                 self._certificate = before.after(certified._replace(plan=plan))
-        return True
+        return counted
 
     def record(self, entry: Entry, key: str) -> bool:
         """Record an entry that belongs to no lease; return False if this idempotency key is known."""
@@ -434,7 +435,7 @@ class SharedState:
                 retried=0,
                 number=number,
                 requests=batch.requests,
-                seconds=self.lease_seconds,
+                seconds=self._expires_after,
                 slot=slot,
                 horizon=horizon,
                 terms=-self._budget.number if overlaps else self._number,
@@ -523,7 +524,7 @@ class SharedState:
             slot=self._slot,
             number=number,
             requests=batch.requests,
-            seconds=self.lease_seconds,
+            seconds=self._expires_after,
             replica=self._replica,
         )
         return Lease(number, batch_granted)

@@ -54,8 +54,8 @@ class StateStore(Protocol):
         """Return after how many seconds a call that had to wait should be tried again."""
         ...
 
-    def lease(self, n: int) -> Lease | None:
-        """Lease up to n requests; None if it has to wait for open leases."""
+    def lease(self, n: int, seconds: float | None = None) -> Lease | None:
+        """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases."""
         ...
 
     def settle(
@@ -67,8 +67,8 @@ class StateStore(Protocol):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
-    ) -> bool:
-        """Record the counts of a lease; return False if it is settled already."""
+    ) -> Entry | None:
+        """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already."""
         ...
 
     def record(self, entry: Entry, key: str) -> bool:

@@ -26,6 +26,10 @@ NEEDED = {
     "POST /v1/retrieve": "retrieve",
     "GET /v1/explain/{request_id}": ("report", "retrieve"),
     "POST /v1/impressions": "report",
+    "POST /v1/leases": "retrieve",
+    "POST /v1/leases/{lease}/settle": "retrieve",
+    "DELETE /v1/leases/{lease}": "retrieve",
+    "GET /v1/prices": ("report", "retrieve"),
     "GET /v1/promises": "report",
     "POST /v1/promises": "admin",
     "POST /v1/promises/bulk": "admin",
@@ -64,7 +68,7 @@ def call(http: httpx.Client, what: str, token: str | None) -> int:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     body: dict[str, str] | None = {} if method in ("POST", "PUT", "DELETE") else None
     return http.request(
-        method, path.format(promise_id="none", request_id="none"), headers=headers, json=body
+        method, path.format(promise_id="none", request_id="none", lease="none"), headers=headers, json=body
     ).status_code
 
 

@@ -41,7 +41,7 @@ def test_no_call_gets_an_answer_that_is_not_documented(
         assert httpx.get(f"{service.url}/ready", timeout=60).status_code == 200
     failures = re.sub(r"(.{300}).*", r"\1 ...", done.stdout[done.stdout.find("FAILURES") :])
     assert done.returncode == 0, failures[:6000] + done.stderr[-1000:]
-    assert "22 selected / 22 total" in done.stdout
+    assert "26 selected / 26 total" in done.stdout
 
 
 def test_every_path_says_what_it_may_answer() -> None:

@@ -54,7 +54,7 @@ def write_conditions(conditions: Iterable[Condition], writer: ConditionWriter[Cl
     return [_write(one, writer) for one in conditions]
 
 
-def _can_be_held(value: AttributeLabel | float) -> bool:
+def can_be_held(value: AttributeLabel | float) -> bool:
     """Return whether an item can have this value: others are within no engine's types, and would be refused."""
     if isinstance(value, str):
         return "\0" not in value
@@ -65,5 +65,5 @@ def _write(condition: Condition, writer: ConditionWriter[Clause]) -> Clause:
     if not condition.values:
         low, high = condition.low, condition.high
         return writer.within(condition.attribute, None if low == -math.inf else low, None if high == math.inf else high)
-    clause = writer.one_of(condition.attribute, [value for value in condition.values if _can_be_held(value)])
+    clause = writer.one_of(condition.attribute, [value for value in condition.values if can_be_held(value)])
     return writer.negate(clause) if condition.negated else clause

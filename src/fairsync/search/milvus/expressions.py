@@ -3,14 +3,14 @@
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
-from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, NumberColumn
+from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, ListColumn, NumberColumn
 from fairsync.catalog.conditions import Condition
 from fairsync.search.engines.written_conditions import write_conditions
 from fairsync.search.milvus.collection import MOST_LETTERS
@@ -65,6 +65,8 @@ class ExpressionWriter:
     ----------
     columns
         The attributes that the collection stores.
+    field
+        Returns the name of the field of an attribute.
 
     Examples
     --------
@@ -74,37 +76,41 @@ class ExpressionWriter:
     ('>= 2', 'in [1, 2]')
     """
 
-    def __init__(self, columns: Mapping[str, Column]) -> None:
-        self._columns = columns
+    def __init__(self, columns: Mapping[str, Column], field: Callable[[str], str] = field_of) -> None:
+        self._columns, self._field = columns, field
 
     def one_of(self, attribute: str, values: Sequence[AttributeLabel | float]) -> str:
         """Return an expression for items with one of these values."""
-        kind, field = self._columns[attribute].kind, field_of(attribute)
+        kind, field = self._columns[attribute].kind, self._field(attribute)
         if kind == "int":
             values = [value for value in values if -(2**63) <= value < 2**63]  # type: ignore[operator]
         elif kind == "float":
             values = [value for value in values if math.isfinite(value)]  # type: ignore[arg-type]
         if not values:
             return _NOTHING
-        return f"{field} in [{', '.join(json.dumps(value, ensure_ascii=False) for value in values)}]"
+        literals = ", ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        if isinstance(self._columns[attribute], ListColumn):
+            return f"array_contains_any({field}, [{literals}])"
+        return f"{field} in [{literals}]"
 
     def within(self, attribute: str, low: float | None, high: float | None) -> str:
         """Return an expression for items with a number in this range."""
-        field, parts = field_of(attribute), []
+        field, parts = self._field(attribute), []
+        nothing = f"({field} < 0 and {field} > 0)"
         for sign, bound, rounded in ((">=", low, math.ceil), ("<=", high, math.floor)):
             if bound is None:
                 continue
             if math.isinf(bound):  # above all numbers, or below
-                return _NOTHING
+                return nothing
             number: float = bound
             if self._columns[attribute].kind == "int":
                 number = rounded(bound)
                 if not -(2**63) <= number < 2**63:
                     if (number > 0) == (sign == ">="):
-                        return _NOTHING
+                        return nothing
                     continue
             parts.append(f"{field} {sign} {number!r}")
-        return " and ".join(parts) or f"not {_NOTHING}"
+        return " and ".join(parts) or f"not {nothing}"
 
     def negate(self, clause: str) -> str:
         """Return an expression for the other items."""

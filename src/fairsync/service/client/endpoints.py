@@ -44,6 +44,15 @@ from fairsync.service.schema import (
     UpsertItems,
 )
 from fairsync.service.schema.arms import ArmsReport
+from fairsync.service.schema.control_plane import (
+    LeaseGrant,
+    LeaseRequest,
+    PriceFormat,
+    PriceList,
+    SettledList,
+    Settlement,
+    SettleResult,
+)
 from fairsync.service.schema.statement import Statement
 
 if TYPE_CHECKING:
@@ -324,6 +333,64 @@ class Endpoints:
         """Remove items. Returns the size of the catalog."""
         body = _encode(ItemIds(ids=np.asarray(ids).tolist()))
         return Request("DELETE", "/v1/items", _decode_size, body, idempotent=False)
+
+    @endpoint
+    def lease(
+        self,
+        requests: int = 1,
+        seconds: float = 30.0,
+        format: PriceFormat | None = None,
+        columns: Mapping[str, str] | None = None,
+        scale: float = 1.0,
+    ) -> Request[LeaseGrant]:
+        """Lease requests that are searched elsewhere, with the prices to search under.
+
+        Parameters
+        ----------
+        requests
+            Requests that wait for an answer. Fewer may be granted.
+        seconds
+            Seconds until the lease expires. Settle it before.
+        format, columns, scale
+            As for `prices`.
+        """
+        names = None if columns is None else dict(columns)
+        asked = LeaseRequest(requests=requests, seconds=seconds, format=format, columns=names, scale=scale)
+        body = _encode(asked)
+        return Request("POST", "/v1/leases", _decoder(LeaseGrant), body, idempotent=False)
+
+    @endpoint
+    def settle(self, lease: str, lists: Sequence[SettledList]) -> Request[SettleResult]:
+        """Report the lists of a lease, one for each request that was answered. Repeating it counts nothing twice."""
+        path = f"/v1/leases/{quote(lease, safe='')}/settle"
+        return Request("POST", path, _decoder(SettleResult), _encode(Settlement(lists=list(lists))))
+
+    @endpoint
+    def release(self, lease: str) -> Request[None]:
+        """Return a lease that was not used."""
+        return Request("DELETE", f"/v1/leases/{quote(lease, safe='')}", lambda _: None)
+
+    @endpoint
+    def prices(
+        self, format: PriceFormat | None = None, columns: Mapping[str, str] | None = None, scale: float = 1.0
+    ) -> Request[PriceList]:
+        """Return the prices in force, and with a format also in the language of an engine.
+
+        Parameters
+        ----------
+        format
+            ``"sql"``, ``"qdrant"``, ``"milvus"``, ``"elasticsearch"`` or ``"vespa"``.
+        columns
+            The column or field of each attribute whose name is another one there.
+        scale
+            What one unit of relevance is in the engine's scores.
+        """
+        query = {"scale": repr(float(scale))}
+        if format is not None:
+            query["format"] = format
+        if columns is not None:
+            query["columns"] = _encode(dict(columns)).decode()
+        return Request("GET", f"/v1/prices?{urlencode(query)}", _decoder(PriceList))
 
     @endpoint
     def ready(self) -> Request[bool]:

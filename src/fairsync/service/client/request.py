@@ -20,7 +20,7 @@ T = TypeVar("T")
 RETRYABLE_STATUSES = (429, 503)
 # Problems of calls that the service has refused before it did anything. After any other 503, such as a timeout, the
 # outcome of the call is unknown.
-_REFUSED_UNSTARTED = ("too_many", "overloaded")
+_REFUSED_UNSTARTED = ("too_many", "overloaded", "busy")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,15 @@ Server, client and promise service share these structs. Decoding validates; cons
 """
 
 from fairsync.service.schema.audit import AuditEntry, AuditView
+from fairsync.service.schema.control_plane import (
+    LeaseGrant,
+    LeaseRequest,
+    PriceList,
+    PriceRow,
+    SettledList,
+    Settlement,
+    SettleResult,
+)
 from fairsync.service.schema.explanation import ExplainAnswer, ExplainedCandidateView, ExplanationView, WhyNotView
 from fairsync.service.schema.promises import (
     Pace,
@@ -45,9 +54,9 @@ from fairsync.service.schema.status import (
 __all__ = [
     "JSON", "LONGEST_HISTORY", "MSGPACK", "Alert", "AttributeView", "AuditEntry", "AuditView", "CatalogSize",
     "ExplainAnswer", "ExplainedCandidateView", "ExplanationView", "GroupView", "HealthStatus", "ImpressionReport",
-    "ImpressionReports",
-    "ImpressionResult", "ItemIds", "Label", "LeastCost", "Moment", "NumberArray", "Overview", "Pace", "PacePoint",
-    "PastWindow", "Preview", "ProblemRecord", "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView",
-    "RequestId", "RetrieveAnswer", "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "ShardView", "UpsertItems",
-    "WhyNotView", "WindowRecord", "encode_json",
+    "ImpressionReports", "ImpressionResult", "ItemIds", "Label", "LeaseGrant", "LeaseRequest", "LeastCost", "Moment",
+    "NumberArray", "Overview", "Pace", "PacePoint", "PastWindow", "Preview", "PriceList", "PriceRow", "ProblemRecord",
+    "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView", "RequestId", "RetrieveAnswer",
+    "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "SettleResult", "SettledList", "Settlement", "ShardView",
+    "UpsertItems", "WhyNotView", "WindowRecord", "encode_json",
 ]  # fmt: skip

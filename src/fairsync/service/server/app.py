@@ -32,6 +32,7 @@ from fairsync.service.server.rate_limit import RateLimitMiddleware
 from fairsync.service.server.request_body import BodyReader
 from fairsync.service.server.request_context import RequestContextMiddleware
 from fairsync.service.server.routes_audit import audit_operations
+from fairsync.service.server.routes_control_plane import control_plane_operations
 from fairsync.service.server.routes_explain import explain_operations
 from fairsync.service.server.routes_promises import promise_operations
 from fairsync.service.server.routes_retrieve import retrieve_operations
@@ -83,6 +84,7 @@ def make_app(
         *retrieve_operations(service, batcher, http, histories),
         *explain_operations(service),
         *promise_operations(service, http),
+        *control_plane_operations(service, http),
         *audit_operations(service),
         *statement_operations(service),
         *status_operations(service, metrics),

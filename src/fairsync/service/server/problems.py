@@ -13,6 +13,7 @@ from fairsync.errors import (
     FairSyncError,
     InfeasibleFloorsError,
     InvalidInputError,
+    UnknownLeaseError,
     UnknownPromiseError,
     UnknownRequestError,
     UnusableLedgerError,
@@ -87,6 +88,8 @@ def problem_of(error: Exception) -> Problem:
         return Problem(409, "infeasible", str(error), "Preview a floor with POST /v1/promises/preview first.")
     if isinstance(error, UnknownPromiseError):
         return Problem(404, "not_found", str(error), "List all promises with GET /v1/promises.")
+    if isinstance(error, UnknownLeaseError):
+        return Problem(404, "not_found", str(error), "Use the name that POST /v1/leases returned.")
     if isinstance(error, UnknownRequestError):
         return Problem(404, "not_found", str(error), "Send the request with 'explain' and a request id first.")
     if isinstance(error, ExpiredRequestError):

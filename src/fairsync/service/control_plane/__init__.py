@@ -1,0 +1,1 @@
+"""The control plane: prices and counts for searches that are made elsewhere."""
