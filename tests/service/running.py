@@ -15,6 +15,7 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.schedule import Forecast
+from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.server.app import make_app
 from fairsync.service.settings import Settings, parse_settings
@@ -52,13 +53,24 @@ def shop_catalog() -> Catalog:
     return Catalog(rng.normal(size=(60, 8)).astype(np.float32), attributes, [f"i{row}" for row in range(60)])
 
 
+class MiddayClock(MonotonicClock):
+    """A clock by which all tests of a run begin after noon, so that no hour or day ends during one of them."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: time.time() + _UNTIL_NOON)
+
+
+_UNTIL_NOON = 43_260.0 - time.time() % 86_400
+
+
 def small_service(per_second: float = 1.0, catalog: Catalog | None = None, max_exclude: int = 0) -> PromiseService:
     """Return a promise service with a small catalog and no promises."""
     catalog = catalog or small_catalog()
     coordinator = Coordinator(
         catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False, max_exclude=max_exclude
     )
-    return PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
+    front, forecast = FrontEnd(catalog, coordinator), Forecast(rate=per_second)
+    return PromiseService(front, coordinator, [], forecast, clock=MiddayClock())
 
 
 class Running:

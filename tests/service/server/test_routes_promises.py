@@ -42,7 +42,7 @@ class HeldPreviews:
 
 def ask(service: Running, answers: list[httpx.Response]) -> threading.Thread:
     url = f"{service.url}/v1/promises/preview"
-    thread = threading.Thread(target=lambda: answers.append(httpx.post(url, json=PROMISE, timeout=30)))
+    thread = threading.Thread(target=lambda: answers.append(httpx.post(url, json=PROMISE, timeout=240)))
     thread.start()
     return thread
 
@@ -52,7 +52,7 @@ def test_previews_beyond_the_limit_are_told_to_come_again() -> None:
     with running(held.promise_service) as service:
         first = ask(service, answers)
         assert held.entered.wait(240)
-        refused = httpx.post(f"{service.url}/v1/promises/preview", json=PROMISE, timeout=30)
+        refused = httpx.post(f"{service.url}/v1/promises/preview", json=PROMISE, timeout=240)
         assert httpx.get(f"{service.url}/v1/promises", timeout=60).status_code == 200
         held.go.set()
         first.join()
@@ -72,7 +72,7 @@ def test_a_preview_ends_with_its_caller() -> None:
 
 def test_a_preview_ends_with_its_time() -> None:
     held, answers = HeldPreviews(), list[httpx.Response]()
-    with running(held.promise_service, make_settings({"request_seconds": 0.2})) as service:
+    with running(held.promise_service, make_settings({"request_seconds": 3.0})) as service:
         ask(service, answers).join()
         assert held.cancelled.wait(240)
     assert (answers[0].status_code, answers[0].json()["error"]) == (503, "timed_out")

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.running import make_settings, running, small_service
-from service.server.held_search import BODY, Held
+from service.server.held_search import BODY, Held, until
 
 HEAD = b"POST /v1/%s HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 CHUNKED = b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
@@ -21,7 +21,8 @@ def test_a_slow_search_is_given_up() -> None:
         answer = httpx.post(f"{service.url}/v1/retrieve", json=BODY, timeout=60)
         assert (answer.status_code, answer.json()["error"]) == (503, "timed_out")
         held.go.set()
-        assert httpx.post(f"{service.url}/v1/retrieve", json=BODY, timeout=60).status_code == 200
+        # On a busy machine, other calls may take as long.
+        until(lambda: httpx.post(f"{service.url}/v1/retrieve", json=BODY, timeout=60).status_code == 200)
 
 
 def test_a_slow_handler_is_given_up() -> None:
