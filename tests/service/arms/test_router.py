@@ -20,7 +20,7 @@ from fairsync.service.arms.arm_settings import make_assignment
 from fairsync.service.client import Client
 from fairsync.service.run import make_services
 from fairsync.service.settings import load_settings
-from service.running import MiddayClock, small_catalog
+from service.running import small_catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,11 +69,10 @@ def served(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def config(tmp_path: Path, midday: None) -> Path:
     save_catalog(small_catalog(), tmp_path / "items")
     path = tmp_path / "service.toml"
     path.write_text(CONFIG)
-    monkeypatch.setattr("fairsync.service.promises.promise_service.MonotonicClock", MiddayClock)
     return path
 
 
