@@ -12,6 +12,7 @@ before, and every contender has its own, so that none profits from what another 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import faiss
 import numpy as np
@@ -19,16 +20,18 @@ import numpy.typing as npt
 from benchmarks.output import Claim, Table
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from fairsync.catalog import Catalog
-from fairsync.catalog.atoms import Atoms
+from fairsync import Catalog, FairRetriever, Promise, each
 from fairsync.data.synthetic import synthetic
-from fairsync.search import ExactIndex, IvfIndex
+from fairsync.search import ExactIndex, Hits, IvfIndex
 
 DIM, K = 64, 50
 BATCHES = (1, 16, 64)
 REQUESTS = 256
+# A policy that keeps a promise to every category, every provider and the new items, as in `benchmarks.loop_promises`.
+HORIZON, SERVED = 20_000, 256
 EXACT, EXACT_PRICED, EXACT_FEW = "exact, no prices", "exact, prices", "exact, few atoms open"
 IVF, IVF_PRICED, IVF_NEW = "ivf, no prices", "ivf, the same prices", "ivf, new prices every 16 requests"
+EXACT_POLICY, IVF_POLICY = "exact, prices of a policy", "ivf, prices of a policy"
 
 Prices = npt.NDArray[np.float64]
 Measure = Callable[[dict[str, Callable[[int], object]], int, int], dict[str, float]]
@@ -52,28 +55,54 @@ class AtomContest:
 
     def __init__(self, n: int, categories: int, providers: int, seed: int) -> None:
         rng = np.random.default_rng(seed)
-        data = synthetic(n, categories, REQUESTS, DIM, seed, n_past=1024, largest_share=0.3, tail_exponent=1.0)
+        data = synthetic(n, categories, REQUESTS + SERVED, DIM, seed, n_past=1024, largest_share=0.3, tail_exponent=1.0)
         share = (1.0 + np.arange(providers)) ** -0.5
-        provider = rng.choice(providers, size=n, p=share / share.sum())
-        promises = [*_rows(data.groups, categories), *_rows(provider, providers), np.flatnonzero(rng.random(n) < 0.1)]
-        self.atoms = Atoms.of(promises, n)
-        self.catalog = self.atoms.catalog(Catalog(data.embeddings, data.groups))
-        self.users = data.users[:, None]
+        attributes = {
+            "category": data.groups,
+            "provider": rng.choice(providers, size=n, p=share / share.sum()),
+            "new": rng.random(n) < 0.1,
+        }
+        catalog, slots = Catalog(data.embeddings, attributes), HORIZON * K
+        promises = [
+            *each(catalog, "category", at_least=slots // categories // 2),
+            *each(catalog, "provider", at_least=slots // providers // 4),
+            Promise({"new": True}, at_least=0.12),
+        ]
+        used: list[Prices] = []
+        retriever = FairRetriever(
+            catalog, k=K, horizon=HORIZON, promises=promises, batch_size=16, index=lambda one: self._watched(one, used)
+        ).calibrate(data.past_users)
+        retriever.retrieve(data.users[REQUESTS:])
+        assert retriever.terms.membership is not None
+        self.membership = retriever.terms.membership
+        self.policy = used[-1]
+        self.users = data.users[:REQUESTS, None]
         started = time.perf_counter()
-        self.exact = ExactIndex(self.catalog, threads=1)
         self.ivf = IvfIndex(self.catalog, exact_below=0).tune(data.past_users)
         self.build_seconds = time.perf_counter() - started
         scale = float((data.users[:32] @ data.embeddings[:4096].T).std())
         self.prices = [self._draw(scale, rng) for _ in range(8)]
         self.more_prices = [self._draw(scale, rng) for _ in range(8)]
 
+    def _watched(self, catalog: Catalog, used: list[Prices]) -> ExactIndex:
+        """Return an index that notes the prices of its searches."""
+        self.catalog, self.exact = catalog, ExactIndex(catalog, threads=1)
+
+        class Watched(ExactIndex):
+            def search(self, users: Any, prices: Any, k: int, eligible: Any = None) -> Hits:
+                if prices is not None and prices.max() < np.inf:
+                    used.append(prices)
+                return super().search(users, prices, k, eligible)
+
+        return Watched(catalog, threads=1)
+
     def _draw(self, scale: float, rng: np.random.Generator) -> Prices:
         """Return prices of atoms, from those of promises."""
-        count = self.atoms.membership.n_promises
+        count = self.membership.n_promises
         price = -rng.exponential(0.3 * scale, count) * (rng.random(count) < 1 / 3)
         charged = rng.random(count) < 0.01
         price[charged] = rng.exponential(0.3 * scale, int(charged.sum()))
-        prices = self.atoms.membership.atom_prices(price)
+        prices = self.membership.atom_prices(price)
         prices.flags.writeable = False
         return prices
 
@@ -108,14 +137,24 @@ class AtomContest:
             IVF: lambda call: ivf.search(users(call), None, K),
             IVF_PRICED: lambda call: ivf.search(users(call), self.more_prices[0], K),
         }
+        policy: dict[str, Callable[[int], object]] = {
+            **bare,
+            EXACT_POLICY: lambda call: exact.search(users(call), self.policy, K),
+            IVF_POLICY: lambda call: ivf.search(users(call), self.policy, K),
+        }
         if batch == 1:
             same[EXACT_FEW] = lambda call: exact.search(users(call), few[call % len(few)], K)
-        return [same, {**bare, IVF_NEW: lambda call: ivf.search(users(call), self.more_prices[number(call)], K)}]
+        new: dict[str, Callable[[int], object]] = {
+            **bare,
+            IVF_NEW: lambda call: ivf.search(users(call), self.more_prices[number(call)], K),
+        }
+        return [same, new, policy]
 
     def figures(self, measure: Measure, rounds: int) -> list[AtomFigure]:
         """Measure all contenders on one thread."""
         recalls = {IVF: self.recall(None)}
         recalls[IVF_PRICED] = recalls[IVF_NEW] = float(np.mean([self.recall(prices) for prices in self.prices[:3]]))
+        recalls[IVF_POLICY] = self.recall(self.policy)
         faiss.omp_set_num_threads(1)
         made = []
         with threadpool_limits(1):
@@ -124,16 +163,13 @@ class AtomContest:
                 for contenders in self.contenders(batch):
                     seconds = measure(contenders, rounds, 16 if batch == 1 else 1)
                     for name, each in seconds.items():
-                        exact = seconds[EXACT if name in (EXACT, IVF) else EXACT_PRICED]
+                        peer = EXACT if name in (EXACT, IVF) else EXACT_POLICY if name == IVF_POLICY else EXACT_PRICED
+                        exact = seconds[peer]
                         cells = (batch, name, each / batch * 1e3, exact / each, recalls.get(name))
                         if name not in known:
                             made.append(AtomFigure(len(self.catalog), self.catalog.n_groups, *cells))
                     known |= set(seconds)
         return made
-
-
-def _rows(codes: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.int64]]:
-    return np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes, minlength=count))[:-1])
 
 
 def check_atom_claims(figures: Sequence[AtomFigure]) -> list[Claim]:
@@ -145,14 +181,25 @@ def check_atom_claims(figures: Sequence[AtomFigure]) -> list[Claim]:
     ivf = [one for one in figures if one.contender == IVF_PRICED]
     new = {one.batch: one.times_exact for one in figures if one.contender == IVF_NEW}
     few = [one.times_exact for one in figures if one.contender == EXACT_FEW]
-    # New prices are converted and spread over all items before a search: 5 ms of numpy for this many atoms, beside the
+    policy = {one.batch: one for one in figures if one.contender == IVF_POLICY}
+    same = {one.batch: one.times_exact for one in ivf}
+    # New prices are converted and spread over all items before a search: 3 ms of numpy for this many atoms, beside the
     # 45 ms in which `exact` answers a batch of 16, and the 6 ms of `ivf`.
     others = max(ratio for batch, ratio in added.items() if batch != 16)
     return [
         Claim("atoms: time with prices ÷ without, one request or 64", others, 1.15),
         Claim("atoms: time with prices ÷ without, batch of 16", added[16], 1.2),
         Claim("atoms: recall of ivf under prices", min(one.recall or 0.0 for one in ivf), 0.99, at_most=False),
-        Claim("atoms: ivf, times as fast as exact", min(one.times_exact for one in ivf), 8.0, at_most=False),
+        Claim("atoms: recall of ivf, prices of a policy", policy[1].recall or 0.0, 0.99, at_most=False),
+        Claim("atoms: ivf, times as fast as exact, one request or 64", min(same[1], same[64]), 8.0, at_most=False),
+        Claim("atoms: ivf, times as fast as exact, batch of 16", same[16], 7.0, at_most=False),
+        Claim("atoms: ivf, prices of a policy, one request", policy[1].times_exact, 8.0, at_most=False),
+        Claim(
+            "atoms: ivf, prices of a policy, batches",
+            min(policy[16].times_exact, policy[64].times_exact),
+            5.0,
+            at_most=False,
+        ),
         Claim("atoms: ivf, new prices, one request or 64", min(new[1], new[64]), 7.5, at_most=False),
         Claim("atoms: ivf, new prices, batch of 16", new[16], 4.0, at_most=False),
         Claim("atoms: few atoms open, times as fast as all of them", min(few), 4.0, at_most=False),

@@ -9,8 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairsync.catalog import Catalog
+from fairsync.catalog.atoms import Atoms
+from fairsync.data import synthetic
 from fairsync.errors import InvalidInputError
 from fairsync.search import ExactIndex, IvfIndex
+from fairsync.search.inverted_lists import MIXED
 from search.approximate import assert_honest, items_read, make_case, recall
 
 SOME_PRICES = np.array([0.0, -0.8, 0.4, -0.2, -1.5, 0.0])
@@ -106,3 +109,28 @@ def test_invalid_arguments_are_refused() -> None:
         IvfIndex(catalog, storage="5-bit", exact_below=0)
     with pytest.raises(InvalidInputError, match="past request"):
         IvfIndex(catalog).tune(users[:0])
+
+
+def test_where_lists_mix_groups_small_selections_with_subsidies_are_found() -> None:
+    data = synthetic(24_000, 120, 64, 32, 3, n_past=256, largest_share=0.3, tail_exponent=1.0)
+    provider = np.random.default_rng(3).integers(300, size=len(data.groups))
+    rows = [
+        np.flatnonzero(codes == at) for codes, count in ((data.groups, 120), (provider, 300)) for at in range(count)
+    ]
+    atoms = Atoms.of(rows, len(data.groups))
+    catalog = atoms.catalog(Catalog(data.embeddings, data.groups))
+    # As a policy prices: the smaller a category, the larger its subsidy; a little for providers.
+    sizes = np.array([len(some) for some in rows])
+    scale = float((data.users @ data.embeddings[:2000].T).std())
+    price = np.where(np.arange(420) < 120, -scale * np.clip(np.log(sizes[20] / sizes), 0, 1.5), -0.05 * scale)
+    prices = 3 * atoms.membership.atom_prices(price)
+    index, users = IvfIndex(catalog, exact_below=0).tune(data.past_users), data.users[:, None]
+    assert index.lists is not None
+    assert index.lists.group_of[0] == MIXED
+    assert catalog.rarity is not None
+    hits = assert_honest(index, catalog, users, prices, 50)
+    assert recall(hits, catalog, users, prices, 50) >= 0.93
+    # Items of one list are all rare, or none is.
+    rare = catalog.rarity[catalog.group_of] > np.quantile(catalog.rarity[catalog.group_of], 0.75)
+    share = np.bincount(index.lists.list_of, rare) / index.lists.sizes
+    assert set(share.tolist()) == {0.0, 1.0}

@@ -18,7 +18,7 @@ def test_codes_score_items_as_they_should_with_the_lists_score_taken_in(storage:
     vectors = users[:, 0].astype(np.float32)
     price = SOME_PRICES.astype(np.float32)
     scores = vectors @ lists.centres.T - price[lists.group_of]
-    rows, groups = QuantizedItems(items, lists, storage).search(vectors, scores > -np.inf, scores, fetch=100)
+    rows, groups, _ = QuantizedItems(items, lists, storage).search(vectors, scores > -np.inf, scores, fetch=100)
     truth = np.argsort(-(vectors @ items.T - price[catalog.group_of]), axis=1)[:, :20]
     found = np.mean([np.isin(wanted, got).mean() for wanted, got in zip(truth, rows, strict=True)])
     assert found >= {"2-bit": 0.93, "4-bit": 0.995}.get(storage, 1.0)
@@ -32,6 +32,6 @@ def test_lists_not_probed_are_not_read() -> None:
     chosen = np.random.default_rng(3).random((40, len(lists.sizes))) < 0.3
     chosen[7] = False
     scores = np.zeros(chosen.shape, dtype=np.float32)
-    rows, _ = QuantizedItems(items, lists).search(users[:, 0].astype(np.float32), chosen, scores, fetch=2000)
+    rows, _, _ = QuantizedItems(items, lists).search(users[:, 0].astype(np.float32), chosen, scores, fetch=2000)
     for row, these in zip(rows, chosen, strict=True):
         assert sorted(row[row >= 0].tolist()) == np.flatnonzero(these[lists.list_of]).tolist()

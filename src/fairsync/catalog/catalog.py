@@ -89,6 +89,7 @@ class Catalog:
     """
 
     _ungrouped: "Catalog | None" = None
+    rarity: npt.NDArray[np.float64] | None = None
 
     def __init__(
         self,
@@ -260,10 +261,13 @@ class Catalog:
             self.embeddings, codes[self.group_of], names, self.ids, *others, normalized=self.normalized
         )
 
-    def regrouped(self, group_of: npt.NDArray[np.integer], n_groups: int) -> "Catalog":
+    def regrouped(
+        self, group_of: npt.NDArray[np.integer], n_groups: int, rarity: npt.NDArray[np.float64] | None = None
+    ) -> "Catalog":
         """Return the same items with other groups, numbered from 0, for a search with a price for each of these.
 
-        The group that the catalog has becomes one of the other attributes. Nothing is copied.
+        The group that the catalog has becomes one of the other attributes. Nothing is copied. An index may keep groups
+        of high and low ``rarity``, one number per group, apart: they tend to have different prices.
 
         Examples
         --------
@@ -278,6 +282,7 @@ class Catalog:
         made._names = np.arange(n_groups)
         made.group_of = _frozen(np.asarray(group_of, dtype=np.int32).copy())
         made.group_sizes = _frozen(np.bincount(made.group_of, minlength=n_groups).astype(np.int64))
+        made.rarity = rarity
         return made
 
     @property

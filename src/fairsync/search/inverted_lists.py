@@ -21,6 +21,8 @@ _ITEMS_PER_MIXED_LIST = 1024
 # A group with fewer items than this is small. Lists mix groups if there are more small groups than n divided by this.
 _SMALL = 64
 _LISTS_PER_PART = 96
+# The share of the items that is rare: in lists of their own, where lists mix groups.
+_RARE_SHARE = 0.25
 # k-means converges in a few rounds on a sample; its error is measured when the index is tuned.
 _ROUNDS, _SAMPLE_PER_LIST = 8, 64
 _BLOCK = 1 << 15
@@ -70,6 +72,7 @@ class InvertedLists:
         group_of: npt.NDArray[np.integer],
         requests: npt.NDArray[np.floating] | None = None,
         seed: int = 0,
+        rarity: npt.NDArray[np.float64] | None = None,
     ) -> "InvertedLists":
         """Split every group by k-means into lists of some hundred items; a small group is one list.
 
@@ -84,6 +87,9 @@ class InvertedLists:
             directions of these vectors have the largest weight. By default all directions have the same weight.
         seed
             The seed of the random numbers.
+        rarity
+            (G,) a number for each group. Lists that mix groups keep the quarter of the items with the highest numbers
+            apart, because these tend to have larger subsidies than the others.
 
         Examples
         --------
@@ -95,7 +101,7 @@ class InvertedLists:
         weights = np.eye(items.shape[1], dtype=np.float32) if requests is None else stretch(requests)
         made: list[int] = []
         list_of = np.empty(len(items), dtype=np.int32)
-        for group, rows in _parts(items, group_of, weights, seed):
+        for group, rows in _parts(items, group_of, weights, seed, rarity):
             wanted = max(1, round(len(rows) / (_ITEMS_PER_MIXED_LIST if group == MIXED else _ITEMS_PER_LIST)))
             # A centre without items makes no list.
             used, nearest = np.unique(_split(items[rows] @ weights, wanted, seed), return_inverse=True)
@@ -151,7 +157,11 @@ def stretch(requests: npt.NDArray[np.floating]) -> Floats:
 
 
 def _parts(
-    items: Floats, group_of: npt.NDArray[np.integer], weights: Floats, seed: int
+    items: Floats,
+    group_of: npt.NDArray[np.integer],
+    weights: Floats,
+    seed: int,
+    rarity: npt.NDArray[np.float64] | None,
 ) -> list[tuple[int, npt.NDArray[np.int64]]]:
     """Return the parts of the catalog to split into lists: the group, and the rows."""
     sizes = np.bincount(group_of)
@@ -166,6 +176,9 @@ def _parts(
     means.train(items[some] @ weights)
     blocks = [slice(at, at + _BLOCK) for at in range(0, len(items), _BLOCK)]
     part_of = np.concatenate([means.assign(items[block] @ weights)[1] for block in blocks])
+    if rarity is not None:
+        of_item = rarity[group_of]
+        part_of = 2 * part_of + (of_item > np.quantile(of_item, 1 - _RARE_SHARE))
     return [(MIXED, np.flatnonzero(part_of == part)) for part in np.unique(part_of)]
 
 

@@ -24,12 +24,11 @@ _FEW = 1 << 11
 _USERS_AT_ONCE, _LESS_IF_FEW = 256, 16
 # If the catalog is less than this many times as long as the answer, nearly every list would be read.
 _DEEP = 8
-# Where lists mix groups, this many times k more items are fetched: the one that a subsidy brings into the best k may be
-# a few times further down by relevance. Where that is not enough, more are.
-_DEEPER, _DEEPEST = 5, 24
-# An item is lost with its list if it is both far above the mean bonus of the list and among its best by relevance.
-# Either is rare, so that lists are read only this part of the spread of bonuses deeper.
-_SPREAD_PART = 0.25
+# Where lists mix groups, the number of items to fetch is estimated (see `list_prices`). Requests differ, so that some
+# more are fetched, but never more than this many.
+_DEEPER, _MOST_FETCHED = 1.8, 1 << 13
+# The price of a list that mixes groups is an estimate, too: its slack is wider by this factor.
+_WIDER = 1.08
 # Eligible items come in clusters: a few more than their share.
 _RESERVE = 1.25
 
@@ -98,7 +97,7 @@ class IvfIndex(ApproximateIndex):
             return
         self._items = self.exact.items
         requests = synthetic_requests(catalog, seed)
-        lists = InvertedLists.of(self._items.values, catalog.group_of, requests, seed)
+        lists = InvertedLists.of(self._items.values, catalog.group_of, requests, seed, catalog.rarity)
         self._codes = QuantizedItems(self._items.values, lists, storage, seed)
         self._list_prices = ListPrices(lists, self._items.values, self.exact.group_rows, seed)
         self.lists = lists
@@ -199,6 +198,7 @@ class IvfIndex(ApproximateIndex):
         queries = Float32Queries.of(self._items, vectors, None, 0.0)
         best = np.ldexp(truth.relevance, -queries.exponent)
         self.tuning: Tuning = tune_probing(self.lists, self._codes, queries.columns.T, truth.rows, best, self.recall)
+        self._tail = math.ldexp(self.tuning.tail, queries.exponent)  # users of another length have another unit
 
     def _eligible(
         self, prices: npt.NDArray[np.float64] | None, k: int
@@ -226,23 +226,22 @@ class IvfIndex(ApproximateIndex):
         prices: npt.NDArray[np.float64] | None,
         reference: float,
         k: int,
-        *,
-        deep: bool = False,
     ) -> tuple[_Rows, _Rows]:
         """Return the items that come near the best k of each user, as pairs of owner and row.
 
-        Where lists mix groups, an item that was not fetched may have a larger bonus than its list. If that could bring
-        it into the best k of a user, as far as is known, this user is searched once more, and ``deep``.
+        Where lists mix groups, more items are fetched by their codes and the bonus of their list. Those that are best
+        with their own bonus are kept.
         """
-        queries, n, fetch = Float32Queries.of(self._items, users, prices, reference), len(users), self.tuning.fetch(k)
-        vectors = queries.columns.T
+        queries, n, kept = Float32Queries.of(self._items, users, prices, reference), len(users), self.tuning.fetch(k)
+        vectors, fetch = queries.columns.T, kept
         scores = vectors @ lists.centres.T
         priced = None
         if queries.bonus is not None:
-            priced = self._list_prices.of(queries.bonus)
+            priced = self._list_prices.of(queries.bonus, math.ldexp(self._tail, -queries.exponent))
             scores += priced.bonus
             if self._list_prices.is_mixed:
-                fetch = math.ceil((fetch + (_DEEPEST if deep else _DEEPER) * k) / priced.open_share)
+                wanted = math.ceil(max(kept, _DEEPER * k * priced.depth) / priced.open_share)
+                fetch = max(kept, min(wanted, _MOST_FETCHED))
         best, floor = None, None
         if priced is not None and len(priced.rows):
             shared = (self.catalog, self._items, self.exact.item_bonus)
@@ -250,16 +249,23 @@ class IvfIndex(ApproximateIndex):
             tile = Tile(*shared, users, prices, reference, k, np.arange(n), None, *copied)
             best = Scan(tile).run(0, tile.size)
             best.sift()
-            floor = np.tile(best.cut - np.float32(_SPREAD_PART * priced.spread), len(vectors) // n)[:, None]
-        chosen = self.tuning.choose(lists, vectors, scores, k, floor)
-        rows, groups = self._codes.search(vectors, chosen, scores, fetch)
-        last = rows[:, -1]
-        relevance = np.matmul(self._items.values.take(rows, axis=0, mode="clip"), vectors[:, :, None])[:, :, 0]
-        values = relevance.copy()
+            floor = np.tile(best.cut, len(vectors) // n)[:, None]
+        estimated = priced is not None and self._list_prices.is_mixed
+        chosen = self.tuning.choose(lists, vectors, scores, k, floor, _WIDER if estimated else 1.0)
+        rows, groups, found = self._codes.search(vectors, chosen, scores, fetch)
+        bonus = None
         if queries.bonus is not None and priced is not None:
-            bonus = queries.bonus[groups]
+            bonus = queries.bonus.take(groups, mode="clip")
+            bonus[bonus > priced.above] = -np.inf  # scored one by one below
+            if fetch > kept:
+                with np.errstate(invalid="ignore"):  # where nothing was found
+                    found += bonus - priced.bonus.take(lists.list_of.take(rows, mode="clip"))
+                found[rows < 0] = -np.inf
+                own = np.argpartition(found, fetch - kept, axis=1)[:, fetch - kept :]
+                rows, bonus = np.take_along_axis(rows, own, 1), np.take_along_axis(bonus, own, 1)
+        values = np.matmul(self._items.values.take(rows, axis=0, mode="clip"), vectors[:, :, None])[:, :, 0]
+        if bonus is not None:
             values += bonus
-            values[bonus > priced.above] = -np.inf  # scored one by one below
         values[rows < 0] = -np.inf
         place = rows.shape[1] - k
         # If one interest finds k items above a score, so does the user.
@@ -275,14 +281,6 @@ class IvfIndex(ApproximateIndex):
         if best is not None and priced is not None:
             more, places, _ = best.joined()
             owners, rows = np.concatenate([owners, more]), np.concatenate([rows, priced.rows[places]])
-        if priced is not None and self._list_prices.is_mixed and not deep:
-            # -inf where all items of the lists were fetched.
-            others = np.where(last >= 0, relevance[:, -1] + priced.bonus[lists.list_of[last]], -np.inf)
-            again = np.flatnonzero(others.reshape(-1, n).max(axis=0) + priced.spread > cut)
-            if len(again):
-                more, found = self._nominate(lists, users[again], prices, reference, k, deep=True)
-                kept = ~np.isin(np.arange(n), again)[owners]
-                owners, rows = np.concatenate([owners[kept], again[more]]), np.concatenate([rows[kept], found])
         return owners, rows
 
     def _mostly_masked(self, prices: npt.NDArray[np.float64] | None) -> bool:

@@ -1,10 +1,14 @@
 """The prices of inverted lists. In a list that mixes groups, every item may have another price.
 
-Its items with the largest bonus (minus the price) are taken out and scored one by one, whatever list they are in. The
-others score about as the mean of their list. Suppose that a share s of the n items is taken out: the k-th best of these
-alone is about as relevant as one in s·n/k. An item that was left has a lower bonus, so it must be more relevant to be
-among the best k: it is one of the k/s most relevant items, however large or uneven the prices are. So the lists are
-read as if there were no prices, only somewhat deeper.
+Near the top, the number of items above a score grows by a factor e for every `tail` that the score is lower. Then an
+item whose bonus (minus the price) is b has exp(b / tail) chances to be among the best where one without a bonus has
+one, and three things follow:
+
+- A list is as promising as its *mean chance*: its bonus is tail · log(mean of exp(b / tail)) over its items, which lies
+  between the mean and the largest bonus.
+- Codes rank the items of all lists with the bonus of their list. An item whose own bonus is d larger is found among the
+  best k · exp(d / tail) of these, divided by the mean chance of all items: so many have to be fetched.
+- Few items may have most of the chances. These are taken out and scored one by one, whatever list they are in.
 """
 
 from dataclasses import dataclass
@@ -20,12 +24,18 @@ from fairsync.search.scan import BUNDLE_OF_ONE
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-# The share of the items that is scored one by one. With more, the lists are read less deep.
-_BEST_SHARE = 0.02
-# The mean of a list is estimated from this many of its items. It saves a look at every item when prices change.
-_SAMPLE = 32
+# The share of the items that is scored one by one. With more, fewer are fetched from lists.
+_BEST_SHARE = 0.01
+# What is known of a list's bonuses is known from this many of its items. It saves a look at every item when prices
+# change.
+_SAMPLE, _SAMPLE_FOR_DEPTH = 64, 8
 _SAMPLE_FOR_BEST = 1 << 14
-_FEW_BEYOND = 0.04
+# The share of all chances, and the largest share of those in lists, that is given up, because the bonus of an item is
+# far above that of its list.
+_GIVEN_UP, _MOST_GIVEN_UP = 0.004, 0.02
+_FEW_TIMES = 48
+# Exponents are bounded: beyond this an item has practically all chances, or none.
+_MOST_EXPONENT, _LEAST = 40.0, np.float32(1e-30)
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,7 @@ class ListBonuses:
     Attributes
     ----------
     bonus : numpy.ndarray
-        (L,) the bonus of each list: that of its group, or the mean of its open items that are not in ``rows``.
+        (L,) the bonus of each list: that of its group, or that of its mean chance, over open items not in ``rows``.
     above : float
         Items with a bonus above this are in ``rows``.
     rows, items, row_bonus : numpy.ndarray
@@ -43,8 +53,8 @@ class ListBonuses:
         the last bundle of a scan.
     open_share : float
         The share of the items that is not masked.
-    spread : float
-        Few of the other items have a bonus that is further above that of their list.
+    depth : float
+        How many times k items codes have to find, because items differ from their list.
     """
 
     bonus: Floats
@@ -53,7 +63,7 @@ class ListBonuses:
     items: Floats
     row_bonus: Floats
     open_share: float = 1.0
-    spread: float = 0.0
+    depth: float = 1.0
 
 
 class ListPrices:
@@ -73,7 +83,8 @@ class ListPrices:
     >>> from fairsync.catalog import Catalog
     >>> catalog = Catalog(np.random.default_rng(0).normal(size=(900, 4)).astype(np.float32), np.arange(900) // 2)
     >>> lists = InvertedLists.of(catalog.embeddings, catalog.group_of)
-    >>> priced = ListPrices(lists, catalog.embeddings, GroupRows(catalog)).of(np.arange(450, dtype=np.float32))
+    >>> prices = ListPrices(lists, catalog.embeddings, GroupRows(catalog))
+    >>> priced = prices.of(np.arange(450, dtype=np.float32), tail=1.0)
     >>> priced.rows[:4].tolist(), priced.bonus.shape == lists.sizes.shape
     ([898, 899, 896, 897], True)
     """
@@ -83,7 +94,7 @@ class ListPrices:
         self.is_mixed = bool(lists.group_of[0] == MIXED)  # either all lists mix groups, or none does
         # Replaced as a whole, so that searches that run at the same time never see half of a change. Two, because users
         # of very different length have other units.
-        self._kept: tuple[tuple[Floats, ListBonuses], ...] = ()
+        self._kept: tuple[tuple[Floats, float, ListBonuses], ...] = ()
         if not self.is_mixed:
             return
         rng = np.random.default_rng(seed)
@@ -92,17 +103,25 @@ class ListPrices:
         self._sampled = lists.groups[by_list[drawn]].astype(np.intp)
         self._some = rng.choice(lists.groups, min(_SAMPLE_FOR_BEST, len(lists.groups)), replace=False).astype(np.intp)
 
-    def of(self, bonus: Floats) -> ListBonuses:
-        """Return what lists need to know about prices, given the bonus of each group, -inf where it is masked."""
+    def of(self, bonus: Floats, tail: float) -> ListBonuses:
+        """Return what lists need to know about prices.
+
+        Parameters
+        ----------
+        bonus
+            (G,) the bonus of each group, -inf where it is masked.
+        tail
+            How much lower a score is that e times as many items reach.
+        """
         kept = self._kept
-        for groups, found in kept:
-            if same_values(groups, bonus):
+        for groups, known, found in kept:
+            if known == tail and same_values(groups, bonus):
                 return found
-        found = self._find(bonus)
-        self._kept = ((bonus, found), *kept[:1])
+        found = self._find(bonus, tail)
+        self._kept = ((bonus, tail, found), *kept[:1])
         return found
 
-    def _find(self, bonus: Floats) -> ListBonuses:
+    def _find(self, bonus: Floats, tail: float) -> ListBonuses:
         if not self.is_mixed:
             none = np.empty(0, dtype=np.int64)
             return ListBonuses(bonus[self._lists.group_of], np.inf, none, self._items[:0], bonus[:0])
@@ -116,18 +135,32 @@ class ListPrices:
         rows, sizes = self._group_rows.in_order(groups[order])
         row_bonus = np.zeros(len(rows) + BUNDLE_OF_ONE, dtype=np.float32)
         row_bonus[: len(rows)] = np.repeat(high[order], sizes)
-        sampled = bonus.take(self._sampled)
-        there = (sampled > -np.inf) & (sampled <= above)
-        counts = np.count_nonzero(there, axis=1)
-        means = np.where(there, sampled, np.float32(0.0)).sum(axis=1) / np.maximum(counts, 1)
-        by_list = np.where(counts > 0, means, np.float32(-np.inf)).astype(np.float32)
+        by_list, depth = self._chances(bonus.take(self._sampled), above, np.float32(1 / tail))
         share = float(np.count_nonzero(some > -np.inf) / len(some))
-        step = max(1, sampled.size // _SAMPLE_FOR_BEST)
-        beyond = (sampled[::step] - by_list[::step, None])[there[::step]]
-        place = len(beyond) - 1 - int(_FEW_BEYOND * len(beyond))
-        spread = float(np.partition(beyond, place)[place]) if len(beyond) else 0.0
         items = self._items.take(rows, axis=0)
-        return ListBonuses(by_list, float(above), rows, items, row_bonus, share, spread)
+        return ListBonuses(by_list, float(above), rows, items, row_bonus, share, depth)
+
+    def _chances(self, sampled: Floats, above: np.float32, scale: np.float32) -> tuple[Floats, float]:
+        """Return the bonus of each list, and the depth, given the bonuses of some items of each."""
+        inside = sampled <= above
+        counts = np.count_nonzero(inside if sampled.min() > -np.inf else inside & (sampled > -np.inf), axis=1)
+        if above == -np.inf or not counts.any():  # nothing is open but the items that are scored one by one
+            return np.full(len(sampled), -np.inf, dtype=np.float32), 1.0
+        chance = np.subtract(sampled, above)
+        chance *= scale
+        np.exp(np.clip(chance, -_MOST_EXPONENT, _MOST_EXPONENT, out=chance), out=chance)
+        mean = np.einsum("ij,ij->i", chance, inside) / np.maximum(counts, 1)
+        by_list = np.where(counts > 0, above + np.log(np.maximum(mean, _LEAST)) / scale, np.float32(-np.inf))
+        # Relative to the list: of equal lists, each has 1.
+        some = slice(None, None, _SAMPLE // _SAMPLE_FOR_DEPTH)
+        chance, inside = chance[:, some] / np.maximum(mean, _LEAST)[:, None], inside[:, some]
+        largest = np.sort(chance[inside])
+        total = np.cumsum(largest, dtype=np.float64)
+        given_up = min(_GIVEN_UP * float(chance.sum(dtype=np.float64)), _MOST_GIVEN_UP * total[-1])
+        at = min(int(np.searchsorted(total, total[-1] - given_up)), len(largest) - 1)
+        # Those few with nearly all chances are not the best of every user, who may be interested in something else.
+        usual = np.minimum(chance, _FEW_TIMES * largest[at]).mean()
+        return by_list.astype(np.float32), max(1.0, float(largest[at] / usual))
 
 
 def _nearly_descending(values: Floats) -> npt.NDArray[np.intp]:

@@ -41,7 +41,7 @@ class QuantizedItems:
     >>> lists = InvertedLists.of(items, np.zeros(300, dtype=int))
     >>> scores = items[:1] @ lists.centres.T
     >>> codes = QuantizedItems(items, lists, "8-bit")
-    >>> rows, _ = codes.search(items[:1], scores > -np.inf, scores, fetch=1)
+    >>> rows, _, _ = codes.search(items[:1], scores > -np.inf, scores, fetch=1)
     >>> rows.item() == (items @ items[0]).argmax().item()
     True
     """
@@ -88,8 +88,8 @@ class QuantizedItems:
 
     def search(
         self, vectors: Floats, chosen: npt.NDArray[np.bool_], scores: Floats, fetch: int
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return (n, fetch) items of highest score in the chosen lists, -1 if there are fewer, and their groups.
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
+        """Return (n, fetch) items of highest score in the chosen lists, -1 if there are fewer, their groups and scores.
 
         Parameters
         ----------
@@ -116,7 +116,7 @@ class QuantizedItems:
             n, faiss.swig_ptr(turned), fetch, faiss.swig_ptr(probed), faiss.swig_ptr(given),
             faiss.swig_ptr(found), faiss.swig_ptr(names), False, faiss.SearchParametersIVF(nprobe=most),
         )  # fmt: skip
-        return np.where(names < 0, -1, names & ((1 << self._row_bits) - 1)), names >> self._row_bits
+        return np.where(names < 0, -1, names & ((1 << self._row_bits) - 1)), names >> self._row_bits, found
 
 
 def _longest(items: Floats) -> npt.NDArray[np.int64]:

@@ -37,7 +37,7 @@ _U = 2.0**-24
 _CUT_OFF = 4.0
 _BLOCK_VALUES = 1 << 18
 # Prices of many groups are converted in blocks that stay in cache.
-_BLOCK_PRICES = 1 << 14
+_BLOCK_PRICES = 1 << 15
 
 # A few values tell different prices apart; there can be as many prices as items.
 _STEP = 1 << 12
@@ -226,23 +226,25 @@ def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tupl
     wobble = (2 * abs(reference) * scale + 2 * _CUT_OFF) * 2.0**-50
     bonus, size = np.empty(len(prices), dtype=np.float32), 0.0
     from_reference = reference * scale + wobble
+    wide, narrow = np.empty(min(_BLOCK_PRICES, len(prices))), np.empty(min(_BLOCK_PRICES, len(prices)), np.float32)
     for start in range(0, len(prices), _BLOCK_PRICES):
         price, part = prices[start : start + _BLOCK_PRICES], bonus[start : start + _BLOCK_PRICES]
-        high = price * -scale
+        high, more = wide[: len(part)], narrow[: len(part)]
+        np.multiply(price, -scale, out=high)
         high += from_reference
         with np.errstate(over="ignore"):
             part[:] = high
-        low, top = part.min(), part.max()
+        top = float(np.abs(part, out=more).max())
         masked = None
-        if low < -_CUT_OFF or top > _CUT_OFF:
-            if low == -np.inf:
-                masked = price == np.inf
-                part[masked] = 0.0
+        if top > _CUT_OFF:
+            masked = price == np.inf
+            part[masked] = 0.0
             np.clip(part, -_CUT_OFF, _CUT_OFF, out=part)
-            low, top = part.min(), part.max()
-        size = max(size, -float(low), float(top))
+            top = float(np.abs(part, out=more).max())
+        size = max(size, top)
         # The conversion may round down by u, and so may this sum: 6u are left of the 8.
-        part += np.abs(part) * np.float32(8 * _U)
+        more *= np.float32(8 * _U)
+        part += more
         if masked is not None:
             part[masked] = -np.inf
     bonus.flags.writeable = False

@@ -71,7 +71,8 @@ class ItemBonus:
         for groups, spread in self._kept:
             if same_values(groups, bonus):
                 return spread
-        spread = np.zeros(len(self.group_of) + BUNDLE_OF_ONE, dtype=np.float32)
+        spread = np.empty(len(self.group_of) + BUNDLE_OF_ONE, dtype=np.float32)
+        spread[len(self.group_of) :] = 0.0
         np.take(bonus, self.group_of, mode="clip", out=spread[: len(self.group_of)])
         self._kept = ((bonus, spread), *self._kept[:1])
         return spread
@@ -267,7 +268,7 @@ class Scan:
             worth = bool(np.count_nonzero(open_) <= crowd)
         if open_ is None or not worth:
             if bonus is not None:
-                scores += bonus[:, None]
+                scores.reshape(-1)[:] += np.repeat(bonus, width)
                 bonus = None
             top = self._bundles(scores, best)
             open_ = top >= self.cut

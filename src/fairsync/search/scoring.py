@@ -234,14 +234,15 @@ def reference_price(group_sizes: npt.NDArray[np.int64], prices: npt.NDArray[np.f
         # Sorting many groups would take as long as the search. At least k of those that have items have this price or a
         # lower one, since the lowest prices of disjoint bundles are those of distinct groups.
         some = np.where(group_sizes > 0, prices, np.inf) if group_sizes.min() == 0 else prices
-        table = some[: len(some) // bundle * bundle].reshape(-1, bundle)
-        lowest = table.min(axis=1)
+        # Bundle i is every so-manieth group from i on: then the minimum runs over whole rows of a table.
+        table = some[: len(some) // bundle * bundle].reshape(bundle, -1)
+        lowest = table.min(axis=0)
         enough = np.partition(lowest, k - 1)[k - 1]
         # Groups of a lower price are in fewer than k bundles, or behind the last.
         at = np.flatnonzero(lowest < enough)
-        own, places = np.nonzero(table[at] < enough)
+        places, own = np.nonzero(table[:, at] < enough)
         behind = table.size + np.flatnonzero(some[table.size :] < enough)
-        lower = np.concatenate([at[own] * bundle + places, behind])
+        lower = np.concatenate([places * len(lowest) + at[own], behind])
         if enough < np.inf and group_sizes[lower].sum() < k:
             return k, float(enough)
         by_price = lower[np.argsort(prices[lower])]

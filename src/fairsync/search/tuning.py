@@ -1,5 +1,6 @@
 """Tuning of approximate indexes: how much to read for a given recall, measured against exact search."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -23,6 +24,7 @@ _EAGERNESS = (0.0, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)
 _BUNDLE = 8
 _MOST_FETCHED = 4 * DEPTHS[-1]
 _REQUESTS, _ITEMS_EACH = 512, 4
+_LEAST_TAIL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -44,26 +46,36 @@ class Tuning:
         The same below a score that k items reach, where one is known.
     fetches : tuple of int
         The number of candidates to settle for each of ``DEPTHS``.
+    tail : float
+        How fast items get more as scores fall: there are e times as many above a score that is lower by this much.
     """
 
     eagerness: float
     slacks: tuple[float, ...]
     floor_slacks: tuple[float, ...]
     fetches: tuple[int, ...]
+    tail: float = 1.0
 
     def choose(
-        self, lists: InvertedLists, vectors: Floats, scores: Floats, k: int, floor: Floats | None = None
+        self,
+        lists: InvertedLists,
+        vectors: Floats,
+        scores: Floats,
+        k: int,
+        floor: Floats | None = None,
+        wider: float = 1.0,
     ) -> npt.NDArray[np.bool_]:
         """Return which lists to read, (n, L), given the scores of their centres minus prices, -inf where masked.
 
         If a score that k items reach is known, it is the ``floor``, (n, 1): lists further below it than
-        ``floor_slacks`` are not read.
+        ``floor_slacks`` are not read. Where the prices of
+        lists are estimates, the slack is made ``wider`` by this factor.
         """
         along, estimate = lists.along(vectors)
         estimate *= np.float32(self.eagerness)
         estimate += scores
         at = _depth(k)
-        lowest = _mark(estimate, DEPTHS[at]) - np.float32(self.slacks[at]) * along
+        lowest = _mark(estimate, DEPTHS[at]) - np.float32(wider * self.slacks[at]) * along
         if floor is not None:
             lowest = np.maximum(lowest, floor - np.float32(self.floor_slacks[at]) * along)
         # The estimate of a masked list is -inf, and if most are masked the mark may be -inf too.
@@ -147,14 +159,22 @@ def tune_probing(
     floor_slacks = tuple(float(np.quantile(gap, share, method="higher")) for gap in under)
     # One search serves all depths: the more lists are read, the further down an item is found.
     chosen = np.any([trial.choose(lists, vectors, scores, k) for k in DEPTHS], axis=0)
-    rows, _ = codes.search(vectors, chosen, scores, _MOST_FETCHED)
+    rows, _, _ = codes.search(vectors, chosen, scores, _MOST_FETCHED)
     place = np.min([_places(part, truth) for part in rows.reshape(-1, n, rows.shape[1])], axis=0)
     codes_share = 1 - _CODES_SHARE * (1 - recall)
     fetches = [
         max(k, int(np.quantile(place[:, :k][read], codes_share, method="higher")) + 1)
         for k, read in zip(DEPTHS, is_read, strict=True)
     ]
-    return replace(trial, floor_slacks=floor_slacks, fetches=tuple(fetches))
+    return replace(trial, floor_slacks=floor_slacks, fetches=tuple(fetches), tail=_tail(best))
+
+
+def _tail(best: npt.NDArray[np.floating]) -> float:
+    """Return the tail of `Tuning`, the median over requests, given the best scores of each in descending order."""
+    last = best.shape[1]
+    first = max(1, last // 16)
+    drop = float(np.median(best[:, first - 1] - best[:, last - 1]))
+    return max(drop / math.log(last / first), _LEAST_TAIL) if last > first else _LEAST_TAIL
 
 
 def tune_breadth(
