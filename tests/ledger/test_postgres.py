@@ -213,3 +213,18 @@ def test_a_backup_may_take_longer_than_the_timeout_of_calls(postgres: PostgresSe
         database.run(slow, "read")
         with pytest.raises(BackendUnavailableError, match="does not answer"):
             database.run(lambda transaction: transaction.execute("SELECT pg_sleep(1.5)"), "read")
+
+
+def test_a_database_without_an_encoding(postgres: PostgresServer) -> None:
+    """Such as one that was made under the locale C: the driver would return its text as bytes."""
+    name = f"plain_{secrets.token_hex(4)}"
+    postgres.execute(f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE 'C' TEMPLATE template0")
+    try:
+        url = postgres.url.replace("/postgres", f"/{name}")
+        for _ in range(2):  # the second finds the tables
+            with SqlLedger(url, 2) as ledger:
+                ledger.save("names", "Käse".encode())
+                found = ledger.database.run(lambda tx: tx.execute("SELECT :text", text="Käse"))
+        assert found == [("Käse",)]
+    finally:
+        postgres.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import httpx
 import msgspec
@@ -13,10 +14,13 @@ import numpy as np
 import pytest
 import uvicorn
 
+from fairsync import Catalog, Promise
 from fairsync.catalog.files import save_catalog
 from fairsync.errors import InvalidInputError
 from fairsync.ledger.reader import LedgerReader
+from fairsync.schedule import ScheduledPromise, Window
 from fairsync.service.arms.arm_settings import make_assignment
+from fairsync.service.arms.promised_items import PromisedItems
 from fairsync.service.client import Client
 from fairsync.service.run import make_services
 from fairsync.service.settings import load_settings
@@ -107,7 +111,7 @@ def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(config: Path)
         missing = client.post("/v1/retrieve", json={"vectors": [[1.0] * 8]})
         assert missing.status_code == 422
         assert "x-user-id" in missing.json()["message"]
-        assert client.put("/v1/items", json={"ids": [1]}).status_code == 422
+        assert client.post("/v1/promises", json={}).status_code == 422, "it must name an arm"
         assert client.get("/arms/nobody/v1/promises").status_code == 404
     with served(config) as (url, _):  # a restart continues
         assert sum(arm["requests"] for arm in httpx.get(f"{url}/v1/arms").json()["arms"]) == 121
@@ -138,3 +142,62 @@ def test_a_change_of_arms_in_the_middle_of_a_window_is_refused(config: Path) -> 
     config.write_text(config.read_text().replace('"november"', '"december"'))
     with served(config) as (url, _):
         assert [arm["share"] for arm in httpx.get(f"{url}/v1/arms").json()["arms"]] == [0.3, 0.7]
+
+
+def test_a_change_of_items_reaches_all_arms_or_the_answer_says_which_not(config: Path) -> None:
+    def sizes() -> list[int]:
+        return [len(service.catalog) for service in services]
+
+    with served(config) as (url, services), httpx.Client(base_url=url) as client:
+        before = len(services[0].catalog)
+        new = {"ids": [9000, 9001], "groups": ["wine", "wine"], "embeddings": np.ones((2, 8)).tolist()}
+        added = client.put("/v1/items", json=new)
+        assert added.status_code == 200, added.text
+        assert added.json() == {"items": before + 2}
+        assert sizes() == [before + 2] * 2
+        assert client.put("/v1/items", json={**new, "groups": ["wine"]}).status_code == 422
+        assert client.request("DELETE", "/v1/items", json={"ids": [9001]}).json() == {"items": before + 1}
+        assert client.request("DELETE", "/arms/fair/v1/items", json={"ids": [9000]}).status_code == 200
+        assert sizes() == [before + 1, before]
+        partly = client.request("DELETE", "/v1/items", json={"ids": [9000]})
+        assert partly.status_code == 422
+        assert "The arm 'fair' does not have the change" in partly.json()["message"]
+        assert "These arms have it: control." in partly.json()["message"]
+        assert "/arms/fair/v1/items" in partly.json()["hint"]
+        assert sizes() == [before] * 2
+        with Client(url) as one:
+            one.upsert_items(np.ones((1, 8)), ["toys"], [9002])
+        assert sizes() == [before + 1] * 2
+
+
+def test_exposures_are_those_of_the_items_that_promises_select() -> None:
+    """Compared with the plainest count: every candidate of every answer, and every promise."""
+    rng = np.random.default_rng(3)
+    ids = [f"item {row}" for row in range(60)]
+    attributes = {"region": rng.choice(["n", "s"], 60), "provider": rng.choice(["a", "b", "c"], 60)}
+    catalog = Catalog(rng.normal(size=(60, 4)), attributes, ids=ids)
+    wheres: list[dict[str, Any]] = [{"provider": "a"}, {"region": "n", "provider": ["b", "c"]}, {"region": "n"}]
+    service = Mock(catalog=catalog)
+    service.scheduler.state.promises = {}
+    promised = PromisedItems(service)
+    assert promised.count(ids) == 0
+    for n in (1, 2, 3):
+        day = Window.day("UTC")
+        service.scheduler.state.promises = {
+            str(place): ScheduledPromise(Promise(where, at_least=1), day) for place, where in enumerate(wheres[:n])
+        }
+        promised.refresh()
+        for _ in range(20):
+            shown = rng.choice([*ids, "gone"], size=5, replace=False).tolist()
+            plain = 0
+            for one in shown:
+                row = ids.index(one) if one in ids else None
+                plain += row is not None and any(
+                    all(attributes[name][row] in np.atleast_1d(value) for name, value in where.items())
+                    for where in wheres[:n]
+                )
+            assert promised.count(shown) == plain
+    assert promised.count([]) == 0
+    service.scheduler.state.promises = {"all": ScheduledPromise(Promise({}, at_most_per_list=3), Window.day("UTC"))}
+    promised.refresh()
+    assert promised.count([*ids[:7], "gone"]) == 7
