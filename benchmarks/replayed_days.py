@@ -50,6 +50,7 @@ class Shop:
         self.relevance = self.plain_relevance = 0.0
 
     def open(self, clock: Callable[[], float]) -> PromiseService:
+        """Return a promise service on the ledger of the shop."""
         coordinator = Coordinator(self.catalog, k=K, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
         front = FrontEnd(self.catalog, coordinator)
         return PromiseService(front, coordinator, self.promises, self.forecast, clock=clock, **self.options)
@@ -71,6 +72,7 @@ class Shop:
         self.given += [(promise_service.scheduler.now().timestamp(), label) for label in found.groups.ravel().tolist()]
 
     def vectors(self, first: int, last: int) -> npt.NDArray[np.float64]:
+        """Return the users of some requests."""
         return np.take(self.users, range(first, last), axis=0, mode="wrap")
 
     def had(self, window: PastWindow) -> int:
@@ -137,9 +139,7 @@ def could_have_been_kept(shop: Shop, missed: Outcome, every: Sequence[Outcome], 
     limits: list[int] = []
 
     def add(groups: Sequence[int], first: int, last: int, sign: int, limit: int) -> None:
-        entries.extend(
-            (len(limits), group * n + stretch, sign) for group in groups for stretch in range(first, last)
-        )
+        entries.extend((len(limits), group * n + stretch, sign) for group in groups for stretch in range(first, last))
         limits.append(limit)
 
     for stretch in range(n):
@@ -183,6 +183,7 @@ class Audit:
 
     @property
     def figures(self) -> Counter[str]:
+        """The numbers of windows."""
         return Counter(
             kept=len(self.kept),
             possible=len(self.kept) + len(self.surprised),
@@ -252,9 +253,7 @@ def without(came: Times, down: Sequence[Span]) -> Times:
 def outages(start: datetime, end: datetime) -> list[Span]:
     """Return two outages in the middle of some days."""
     length = end - start
-    return [
-        Span(start + first * length, start + last * length) for first, last in ((0.3, 0.38), (0.6, 0.75))
-    ]
+    return [Span(start + first * length, start + last * length) for first, last in ((0.3, 0.38), (0.6, 0.75))]
 
 
 def with_trouble(times: Times, start: datetime, end: datetime, trouble: str, seed: int = 0) -> Times:

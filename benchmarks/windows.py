@@ -36,6 +36,7 @@ from benchmarks.replayed_days import (
     without,
 )
 
+from fairsync.catalog.groups import Label
 from fairsync.data import prepare, read_completejourney
 from fairsync.data import replay as visits_of
 from fairsync.errors import InvalidInputError
@@ -175,14 +176,14 @@ SETS: dict[str, Callable[[int, bool, float], Days]] = {
 REAL = ("Complete Journey", "Ta-Feng")
 
 
-def floor(group: str, exposures: int, share: float, window: Window, is_share: bool) -> ScheduledPromise:
+def floor(group: Label, exposures: int, share: float, window: Window, is_share: bool) -> ScheduledPromise:
     """Return a promise of exposures, or of a share of all slots."""
     if is_share:
         return ScheduledPromise(Promise({"group": group}, at_least=share), window)
     return ScheduledPromise.of_group(group, exposures, window)
 
 
-def caps(one: str, three: str, zone: str, is_share: bool) -> list[ScheduledPromise]:
+def caps(one: Label, three: Label, zone: str, is_share: bool) -> list[ScheduledPromise]:
     """Return a cap as a share for each of two groups, per day and per hour."""
     if not is_share:
         return []
@@ -269,7 +270,7 @@ def main() -> int:
         except (InvalidInputError, FileNotFoundError) as error:
             raise SystemExit(f"{error} Leave such days out: --days made-up full.") from error
     table = Table(
-        "Windows of replayed days", 
+        "Windows of replayed days",
         ["days", "worst case", "trouble", "kept", "missed", "impossible", "% given up"],
         rows_of(results),
     )

@@ -53,11 +53,11 @@ def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
         (verdict.largest, forecast.expected_hourly),
         (verdict.largest_safe, forecast.lower_hourly),
     ):
-        assert largest == 0 or fits([*others, new.with_floor(largest)], requests, k, capacities)
-        assert not fits([*others, new.with_floor(largest + 1)], requests, k, capacities)
+        assert largest == 0 or fits([*others, new.with_floor(int(largest))], requests, k, capacities)
+        assert not fits([*others, new.with_floor(int(largest) + 1)], requests, k, capacities)
     if verdict.largest_safe:
         again = check_promise(
-            new.with_floor(verdict.largest_safe), others, {}, forecast, START, Supply.of_groups(capacities, k)
+            new.with_floor(int(verdict.largest_safe)), others, {}, forecast, START, Supply.of_groups(capacities, k)
         )
         assert again.accepted
         assert again.effective_from == START

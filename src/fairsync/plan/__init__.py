@@ -5,8 +5,10 @@ from fairsync.plan.give_way import GivenWay, give_way
 from fairsync.plan.largest import largest_value, with_floors
 from fairsync.plan.priorities import ShortfallPlan, least_shortfall
 from fairsync.plan.program import Demands, Program
+from fairsync.policies.base import NO_CAP
 
 __all__ = [
+    "NO_CAP",
     "Demands",
     "GivenWay",
     "Program",

@@ -127,7 +127,8 @@ def aggregate(program: Program, kept: Counts | None = None) -> Aggregation | Non
         np.concatenate([[0], np.cumsum(lengths)]),
     )
     others = np.flatnonzero(group_of[demands.selection] < 0)
-    place_of, columns = np.full(len(demands), -1), []
+    columns: list[tuple[int, ...]] = []
+    place_of = np.full(len(demands), -1)
     place_of[others] = np.arange(len(others))
     for group, rows in enumerate(groups):
         for column in rows.T:

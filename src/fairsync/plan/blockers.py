@@ -56,5 +56,5 @@ def blockers(program: Program, solution: ShortfallPlan, demand: int, seconds: fl
         raise undecided()
     n_rows = len(rows.demands)
     weighty = rows.demands[found.weights[:n_rows] > TOLERANCE]
-    every = np.unique(weighty)
-    return every[every != demand]
+    every: Counts = np.unique(weighty[weighty != demand])
+    return every

@@ -28,7 +28,7 @@ _LATER = 1e-5
 MARGIN = 1e-6
 # The weight of an exposure in a first segment that is spared, beside a missed exposure.
 _SPARED = 1e-3
-# By how much a missed exposure weighs more at the nearest deadline than at the last one, if the first segment is spared:
+# If the first segment is spared, by how much more a missed exposure weighs at the nearest deadline than at the last:
 # what ends later has more time to come.
 _NEAR = 0.1
 

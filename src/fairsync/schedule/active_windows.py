@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.plan import Demands, Program
-from fairsync.policies.base import NO_CAP
+from fairsync.plan import NO_CAP, Demands, Program
 from fairsync.schedule.datetimes import check_aware
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fairsync.policies.base import NO_CAP
+from fairsync.plan import NO_CAP
 
 if TYPE_CHECKING:
     from fairsync.schedule.active_windows import ActiveWindows, Progress

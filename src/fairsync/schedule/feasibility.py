@@ -194,7 +194,8 @@ def check_promise(
     asked, start = _asked(promise), max(spans[0].start, now)
     has_limit = promise.promise.at_most is not None or promise.promise.at_most_per_list is not None
     displaced = check.missing_more(rivals, start) if asked <= largest and has_limit else ()
-    effective_from, pushes_out = None, ()
+    effective_from: datetime | None = None
+    pushes_out: tuple[ScheduledPromise, ...] = ()
     if asked <= largest and not displaced:
         at_once = not promise.window.recurs or (current is not None and check.limits(rivals, current)[0] >= asked)
         effective_from = now if at_once and current else spans[0].start
@@ -273,9 +274,9 @@ class _Check:
         program = active.program(progress, requests)
         is_share = isinstance(self.promise.promise.at_least, float)
         most = 1.0 if is_share else float(progress.exposures[this]) + self.supply.k * float(requests[-1])
-        value = largest_value(program, times, offset, most)
+        value: float = largest_value(program, times, offset, most)
         if is_share:
-            return math.floor(value * 10**_DIGITS + _ROUNDING) / 10**_DIGITS
+            return float(math.floor(value * 10**_DIGITS + _ROUNDING) / 10**_DIGITS)
         return math.floor(value + _ROUNDING)
 
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
-from fairsync.plan import blockers, least_shortfall
-from fairsync.policies.base import NO_CAP
+from fairsync.plan import NO_CAP, blockers, least_shortfall
 from fairsync.promises.promise import Promise
 from fairsync.schedule.active_windows import ActiveWindows, Progress
 from fairsync.schedule.bank import share_bank
@@ -287,7 +286,9 @@ def _counted_shortfall(active: ActiveWindows, progress: Progress, requests: Ints
     return np.where(short > 0, np.maximum(missing - active.counted(needed - short), 1), 0)
 
 
-def _blocking(active: ActiveWindows, program: Program, solution: ShortfallPlan, demand: int) -> tuple[ScheduledPromise, ...]:
+def _blocking(
+    active: ActiveWindows, program: Program, solution: ShortfallPlan, demand: int
+) -> tuple[ScheduledPromise, ...]:
     """Return the promises to which one gives way."""
     found = dict.fromkeys(
         active.promises[active.promise_of(one)] for one in blockers(program, solution, demand).tolist()

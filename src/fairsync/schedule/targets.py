@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fairsync.catalog.atoms import Membership
-from fairsync.plan import give_way, least_shortfall
-from fairsync.policies.base import NO_CAP
+from fairsync.plan import NO_CAP, give_way, least_shortfall
 from fairsync.promises.plan_bounds import PlanBounds
 
 if TYPE_CHECKING:
@@ -60,9 +59,7 @@ def apportion(total: int, weights: list[int]) -> list[int]:
     return shares
 
 
-def next_targets(
-    active: ActiveWindows, progress: Progress, traffic: Traffic, bank: Bank, until_next: int
-) -> Targets:
+def next_targets(active: ActiveWindows, progress: Progress, traffic: Traffic, bank: Bank, until_next: int) -> Targets:
     """Return what to aim at until the next plan.
 
     A promise should get the part of its missing exposures that the requests of the period are of those until its end.
@@ -96,8 +93,8 @@ def _needed_soon(
 ) -> tuple[int, Floats]:
     """Return a number of requests, and (selections,) what must come within them.
 
-    These are the requests during which the nearest selections that are behind need all that lists can hold, but at least
-    ``least`` and at most ``most``. If none is behind, they are ``most``.
+    These are the requests during which the nearest selections that are behind need all that lists can hold, but at
+    least ``least`` and at most ``most``. If none is behind, they are ``most``.
     """
     held, membership = active.supply.most, active.supply.membership
     missing = np.zeros(len(held), dtype=np.int64)
@@ -146,7 +143,8 @@ def _in_proportion(must: Floats, missing: Ints, least: Ints, ranks: Ints) -> Flo
 
     Examples
     --------
-    >>> _in_proportion(np.array([0.0, 9.0, 3.0]), np.array([8, 9, 3]), np.array([0, 5, 0]), np.array([1, 1, 2])).round(3)
+    >>> missing, least, ranks = np.array([8, 9, 3]), np.array([0, 5, 0]), np.array([1, 1, 2])
+    >>> _in_proportion(np.array([0.0, 9.0, 3.0]), missing, least, ranks).round(3)
     array([2.667, 6.333, 3.   ])
     """
     least = np.minimum(least, missing)
@@ -230,6 +228,7 @@ def _in_order(must: Ints, should: Ints, ranks: Ints, total: int) -> Ints:
     needs = np.concatenate([must, should - must])
     order = np.lexsort((needs, np.repeat([0, 1], len(must)), np.tile(ranks, 2)))
     more = needs[order]
-    given = np.zeros_like(needs)
+    given: Ints = np.zeros_like(needs)
     given[order] = np.minimum(more, np.maximum(total - (np.cumsum(more) - more), 0))
-    return given[: len(must)] + given[len(must) :]
+    whole: Ints = given[: len(must)] + given[len(must) :]
+    return whole
