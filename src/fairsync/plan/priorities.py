@@ -95,13 +95,13 @@ def least_shortfall(
         return ShortfallPlan(even, np.zeros(len(program.demands)))
     smaller = None if is_whole else aggregate(program)
     if smaller is None:
-        return _solve(program, program.demands.at_least, deadline, is_whole)
-    found = _solve(smaller.program, smaller.largest, deadline)
+        return solve_phases(program, program.demands.at_least, deadline, is_whole)
+    found = solve_phases(smaller.program, smaller.largest, deadline)
     return ShortfallPlan(smaller.exposures(found.exposures), smaller.shortfall(found.shortfall))
 
 
-def _solve(program: Program, sizes: Counts, deadline: float, is_whole: bool = False) -> ShortfallPlan:
-    """Return a plan with the least shortfall.
+def solve_phases(program: Program, sizes: Counts, deadline: float, is_whole: bool = False) -> ShortfallPlan:
+    """Return a plan with the least shortfall, priority by priority, without any shortcut.
 
     Parameters
     ----------

@@ -260,7 +260,7 @@ def _statuses(
         gives_way = last.gives_way_to if last and not last.possible else ()
         if shortfall[p] and explained < _MOST_EXPLAINED and (last is None or last.possible):
             explained += 1
-            gives_way = _blocking(active, at_expected, by_expected, demand_of[p])
+            gives_way = _blocking(active, at_expected, demand_of[p])
         status = PromiseStatus(
             promise,
             span,
@@ -286,11 +286,8 @@ def _counted_shortfall(active: ActiveWindows, progress: Progress, requests: Ints
     return np.where(short > 0, np.maximum(missing - active.counted(needed - short), 1), 0)
 
 
-def _blocking(
-    active: ActiveWindows, program: Program, solution: ShortfallPlan, demand: int
-) -> tuple[ScheduledPromise, ...]:
+def _blocking(active: ActiveWindows, program: Program, demand: int) -> tuple[ScheduledPromise, ...]:
     """Return the promises to which one gives way."""
-    found = dict.fromkeys(
-        active.promises[active.promise_of(one)] for one in blockers(program, solution, demand).tolist()
-    )
+    every = blockers(program, demand).tolist()
+    found = dict.fromkeys(active.promises[active.promise_of(one)] for one in every)
     return tuple(one for one in found if one != active.promises[active.promise_of(demand)])
