@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fairsync.plan.aggregation import aggregate
 from fairsync.plan.even_plan import even_plan
-from fairsync.plan.priorities import MARGIN, SECONDS, least_shortfall
-from fairsync.promises.linear_program import TOLERANCE, seconds_until, solve, undecided
+from fairsync.plan.priorities import MARGIN, SECONDS, solve_phases
+from fairsync.promises.linear_program import TOLERANCE, solve, undecided
 
 if TYPE_CHECKING:
     from fairsync.plan.program import Program
@@ -55,16 +56,26 @@ def largest_value(program: Program, times: Floats, offset: Floats, most: float, 
     from scipy import sparse
 
     deadline = time.monotonic() + seconds
-    if even_plan(with_floors(program, times, offset, most)) is not None:
-        return most
     whole = with_floors(program, times, offset, most)  # has all variables that any value needs
-    alone = least_shortfall(with_floors(program, times * 0 + (times > 0), offset * 0, 0.0), seconds_until(deadline))
+    if even_plan(whole) is not None:
+        return most
+    smaller = aggregate(whole, kept=whole.demands.selection[times > 0])
+    if smaller is not None:
+        whole = program = smaller.program
+        own = np.flatnonzero(times > 0)
+        parts = np.zeros((2, len(program.demands)))
+        parts[:, smaller.demands[own]] = times[own], offset[own]
+        times, offset = parts
+    others = with_floors(program, times * 0 + (times > 0), offset * 0, 0.0)
+    missed = np.zeros(len(others.demands))
+    if len(others.floors):
+        missed = solve_phases(others, np.maximum(others.demands.at_least, 1), deadline).shortfall
     rows, floors, first, n = whole.rows, whole.floors, whole.n_exposures, whole.n_variables
     factor, limits, upper = np.zeros(len(rows.limits)), rows.limits.copy(), rows.most.copy()
     mine = times[floors] > 0
     factor[: len(floors)] = np.where(mine, times[floors], 0.0)
     limits[: len(floors)] = np.where(mine, -offset[floors], limits[: len(floors)])
-    upper[first : first + len(floors)] = np.where(mine, 0.0, alone.shortfall[floors] + MARGIN)
+    upper[first : first + len(floors)] = np.where(mine, 0.0, missed[floors] + MARGIN)
     matrix = sparse.hstack([rows.matrix, sparse.csr_array(factor[:, None])], format="csr")
     found = solve(np.append(np.zeros(n), -1.0), matrix, limits, np.append(upper, most), deadline)
     if found is None:  # although the value 0 is possible

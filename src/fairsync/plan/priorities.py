@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -95,9 +95,11 @@ def least_shortfall(
         return ShortfallPlan(even, np.zeros(len(program.demands)))
     smaller = None if is_whole else aggregate(program)
     if smaller is None:
-        return solve_phases(program, program.demands.at_least, deadline, is_whole)
-    found = solve_phases(smaller.program, smaller.largest, deadline)
-    return ShortfallPlan(smaller.exposures(found.exposures), smaller.shortfall(found.shortfall))
+        found = solve_phases(program, program.demands.at_least, deadline, is_whole)
+    else:
+        few = solve_phases(smaller.program, smaller.largest, deadline)
+        found = ShortfallPlan(smaller.exposures(few.exposures), smaller.shortfall(few.shortfall))
+    return replace(found, shortfall=np.where(found.shortfall > TOLERANCE, found.shortfall, 0.0))
 
 
 def solve_phases(program: Program, sizes: Counts, deadline: float, is_whole: bool = False) -> ShortfallPlan:
@@ -190,4 +192,4 @@ def _solution(program: Program, values: Floats) -> ShortfallPlan:
     shortfall = np.zeros(len(program.demands))
     first = program.n_exposures
     shortfall[program.floors] = values[first : first + len(program.floors)]
-    return ShortfallPlan(exposures, np.where(shortfall > TOLERANCE, shortfall, 0.0))
+    return ShortfallPlan(exposures, np.maximum(shortfall, 0.0))
