@@ -35,8 +35,19 @@ def standard_form(where: Where) -> dict[str, Any]:
 
 
 def is_selection(label: object) -> bool:
-    """Return whether a label of a ledger's count is the name of a selection, not a label of the group attribute."""
-    return isinstance(label, str) and label.startswith("{") and label.endswith("}")
+    """Return whether a label of a ledger's count is the name of a selection, not a label of the group attribute.
+
+    Examples
+    --------
+    >>> is_selection(selection_name({"new": True})), is_selection("{x,y}")
+    (True, False)
+    """
+    if not (isinstance(label, str) and label.startswith("{") and label.endswith("}")):
+        return False
+    try:
+        return selection_name(json.loads(label)) == label
+    except ValueError:
+        return False
 
 
 def conditions_of(name: str) -> dict[str, Any]:

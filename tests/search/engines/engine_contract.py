@@ -218,9 +218,12 @@ def check_abilities(index: EngineIndex) -> None:
     assert engine.count() == {None: len(catalog)}
     ids = catalog.ids_of([5, 6]).tolist()
     unknown = "nothing" if isinstance(ids[0], str) else 10**6
-    found = engine.vectors([*ids, unknown])
-    assert set(found) == set(ids)
-    assert all((found[name] == catalog.embeddings[row]).all() for name, row in zip(ids, (5, 6), strict=True))
+    found = engine.fetch([*ids, unknown])
+    assert set(found.ids) == set(ids)
+    rows = catalog.rows_of(np.asarray(found.ids))
+    assert (found.vectors == catalog.embeddings[rows]).all()
+    assert list(found.attributes["brand"]) == catalog.labels_of(catalog.group_of[rows]).tolist()
+    assert not len(engine.fetch([unknown]))
 
 
 def check_a_catalog_that_is_not_there(read: Callable[[Catalog], EngineIndex], there: Catalog) -> None:

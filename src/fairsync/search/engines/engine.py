@@ -31,7 +31,7 @@ class Abilities:
     filters : bool
         Whether it evaluates conditions and excluded ids.
     fetches, counts : bool
-        Whether `Engine.vectors` and `Engine.count` can be called.
+        Whether `Engine.fetch` and `Engine.count` can be called.
     most_results : int
         The most items that one query may ask for.
     """
@@ -192,8 +192,8 @@ class Engine(Protocol):
         """Yield all items, in batches."""
         ...
 
-    def vectors(self, ids: Sequence[Label]) -> dict[Label, Floats]:
-        """Return the vectors of those of the items that exist."""
+    def fetch(self, ids: Sequence[Label]) -> StoredItems:
+        """Return those of the items that exist, in any order."""
         ...
 
     def count(self, attribute: str | None = None) -> dict[Any, int]:

@@ -59,7 +59,8 @@ def _compare(engine: Engine, catalog: Catalog) -> None:
         rows = np.sort(np.random.default_rng(0).choice(len(catalog), min(_SAMPLE, len(catalog)), replace=False))
         vectors = RowEncoding.of(ExactIndex(catalog).items, wide=False).vectors(catalog, rows)
         names = catalog.ids_of(rows).tolist()
-        found = engine.vectors(names)
+        stored = engine.fetch(names)
+        found = dict(zip(stored.ids, stored.vectors, strict=True))
         for name, vector in zip(names, vectors, strict=True):
             if name not in found or not np.array_equal(found[name], vector):
                 what = "has another embedding" if name in found else "is missing"

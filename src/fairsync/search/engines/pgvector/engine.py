@@ -112,27 +112,35 @@ class PgvectorEngine:
 
     def items(self) -> Iterator[StoredItems]:
         """Yield all items, in batches; see `Engine.items`."""
-        table, names = self.table, list(self.table.types)
-        statement = sql.SQL("SELECT {} FROM {} AS item WHERE {} IS NOT NULL").format(
-            sql.SQL(", ").join([self._id, self._vector, *map(table.value, names)]), table.identifier, table.embedding
-        )
         with (
             self.server.session() as connection,
             connection.transaction(),
             connection.cursor("fairsync_items") as cursor,
         ):
-            cursor.execute(statement, binary=True)
+            cursor.execute(self._stored, binary=True)
             while rows := cursor.fetchmany(_READ_AT_ONCE):
-                ids, vectors, *values = (list(column) for column in zip(*rows, strict=True))
-                yield StoredItems(ids, _vectors(vectors), dict(zip(names, values, strict=True)))
+                yield self._items(rows)
 
-    def vectors(self, ids: Sequence[Label]) -> dict[Label, Floats]:
-        """Return the vectors of those of the items that exist; see `Engine.vectors`."""
-        statement = sql.SQL("SELECT {}, {} FROM {} AS item WHERE {} = ANY(%s::{}[])").format(
-            self._id, self._vector, self.table.identifier, self.table.id, sql.SQL(self.table.id_type)
+    def fetch(self, ids: Sequence[Label]) -> StoredItems:
+        """Return those of the items that exist; see `Engine.fetch`."""
+        some = sql.SQL("{} AND {} = ANY(%s::{}[])").format(self._stored, self.table.id, sql.SQL(self.table.id_type))
+        return self._items(self.server.run(lambda one: one.execute(some, [list(ids)], binary=True).fetchall()))
+
+    @property
+    def _stored(self) -> sql.Composed:
+        """The statement that reads items."""
+        columns = [self._id, sql.SQL("vector_send({})").format(self.table.embedding)]
+        return sql.SQL("SELECT {} FROM {} AS item WHERE {} IS NOT NULL").format(
+            sql.SQL(", ").join([*columns, *map(self.table.value, self.table.types)]),
+            self.table.identifier,
+            self.table.embedding,
         )
-        rows = self.server.run(lambda one: one.execute(statement, [list(ids)], binary=True).fetchall())
-        return dict(zip([row[0] for row in rows], _vectors([row[1] for row in rows]), strict=True)) if rows else {}
+
+    def _items(self, rows: Sequence[tuple[Any, ...]]) -> StoredItems:
+        ids, vectors, *values = (
+            map(list, zip(*rows, strict=True)) if rows else [[] for _ in range(2 + len(self.table.types))]
+        )
+        return StoredItems(ids, _vectors(vectors), dict(zip(self.table.types, values, strict=True)))
 
     def count(self, attribute: str | None = None) -> dict[Any, int]:
         """Return the number of items, by label if an attribute is given; see `Engine.count`."""
@@ -181,10 +189,6 @@ class PgvectorEngine:
     def _id(self) -> sql.Composed:
         return sql.SQL("{}::{}").format(self.table.id, sql.SQL(self.table.id_type))
 
-    @property
-    def _vector(self) -> sql.Composed:
-        return sql.SQL("vector_send({})").format(self.table.embedding)
-
     def _select(self, query: EngineQuery, at: int) -> tuple[sql.Composed, dict[str, Any]]:
         """Return the statement for one vector, and its values."""
         table = self.table
@@ -232,5 +236,7 @@ def _text(vector: Floats) -> str:
 
 def _vectors(sent: Sequence[bytes]) -> Floats:
     """Return vectors as pgvector sends them: two numbers of 16 bits, then the values, most significant byte first."""
+    if not sent:
+        return np.empty((0, 0), dtype=np.float32)
     raw = np.frombuffer(b"".join(sent), dtype=np.uint8).reshape(len(sent), -1)
     return np.ascontiguousarray(raw[:, 4:]).view(">f4").astype(np.float32)

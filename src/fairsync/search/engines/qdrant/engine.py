@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.attributes import Column
     from fairsync.catalog.groups import Label
-    from fairsync.search.engines.engine import Bonus, EngineQuery, Floats, Restricted
+    from fairsync.search.engines.engine import Bonus, EngineQuery, Restricted
     from fairsync.search.engines.qdrant.requests import QdrantBackend
 
 # A formula has a term for each distinct bonus, which is evaluated for each point that was fetched.
@@ -135,10 +135,9 @@ class QdrantEngine:
             if after is None:
                 return
 
-    def vectors(self, ids: Sequence[Label]) -> dict[Label, Floats]:
-        """Return the vectors of those of the items that exist; see `Engine.vectors`."""
-        points = self.backend.retrieve([point_id(name) for name in ids])
-        return {self._name(one): np.array(one.vector, dtype=np.float32) for one in points}
+    def fetch(self, ids: Sequence[Label]) -> StoredItems:
+        """Return those of the items that exist; see `Engine.fetch`."""
+        return self._stored(self.backend.retrieve([point_id(name) for name in ids]))
 
     def count(self, attribute: str | None = None) -> dict[Any, int]:
         """Return the number of items, by label if an attribute is given; see `Engine.count`."""
