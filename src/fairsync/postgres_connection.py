@@ -64,7 +64,8 @@ def parse_postgres_url(url: str, what: str = "the ledger") -> tuple[str, str, st
         parts = urlsplit(url)
         query = parse_qsl(parts.query, keep_blank_values=True)
         schema = dict(query).get("schema", "fairsync")
-        options = [(name, value) for name, value in query if name != "schema"]
+        options = [(name, value) for name, value in query if name not in ("schema", "client_encoding")]
+        options.append(("client_encoding", "UTF8"))  # otherwise text from a database in SQL_ASCII would be bytes
         # libpq takes "+" for itself, and "postgresql:/database" for no URL.
         conninfo = f"postgresql://{parts.netloc}{parts.path}?{urlencode(options, quote_via=quote)}"
         psycopg.conninfo.conninfo_to_dict(conninfo)

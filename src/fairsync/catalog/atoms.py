@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Up to this many promises of one atom, sums are made promise by promise.
 _MOST_COLUMNS = 8
 # They are made in blocks that stay in cache. What fewer than one in this many atoms have is added atom by atom.
-_BLOCK, _FEW = 1 << 15, 4
+_BLOCK, _FEW = 1 << 14, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +92,17 @@ class Membership:
         """Return (A,) the sum over the promises of each atom of values by promise, such as prices."""
         if self._columns is None:
             return np.bincount(self._owners, prices[self.promises], self.n_atoms).astype(np.float64, copy=False)
-        total, buffer = np.empty(self.n_atoms), np.empty(_BLOCK)
+        total, buffer, wide = np.empty(self.n_atoms), np.empty(_BLOCK), np.empty(_BLOCK, dtype=np.intp)
         padded = np.append(prices, 0.0)
         columns, rest = self._columns
         for start in range(0, self.n_atoms, _BLOCK):
             part = total[start : start + _BLOCK]
-            more = buffer[: len(part)]
+            more, at = buffer[: len(part)], wide[: len(part)]
             if not columns:
                 part[:] = 0.0
             for place, column in enumerate(columns):
-                padded.take(column[start : start + _BLOCK], out=more if place else part, mode="clip")
+                at[:] = column[start : start + _BLOCK]
+                padded.take(at, out=more if place else part, mode="clip")
                 if place:
                     part += more
         for atoms, promises in rest:
@@ -109,23 +110,25 @@ class Membership:
         return total
 
     @cached_property
-    def _columns(self) -> tuple[list[NDArray[np.intp]], list[tuple[NDArray[np.intp], NDArray[np.int64]]]] | None:
+    def _columns(self) -> tuple[list[NDArray[np.integer]], list[tuple[NDArray[np.intp], NDArray[np.int64]]]] | None:
         """The first promise of each atom, the second, and so on; None if an atom has many.
 
         If most atoms have one, it is a column with P where there is none; else the atoms that have one, and the
-        promises. Sums over columns take a fraction of the time of sums over entries, and add in the same order.
+        promises. Sums over columns take a fraction of the time of sums over entries, and add in the same order. Codes
+        are as short as they can be: most of the time goes to reading them.
         """
         lengths = np.diff(self.offsets)
         most = int(lengths.max(initial=0))
         if most > _MOST_COLUMNS:
             return None
-        columns: list[NDArray[np.intp]] = []
+        columns: list[NDArray[np.integer]] = []
+        kind = np.min_scalar_type(self.n_promises)
         rest: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
         for place in range(most):
             has = np.flatnonzero(lengths > place)
             promises = self.promises[self.offsets[has] + place]
             if len(has) * _FEW > self.n_atoms:
-                columns.append(np.full(self.n_atoms, self.n_promises, dtype=np.intp))
+                columns.append(np.full(self.n_atoms, self.n_promises, dtype=kind))
                 columns[-1][has] = promises
             else:
                 rest.append((has, promises))

@@ -34,6 +34,8 @@ class ReplayedTraffic:
         The items, with vectors that were trained before the test period.
     users : numpy.ndarray
         (n, d) User vectors of the visits in the test period.
+    visitors : numpy.ndarray
+        (n,) Which user of the data set made each visit.
     past : numpy.ndarray
         (m, d) User vectors of visits before it, for calibration.
     targets : Ragged
@@ -46,6 +48,7 @@ class ReplayedTraffic:
 
     catalog: Catalog
     users: NDArray[np.float32]
+    visitors: NDArray[np.int32]
     past: NDArray[np.float32]
     targets: Ragged
     times: NDArray[np.int64]
@@ -88,6 +91,7 @@ def replay_traffic(dataset: Dataset, requests: int) -> ReplayedTraffic:
     return ReplayedTraffic(
         dataset.catalog(model.item_vectors()),
         model.user_vectors(replayed.histories),
+        replayed.users,
         model.user_vectors(earlier.histories[-_PAST:]),
         replayed.targets,
         replayed.times,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from fairsync.search.eligibility import Eligibility
 
 
+_BLOCK = 1 << 15  # atoms whose plan stays in cache
+
+
 def needs_guard(
     terms: Terms,
     missing: Counts,
@@ -78,10 +81,14 @@ def needs_guard(
 
 def is_deliverable(plan: Counts, left: int, terms: Terms) -> bool:
     """Return whether ``left`` requests can deliver a plan, where there are neither caps nor list limits."""
-    if int(plan.sum()) > left * terms.k:
+    total, most = 0, 0
+    for start in range(0, len(plan), _BLOCK):  # both in one pass: there can be a million atoms
+        part = plan[start : start + _BLOCK]
+        total, most = total + int(part.sum()), max(most, int(part.max()))
+    if total > left * terms.k:
         return False
     # As a rule every atom can be shown in every list, and is planned less often: this saves a comparison of all atoms.
-    return int(plan.max(initial=0)) <= left * terms.least_capacity or bool((plan <= left * terms.capacities).all())
+    return most <= left * terms.least_capacity or bool((plan <= left * terms.capacities).all())
 
 
 def overshoots(missing: Counts, promise_prices: Floats, given: Counts) -> bool:

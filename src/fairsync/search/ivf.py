@@ -92,7 +92,7 @@ class IvfIndex(ApproximateIndex):
         super().__init__(catalog, recall, exact_below)
         self.storage, self.seed = storage, seed
         self.lists: InvertedLists | None = None
-        self._last_eligible: tuple[_Prices, int, tuple[int, float, npt.NDArray[np.intp], bool]] | None = None
+        self._last_eligible: tuple[_Prices, int, tuple[int, float, npt.NDArray[np.intp], bool, bool]] | None = None
         if not self.is_approximate:
             return
         self._items = self.exact.items
@@ -114,14 +114,10 @@ class IvfIndex(ApproximateIndex):
         prices = self.exact.recent_prices.of(prices)
         if eligible is not None:
             return self._search_eligible(users, prices, k, eligible)
-        goal, reference, open_, few = self._eligible(prices, k)
+        goal, reference, open_, few, sparse = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
-        if (
-            self.lists is None
-            or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP)
-            or (self._mostly_masked(prices) and not few)
-        ):
+        if self.lists is None or goal > min(DEPTHS[-1], len(self.catalog) // _DEEP) or (sparse and not few):
             return self.exact.search(users, prices, k)
         vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
@@ -158,10 +154,10 @@ class IvfIndex(ApproximateIndex):
         If the k best eligible items found are all among the best m items found, for an m at which the index has its
         recall, then it has that recall for the eligible ones, too.
         """
-        goal, reference, open_, few = self._eligible(prices, k)
+        goal, reference, open_, few, sparse = self._eligible(prices, k)
         if goal == 0:
             return Hits.empty(len(users), k)
-        most = 0 if self._mostly_masked(prices) and not few else min(DEPTHS[-1], len(self.catalog) // _DEEP)
+        most = 0 if sparse and not few else min(DEPTHS[-1], len(self.catalog) // _DEEP)
         vectors = np.asarray(users, dtype=np.float64)
         hits = Hits.empty(len(vectors), k)
         depths = np.ceil(_RESERVE * goal / np.maximum(eligible.shares, 1e-9)) + np.minimum(eligible.lengths, goal)
@@ -202,21 +198,25 @@ class IvfIndex(ApproximateIndex):
 
     def _eligible(
         self, prices: npt.NDArray[np.float64] | None, k: int
-    ) -> tuple[int, float, npt.NDArray[np.intp], bool]:
-        """Return min(k, eligible items), the reference price, the open groups, and whether eligible items are few.
+    ) -> tuple[int, float, npt.NDArray[np.intp], bool, bool]:
+        """Return min(k, eligible items), the reference price, the open groups if any is masked, and two conditions.
 
-        Many requests come between two price changes: the last result is cached.
+        They are whether eligible items are few, and whether lists that mix groups hold so few open items (``sparse``)
+        that the mean chance of these is not known well. Many requests come between two price changes: the last result
+        is cached.
         """
         last = self._last_eligible
         if last is None or last[0] is not prices or last[1] != k:
             goal, reference = min(k, len(self.catalog)), 0.0
-            open_, few = np.arange(0), len(self.catalog) <= _FEW
+            open_, few, sparse = np.arange(0), len(self.catalog) <= _FEW, False
             if prices is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, prices, k)
             if few or (prices is not None and prices.max() == np.inf):
                 open_ = np.arange(self.catalog.n_groups) if prices is None else np.flatnonzero(prices < np.inf)
-                few = int(self.catalog.group_sizes[open_].sum()) <= _FEW
-            self._last_eligible = last = (prices, k, (goal, reference, open_, few))
+                items = int(self.catalog.group_sizes[open_].sum())
+                few = items <= _FEW
+                sparse = self.lists is not None and self._list_prices.is_mixed and items * _DEEP < len(self.catalog)
+            self._last_eligible = last = (prices, k, (goal, reference, open_, few, sparse))
         return last[2]
 
     def _nominate(
@@ -282,12 +282,6 @@ class IvfIndex(ApproximateIndex):
             more, places, _ = best.joined()
             owners, rows = np.concatenate([owners, more]), np.concatenate([rows, priced.rows[places]])
         return owners, rows
-
-    def _mostly_masked(self, prices: npt.NDArray[np.float64] | None) -> bool:
-        """Return whether lists that mix groups hold so few open items that the mean of these is not known well."""
-        if prices is None or self.lists is None or not self._list_prices.is_mixed or prices.max() < np.inf:
-            return False
-        return int(self.catalog.group_sizes[prices < np.inf].sum()) * _DEEP < len(self.catalog)
 
     def _all_of(self, groups: npt.NDArray[np.intp], n: int) -> tuple[_Rows, _Rows]:
         """Return every item of these groups for each of n users, as pairs of owner and row."""

@@ -11,6 +11,7 @@ one, and three things follow:
 - Few items may have most of the chances. These are taken out and scored one by one, whatever list they are in.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -154,13 +155,15 @@ class ListPrices:
         # Relative to the list: of equal lists, each has 1.
         some = slice(None, None, _SAMPLE // _SAMPLE_FOR_DEPTH)
         chance, inside = chance[:, some] / np.maximum(mean, _LEAST)[:, None], inside[:, some]
-        largest = np.sort(chance[inside])
-        total = np.cumsum(largest, dtype=np.float64)
-        given_up = min(_GIVEN_UP * float(chance.sum(dtype=np.float64)), _MOST_GIVEN_UP * total[-1])
-        at = min(int(np.searchsorted(total, total[-1] - given_up)), len(largest) - 1)
+        there = chance[inside]
+        given_up = min(_GIVEN_UP * float(chance.sum()), _MOST_GIVEN_UP * float(there.sum()))
+        # Those given up have more than the mean chance, so that they are a smaller share of the items.
+        count = min(len(there), 1 + math.ceil(_MOST_GIVEN_UP * len(there)))
+        largest = -np.sort(np.partition(-there, count - 1)[:count])
+        last = largest[min(int(np.searchsorted(np.cumsum(largest), given_up)), count - 1)]
         # Those few with nearly all chances are not the best of every user, who may be interested in something else.
-        usual = np.minimum(chance, _FEW_TIMES * largest[at]).mean()
-        return by_list.astype(np.float32), max(1.0, float(largest[at] / usual))
+        usual = np.minimum(chance, _FEW_TIMES * last).mean()
+        return by_list.astype(np.float32), max(1.0, float(last / usual))
 
 
 def _nearly_descending(values: Floats) -> npt.NDArray[np.intp]:

@@ -201,7 +201,7 @@ class TracesSettings(Struct, frozen=True, kw_only=True):
     endpoint: Annotated[str, Meta(pattern="^https?://")] | None = None
     """Address of a collector, OTLP over HTTP, such as ``http://collector:4318/v1/traces``. Without it, nothing is
     traced."""
-    sample: Annotated[float, Meta(gt=0, le=1)] = 0.1
+    sample: Annotated[float, Meta(gt=0, le=1)] = 1.0
     """Share of the calls that are traced, unless the caller's ``traceparent`` decides it."""
 
 

@@ -45,7 +45,7 @@ def parse_struct(kind: type[S], given: Mapping[str, Any], origins: Mapping[Key, 
     parsed: S = parser.struct(kind, given, ())
     if parser.mistakes:
         text = "; ".join(_sentence(key, words, origins or {}) for key, words in parser.mistakes)
-        raise InvalidInputError(text if text.endswith("?") else f"{text}.")
+        raise InvalidInputError(text if text.endswith(("?", ".")) else f"{text}.")
     return parsed
 
 

@@ -21,17 +21,25 @@ DAY = WindowRecord(every="day")
 SHARES = st.lists(st.floats(0.01, 1.0), min_size=2, max_size=5).map(lambda raw: [one / sum(raw) for one in raw])
 
 
-@given(st.integers(0, 10**9), SHARES)
-def test_parts_add_up_and_are_within_one_of_their_share(total: int, shares: list[float]) -> None:
-    parts = split_whole(total, shares)
+@given(st.integers(0, 10**9), SHARES, st.integers(0, 1000))
+def test_parts_add_up_and_are_within_one_of_their_share(total: int, shares: list[float], turn: int) -> None:
+    parts = split_whole(total, shares, turn)
     assert sum(parts) == total
     assert all(abs(part - total * share / sum(shares)) < 1 + 1e-6 for part, share in zip(parts, shares, strict=True))
 
 
-@given(st.integers(1, 1000), st.integers(0, 1000), SHARES)
-def test_bounds_of_all_arms_are_the_bounds_of_the_whole(floor: int, more: int, shares: list[float]) -> None:
+@given(st.integers(1, 20), SHARES, st.integers(0, 200), st.integers(1, 200))
+def test_no_arm_gets_more_of_many_small_promises(total: int, shares: list[float], first: int, n: int) -> None:
+    parts = np.sum([split_whole(total, shares, turn) for turn in range(first, first + n)], axis=0)
+    assert parts.sum() == n * total
+    assert (np.abs(parts - n * total * np.array(shares)) < 4).all(), "and not n, as if one arm always got the rest"
+
+
+@given(st.integers(1, 1000), st.integers(0, 1000), SHARES, st.integers(0, 1000))
+def test_bounds_of_all_arms_are_the_bounds_of_the_whole(floor: int, more: int, shares: list[float], turn: int) -> None:
     whole = PromiseRecord(where={"a": "x"}, at_least=floor, at_most=floor + more, window=DAY)
-    parts = [part for part in split_promise(whole, shares) if part is not None]
+    parts = [part for part in split_promise(whole, shares, turn) if part is not None]
+    assert all((part.at_least or 0) <= (part.at_most or 0) for part in parts)
     assert sum(part.at_least or 0 for part in parts) == floor
     assert sum(part.at_most or 0 for part in parts) == floor + more
     short = PromiseRecord(group="x", floor=floor, window=DAY)
@@ -55,7 +63,7 @@ def test_users_keep_their_arm_and_arms_get_their_share() -> None:
 @pytest.mark.parametrize(
     ("arms", "words"),
     [
-        ([{"name": "a", "share": 0.0}, {"name": "b", "share": 1.0}], "the arm 'a' has the share 0"),
+        ([{"name": "a", "share": 0.0}, {"name": "b", "share": 1.0}], r"share 0: it must lie between 0 and 1\.$"),
         ([{"name": "a", "share": 0.5}, {"name": "b", "share": 0.4}], "add up to 0.9, not 1"),
         ([{"name": "a", "share": 1.0}], "two arms at least"),
         ([{"name": "a", "share": 0.5}, {"name": "a", "share": 0.5}], "same name"),

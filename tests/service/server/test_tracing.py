@@ -16,18 +16,24 @@ import msgspec
 import numpy as np
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from fairsync import spans
 from fairsync.errors import InvalidInputError
-from fairsync.service.server.tracing import WarningExporter
-from fairsync.service.settings import parse_settings
+from fairsync.service.server.trace_export import TraceExport
+from fairsync.service.server.trace_records import TraceRecord
+from fairsync.service.server.tracing import Tracing
+from fairsync.service.settings import TracesSettings, parse_settings
 from service.running import make_settings, running, small_service
 from service.service_process import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from opentelemetry.sdk.trace import ReadableSpan
+
+NEVER = 1e6
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
@@ -75,9 +81,9 @@ def ask(url: str, headers: dict[str, str] | None = None) -> None:
 
 
 def test_a_call_its_search_guard_and_settlement_are_one_trace(collector: Collector) -> None:
-    with running(small_service(), make_settings(traces={"endpoint": collector.endpoint, "sample": 1.0})) as service:
+    with running(small_service(), make_settings(traces={"endpoint": collector.endpoint})) as service:
         ask(service.url, {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "x-request-id": "mine"})
-        assert httpx.get(f"{service.url}/v1/nothing").status_code == 404
+        assert httpx.get(f"{service.url}/v1/nothing", timeout=60).status_code == 404
     found = {one.name: one for one in collector.spans if one.trace_id.hex() == TRACE}
     assert set(found) == {"POST /v1/retrieve", "batch", "lease", "search", "guard", "settle"}
     call = found["POST /v1/retrieve"]
@@ -95,7 +101,7 @@ def test_a_call_its_search_guard_and_settlement_are_one_trace(collector: Collect
 
 def test_only_a_share_of_the_calls_is_traced(collector: Collector) -> None:
     settings = make_settings(traces={"endpoint": collector.endpoint, "sample": 0.2})
-    with running(small_service(), settings) as service, httpx.Client(base_url=service.url) as client:
+    with running(small_service(), settings) as service, httpx.Client(base_url=service.url, timeout=60) as client:
         for _ in range(100):
             client.get("/health")
     calls = [one for one in collector.spans if one.name == "GET /health"]
@@ -116,13 +122,13 @@ def test_a_collector_that_is_away_delays_nothing_and_is_one_warning(caplog: pyte
     port, settings = free_port(), make_settings()
     endpoint = f"http://127.0.0.1:{port}/v1/traces"
     settings = msgspec.structs.replace(settings, traces=parse_settings(
-        {"catalog": {"path": "x"}, "traces": {"endpoint": endpoint, "sample": 1.0}}).traces)  # fmt: skip
+        {"catalog": {"path": "x"}, "traces": {"endpoint": endpoint}}).traces)  # fmt: skip
 
     def lines(words: str) -> list[logging.LogRecord]:
         return [one for one in caplog.records if words in one.getMessage()]
 
     def wait_for(words: str) -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while not lines(words):
             assert time.monotonic() < end, words
             ask(service.url)
@@ -140,21 +146,94 @@ def test_a_collector_that_is_away_delays_nothing_and_is_one_warning(caplog: pyte
     assert not [one for one in caplog.records if one.name.startswith("opentelemetry")]
 
 
+class Outcomes(SpanExporter):
+    """Takes spans, with one outcome after the other, and success at the end."""
+
+    def __init__(self, *outcomes: bool | Exception) -> None:
+        self.outcomes, self.names = list(outcomes), list[str]()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.names += [one.name for one in spans]
+        outcome = self.outcomes.pop(0) if self.outcomes else True
+        if isinstance(outcome, Exception):
+            raise outcome
+        return SpanExportResult.SUCCESS if outcome else SpanExportResult.FAILURE
+
+
+def ended(name: str) -> TraceRecord:
+    record = TraceRecord(name)
+    record.ended = record.began
+    return record
+
+
 def test_each_loss_of_the_collector_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    outcomes = iter([False, False, OSError("no route"), True, True, False, False])
-
-    class Flaky(SpanExporter):
-        def export(self, spans: Any) -> SpanExportResult:
-            outcome = next(outcomes)
-            if isinstance(outcome, Exception):
-                raise outcome
-            return SpanExportResult.SUCCESS if outcome else SpanExportResult.FAILURE
-
     caplog.set_level(logging.INFO)
-    exporter = WarningExporter(Flaky(), "http://collector")
+    export = TraceExport(
+        Outcomes(False, False, OSError("no route"), True, True, False, False),
+        "http://collector",
+        Resource({}),
+        NEVER,
+    )
     for _ in range(7):
-        exporter.export([])
+        export.add(ended("call"))
+        export.flush()
+    export.close()
     assert [one.levelname for one in caplog.records] == ["WARNING", "INFO", "WARNING"]
+
+
+def test_more_traces_than_can_wait_are_dropped_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    exporter = Outcomes()
+    export = TraceExport(exporter, "http://collector", Resource({}), NEVER, max_waiting=5)
+    for _ in range(2):
+        for number in range(8):
+            export.add(ended(str(number)))
+        export.flush()
+    assert exporter.names == ["0", "1", "2", "3", "4"] * 2
+    assert [one.levelname for one in caplog.records] == ["WARNING"]
+    assert "3 calls" in caplog.text
+    export.close()
+
+
+def test_a_micro_batch_is_part_of_one_call_and_linked_with_the_others() -> None:
+    exporter = Spans()
+    tracing = Tracing(TracesSettings(endpoint="http://collector"), exporter)
+    headers = [[], [(b"traceparent", f"00-{TRACE}-b7ad6b7169203331-00".encode())], [], []]
+    calls = [tracing.begin({"method": "POST", "headers": one}) for one in headers]
+    assert calls[1] is None, "its caller decided that it is not traced"
+
+    def work() -> None:
+        with tracing.joined("batch", [calls[1], calls[0], calls[2], calls[3]]):
+            with tracing.span("search"):
+                pass
+            with tracing.span("settle"):
+                raise ValueError("lost")
+
+    with pytest.raises(ValueError, match="lost"):
+        work()
+    assert tracing.span("search") is tracing.span("guard"), "nothing is recorded outside"
+    assert tracing.joined("batch", [calls[1]]) is tracing.span("search")
+    tracing.close()
+    batch, search, settle = exporter.spans
+    first, second, third = (one.context() for one in calls if one is not None)
+    assert batch.parent == first
+    assert [one.context for one in batch.links] == [second, third]
+    assert batch.attributes == {"calls": 4}
+    assert batch.status.description == settle.status.description == "ValueError"
+    assert search.status.is_unset
+    assert {one.context.trace_id for one in exporter.spans} == {first.trace_id}
+    assert len({one.context.span_id for one in exporter.spans} | {first.span_id, second.span_id, third.span_id}) == 6
+
+
+class Spans(Outcomes):
+    """Keeps spans."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: list[Any] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.spans += spans
+        return SpanExportResult.SUCCESS
 
 
 @pytest.mark.parametrize("traces", [{"endpoint": "collector:4318"}, {"sample": 0}, {"sample": 1.5}, {"url": "x"}])

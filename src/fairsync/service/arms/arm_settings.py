@@ -35,7 +35,7 @@ def settings_of_arms(settings: Settings) -> list[Settings]:
     ``fairsync`` becomes ``fairsync_november_control``.
     """
     shares = make_assignment(settings).shares
-    parts = [split_promise(promise, shares) for promise in settings.promises]
+    parts = [split_promise(promise, shares, turn) for turn, promise in enumerate(settings.promises)]
     return [
         msgspec.structs.replace(
             settings,

@@ -31,7 +31,7 @@ class ArmSums:
     requests : numpy.ndarray
         (B,) requests.
     sums : numpy.ndarray
-        (2, B) sums over the requests: relevance of the candidates, and candidates of groups with promises.
+        (2, B) sums over the requests: relevance of the candidates, and candidates that are selected by a promise.
     """
 
     requests: NDArray[np.float64]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from fairsync.service.arms.comparison import compare
+from fairsync.service.arms.items import change_items, is_item_change
 from fairsync.service.arms.pro_rata import split_promise
+from fairsync.service.arms.promised_items import PromisedItems
 from fairsync.service.arms.saved_sums import SavedSums
 from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.schema import PromiseRecord, PromiseView
@@ -38,7 +41,7 @@ _MOST_PAST = 1_000
 
 
 class _JsonAnswer(msgspec.Struct):
-    groups: list[Any]
+    ids: list[Any]
     relevance: list[float]
 
 
@@ -47,7 +50,7 @@ class _JsonAnswers(msgspec.Struct):
 
 
 class _PackedAnswers(msgspec.Struct):
-    groups: NumberArray | list[list[Any]]
+    ids: NumberArray | list[list[Any]]
     relevance: NumberArray | list[list[float]]
 
 
@@ -69,31 +72,35 @@ class ArmObserver:
     def __init__(self, assignment: Assignment, services: Sequence[PromiseService]) -> None:
         self._assignment, self._services = assignment, services
         self.sums = [SavedSums(service.coordinator.ledger, assignment.buckets) for service in services]
-        self._promised: list[frozenset[Any]] = [frozenset()] * len(services)
-        self.refresh()
+        self._promised = [PromisedItems(service) for service in services]
 
     def refresh(self) -> None:
-        """Read which groups have promises."""
-        for number, service in enumerate(self._services):
-            attribute = service.catalog.group_attribute
-            named = [one.promise.where.get(attribute) for one in service.scheduler.state.promises.values()]
-            labels = [label for one in named for label in (one if isinstance(one, list | tuple) else [one])]
-            self._promised[number] = frozenset(label for label in labels if isinstance(label, str | int))
+        """Read which items have promises."""
+        for promised in self._promised:
+            promised.refresh()
 
     def observe(self, arm: int, bucket: int, body: bytes, media_type: bytes) -> None:
         """Add the answer to a call."""
-        promised = self._promised[arm]
-        relevance = exposures = 0.0
         if media_type.startswith(MSGPACK.encode()):
             packed = _read_packed(body)
-            lists = [_values(one) for one in (packed.groups, packed.relevance)]
+            ids, relevance = _values(packed.ids), _values(packed.relevance)
         else:
             answers = _read_json(body).answers
-            lists = [[one.groups for one in answers], [one.relevance for one in answers]]
-        for groups, values in zip(*lists, strict=True):
-            relevance += sum(values)
-            exposures += sum(group in promised for group in groups)
-        self.sums[arm].own.add(bucket, len(lists[0]), relevance, exposures)
+            ids, relevance = [one.ids for one in answers], [one.relevance for one in answers]
+        self.add(arm, bucket, ids, relevance)
+
+    def add(self, arm: int, bucket: int, ids: Sequence[Sequence[Any]], relevance: Sequence[Sequence[float]]) -> None:
+        """Add what a user got.
+
+        Parameters
+        ----------
+        arm, bucket
+            The place of the user.
+        ids, relevance
+            The candidates of each request, and their relevance.
+        """
+        exposures = self._promised[arm].count(list(chain.from_iterable(ids)))
+        self.sums[arm].own.add(bucket, len(ids), sum(map(sum, relevance)), exposures)
 
     def save(self) -> None:
         """Save the sums."""
@@ -143,8 +150,10 @@ class ArmObserver:
             Who asks for it, for the audit.
         """
         made: list[tuple[PromiseService, PromiseView]] = []
+        turn = max(len(service.scheduler.state.promises) for service in self._services)
+        parts = split_promise(promise, self._assignment.shares, turn)
         try:
-            for service, part in zip(self._services, split_promise(promise, self._assignment.shares), strict=True):
+            for service, part in zip(self._services, parts, strict=True):
                 if part is not None:
                     asked = promise_from_record(part, service.catalog)
                     made.append((service, service.set_promise(asked, by=by)))
@@ -160,7 +169,7 @@ class ArmRouter:
     """The application of an A/B test over the applications of its arms.
 
     ``/arms/NAME/...`` is the whole service of one arm. Calls of users go to the arm of the user that the header
-    ``x-user-id`` names. Other calls are answered by the first arm.
+    ``x-user-id`` names. Changes of items go to all arms. Other calls are answered by the first arm.
 
     Parameters
     ----------
@@ -206,6 +215,8 @@ class ArmRouter:
             await self._apps[self._number[named[1]]](inner, receive, send)
         elif scope["path"].startswith(_OF_USERS):
             await self._of_user(scope, receive, send)
+        elif is_item_change(scope):
+            await change_items(dict(zip(self._assignment.names, self._apps, strict=True)), scope, receive, send)
         elif scope["method"] != "GET" and scope["path"] != "/v1/arms/promises":
             problem = invalid(
                 "This service has arms, and this call changes or examines one of them.",

@@ -1,28 +1,35 @@
-"""Traces by OpenTelemetry: calls, micro-batches, search, guard and settlement, exported by OTLP over HTTP."""
+"""Traces by OpenTelemetry: calls, micro-batches, search, guard and settlement.
+
+On the path of a request only names and times are recorded (`trace_records`); another thread makes spans of them and
+exports them (`trace_export`).
+"""
 
 from __future__ import annotations
 
 import logging
+import random
+import time
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from fairsync import spans
 from fairsync.extras import explain_missing
-from fairsync.service.server.json_logging import log
 from fairsync.service.server.request_context import context_of
 
 with explain_missing("[traces]"):
     from opentelemetry import propagate, trace
+    from opentelemetry.context import Context
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
-    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+
+    from fairsync.service.server.trace_export import TraceExport
+    from fairsync.service.server.trace_records import TraceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace.export import SpanExporter
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from fairsync.service.settings import TracesSettings
@@ -30,10 +37,12 @@ if TYPE_CHECKING:
 # Seconds for one export. A collector that is away must not delay the end of the service by much.
 _EXPORT_SECONDS = 2.0
 _NOTHING: AbstractContextManager[Any] = nullcontext()
+# The call, or in the search thread the micro-batch, that this thread or task works for.
+_current: ContextVar[TraceRecord | None] = ContextVar("fairsync_trace", default=None)
 
 
 class Tracing:
-    """The traces of one service: receives spans, and exports them in a thread of its own.
+    """The traces of one service: records spans, and exports them in a thread of its own.
 
     Parameters
     ----------
@@ -45,48 +54,82 @@ class Tracing:
 
     def __init__(self, settings: TracesSettings, exporter: SpanExporter | None = None) -> None:
         named = Resource({SERVICE_NAME: "fairsync"}).merge(OTELResourceDetector().detect())
-        provider = TracerProvider(resource=named, sampler=ParentBased(TraceIdRatioBased(settings.sample)))
         exporter = exporter or OTLPSpanExporter(endpoint=settings.endpoint, timeout=_EXPORT_SECONDS)
         # Its own lines, several for each attempt, are replaced by one warning.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        provider.add_span_processor(BatchSpanProcessor(WarningExporter(exporter, str(settings.endpoint))))
-        self._provider, self._tracer = provider, provider.get_tracer("fairsync")
+        self._sample, self.export = settings.sample, TraceExport(exporter, str(settings.endpoint), named)
         spans.listen(self)
 
     def span(self, name: str) -> AbstractContextManager[Any]:
-        """Return the context manager of a part of a micro-batch."""
-        if not trace.get_current_span().is_recording():  # work for calls that are not traced, or for none
-            return _NOTHING
-        return self._tracer.start_as_current_span(name, record_exception=False)
+        """Return the context manager of a part of the work for a call or a micro-batch."""
+        record = _current.get()
+        return _NOTHING if record is None else _Part(name, record)  # without a record: no call that is traced
 
     def capture(self) -> object:
-        """Return the span of the call under way."""
-        return trace.get_current_span()
+        """Return the record of the call under way."""
+        return _current.get()
 
     def joined(self, name: str, causes: Sequence[object]) -> AbstractContextManager[Any]:
-        """Return the span of a micro-batch: part of its first call that is traced, linked with the others."""
-        traced = [one for one in causes if isinstance(one, trace.Span) and one.get_span_context().trace_flags.sampled]
+        """Return the context manager of a micro-batch: part of its first traced call, linked with the others."""
+        traced = [one for one in causes if isinstance(one, TraceRecord)]
         if not traced:
             return _NOTHING
-        links = [trace.Link(one.get_span_context()) for one in traced[1:]]
-        parent = trace.set_span_in_context(traced[0])
-        return self._tracer.start_as_current_span(name, parent, links=links, attributes={"calls": len(causes)})
+        batch = TraceRecord(name, parent=traced[0], causes=traced[1:])
+        batch.attributes = {"calls": len(causes)}
+        return _Whole(batch, self.export)
 
-    def call(self, scope: Scope) -> AbstractContextManager[Any]:
-        """Return the span of a call, part of the trace that its headers name."""
+    def begin(self, scope: Scope) -> TraceRecord | None:
+        """Return the record of a call, part of the trace that its headers name; None if it is not traced."""
         carrier = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        return self._tracer.start_as_current_span(
-            scope["method"], propagate.extract(carrier), trace.SpanKind.SERVER, record_exception=False
-        )
+        caller = trace.get_current_span(propagate.extract(carrier, Context())).get_span_context()
+        if not (caller.trace_flags.sampled if caller.is_valid else random.random() < self._sample):
+            return None
+        return TraceRecord(scope["method"], trace.SpanKind.SERVER, caller if caller.is_valid else None)
 
     def close(self) -> None:
         """Export what is left, as far as the collector answers, and stop."""
         spans.listen(None)
-        self._provider.shutdown()
+        self.export.close()
+
+
+class _Part:
+    """The context manager of a part of a record."""
+
+    __slots__ = ("_began", "_name", "_record")
+
+    def __init__(self, name: str, record: TraceRecord) -> None:
+        self._name, self._record = name, record
+
+    def __enter__(self) -> None:
+        self._began = time.time_ns()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        failure = None if kind is None else kind.__name__
+        self._record.parts.append((self._name, self._began, time.time_ns(), failure))
+
+
+class _Whole:
+    """The context manager of a record: parts of the work in this thread belong to it meanwhile."""
+
+    __slots__ = ("_export", "_record", "_token")
+
+    def __init__(self, record: TraceRecord, export: TraceExport) -> None:
+        self._record, self._export = record, export
+
+    def __enter__(self) -> None:
+        self._token = _current.set(self._record)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        _current.reset(self._token)
+        record = self._record
+        record.ended = time.time_ns()
+        if kind is not None:
+            record.failure = kind.__name__
+        self._export.add(record)
 
 
 class TracingMiddleware:
-    """Makes a span of every call.
+    """Records every call that is traced.
 
     Parameters
     ----------
@@ -101,60 +144,20 @@ class TracingMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request."""
-        if scope["type"] != "http":
+        record = self._tracing.begin(scope) if scope["type"] == "http" else None
+        if record is None:
             await self.app(scope, receive, send)
             return
-        with self._tracing.call(scope) as span:
+        with _Whole(record, self._tracing.export):
             await self.app(scope, receive, send)
-            if span.is_recording():
-                context = context_of(scope)
-                route = context.route or "other"
-                span.update_name(f"{scope['method']} {route}")
-                span.set_attributes(
-                    {
-                        "http.request.method": scope["method"],
-                        "http.route": route,
-                        "http.response.status_code": context.status,
-                        "fairsync.request_id": context.request_id.decode("latin-1"),
-                    }
-                )
-                if context.status >= 500:
-                    span.set_status(trace.StatusCode.ERROR)
-
-
-class WarningExporter(SpanExporter):
-    """Exports spans, and warns once if that fails, until it works again.
-
-    Parameters
-    ----------
-    exporter
-        Takes the spans.
-    endpoint
-        Where they go, for the warning.
-    """
-
-    def __init__(self, exporter: SpanExporter, endpoint: str) -> None:
-        self._exporter, self._endpoint, self._is_lost = exporter, endpoint, False
-
-    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Export spans; those that cannot be exported are dropped."""
-        try:
-            result = self._exporter.export(spans)
-        except Exception as error:  # the thread that exports must go on
-            log.debug("exporting traces failed: %s", error)
-            result = SpanExportResult.FAILURE
-        is_lost = result is not SpanExportResult.SUCCESS
-        if is_lost and not self._is_lost:
-            log.warning("the collector of traces at %s does not answer: they are dropped until it does", self._endpoint)
-        elif self._is_lost and not is_lost:
-            log.info("the collector of traces at %s answers again", self._endpoint)
-        self._is_lost = is_lost
-        return result
-
-    def shutdown(self) -> None:
-        """Close the exporter."""
-        self._exporter.shutdown()
-
-    def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Do nothing: exports are not buffered here."""
-        return True
+            context = context_of(scope)
+            route = context.route or "other"
+            record.name = f"{scope['method']} {route}"
+            record.attributes = {
+                "http.request.method": scope["method"],
+                "http.route": route,
+                "http.response.status_code": context.status,
+                "fairsync.request_id": context.request_id.decode("latin-1"),
+            }
+            if context.status >= 500:
+                record.failure = f"status {context.status}"
