@@ -8,13 +8,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
+from effort import FRESH
 from postgres_server import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# On a busy machine, drawing an example can take long; that says nothing about the code.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# On a busy machine, drawing an example can take long; that says nothing about the code. Examples are the same in every
+# run, so that a change fails for what it changes; FAIRSYNC_FRESH=1 or FAIRSYNC_HOURS draws others.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not FRESH)
 settings.load_profile("patient")
 
 # Tests of these files start something large, a cluster, a server or a browser, of which there should be one at a time.

@@ -5,6 +5,7 @@ import os
 from hypothesis import HealthCheck, settings
 
 HOURS = float(os.environ.get("FAIRSYNC_HOURS", "0"))
+FRESH = HOURS > 0 or os.environ.get("FAIRSYNC_FRESH", "0") != "0"  # other examples in each run
 
 
 def effort(examples: int, seconds_each: float) -> settings:

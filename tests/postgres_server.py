@@ -91,7 +91,7 @@ class PostgresServer:
 
     def wait(self) -> None:
         """Wait until the server answers."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()

@@ -139,7 +139,10 @@ def served(*arguments: str, port: int) -> Iterator[subprocess.Popen[str]]:
 
 def test_serve_a_model(home: Path) -> None:
     port = free_port()
-    with served("models/shop-svd", port=port) as process, Client(f"http://127.0.0.1:{port}", attempts=1) as client:
+    with (
+        served("models/shop-svd", port=port) as process,
+        Client(f"http://127.0.0.1:{port}", attempts=1, timeout=60) as client,
+    ):
         wait_until(lambda: process.poll() is not None or is_ready(client))
         found = client.retrieve_for([["p1", "p2", "gone"], ["p40"]], where={"seller": ["s1", "s2"], "tags": "t1"})
         assert found.ids.shape == (2, 20)
@@ -149,7 +152,7 @@ def test_serve_a_model(home: Path) -> None:
         client.upsert_items(None, {"new": [True], "tags": [["b"]]}, ["p1"])
         assert client.retrieve_for([["p2"]], where={"tags": "b"}).ids[0, 0] == "p1"
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=240)
     assert process.returncode == 0, said
     for words in ("services/shop-svd/service.toml", "max_exclude = 20", f"Dashboard: http://127.0.0.1:{port}/"):
         assert words in said

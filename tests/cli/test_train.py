@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -148,31 +147,33 @@ def test_errors_are_one_line_and_write_nothing(data: Path, tmp_path: Path) -> No
         assert not (tmp_path / "model").exists()
 
 
+# Killed as soon as the second epoch is saved, in the middle of the training.
+KILLED = """
+import os, signal
+from fairsync.models.checkpoint import Checkpoint
+write, written = Checkpoint.write, []
+def write_and_die(checkpoint, path):
+    write(checkpoint, path)
+    written.append(path)
+    if len(written) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+Checkpoint.write = write_and_die
+"""
+
+
 def test_killed_and_gone_on_with(data: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     unfinished = tmp_path / "broken.unfinished"
 
-    def command(out: Path) -> list[str]:
+    def command(out: Path, first: str = "") -> list[str]:
         settings = ["--model", "gru4rec", "--epochs", "12", "--json", *SMALL]
-        return [
-            sys.executable,
-            "-c",
-            "from fairsync.cli import app; app()",
-            "train",
-            str(data),
-            "--out",
-            str(out),
-            *settings,
-        ]
+        program = f"{first}\nfrom fairsync.cli import app; app()"
+        return [sys.executable, "-c", program, "train", str(data), "--out", str(out), *settings]
 
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(command(broken), env=environment, stdout=subprocess.DEVNULL)
-    patience = time.monotonic() + 60
-    while not unfinished.exists() and time.monotonic() < patience:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL, "it was done before it could be killed"
+    ended = subprocess.run(command(broken, KILLED), env=environment, stdout=subprocess.DEVNULL, check=False)
+    assert ended.returncode == -signal.SIGKILL
     assert unfinished.exists()
     assert not broken.exists()
     documents = []

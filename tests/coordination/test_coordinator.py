@@ -117,7 +117,7 @@ def test_floors_hold_with_front_ends_at_work_at_once(front_ends: int, tightness:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=60)
+        thread.join(timeout=600)
     report, total = coordinator.report(), sum(counts, Counter())
     assert report.requests == horizon
     assert report.exposures == {label: total[label] for label in world.catalog.labels}
@@ -352,7 +352,7 @@ def test_a_new_promise_waits_for_leases_that_could_break_it() -> None:
     waiting.join(timeout=0.2)
     assert waiting.is_alive()
     coordinator.settle(lease.number, Entry(np.array([5, 0]), 5, 1.0, 0.0), None)
-    waiting.join(timeout=30)
+    waiting.join(timeout=240)
     assert coordinator.report().floors == {"a": 8, "b": 0}
     FrontEnd(catalog, coordinator).retrieve(np.tile([0.0, 1.0], (5, 1)))
     assert coordinator.report().esp == 1

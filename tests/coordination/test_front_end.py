@@ -56,7 +56,7 @@ def test_the_same_requests_to_several_front_ends_at_once() -> None:
         front = FrontEnd(world.catalog, coordinator)
         for start in range(0, 400, 10):
             names: list[str | None] = [f"{number}" for number in range(start, start + 10)]
-            gate.wait(timeout=60)
+            gate.wait(timeout=240)
             found = front.retrieve(world.users[start : start + 10], request_ids=names)
             for name, ids, labels in zip(names, found.ids.tolist(), found.groups.tolist(), strict=True):
                 answers[mine][str(name)], groups[str(name)] = ids, labels
@@ -65,7 +65,7 @@ def test_the_same_requests_to_several_front_ends_at_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=600)
     assert answers[0] == answers[1] == answers[2] == answers[3]
     returned = Counter(label for labels in groups.values() for label in labels)
     report = coordinator.report()
@@ -192,7 +192,7 @@ class GatedIndex(ExactIndex):
 
     def search(self, *arguments: Any, **options: Any) -> Hits:
         self.searching.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(240)
         return super().search(*arguments, **options)
 
 
@@ -208,7 +208,7 @@ def test_closing_waits_for_calls_under_way_and_leaves_no_lease() -> None:
 
     serving = threading.Thread(target=front.retrieve, args=[np.ones((4, 4))])
     serving.start()
-    assert index.searching.wait(30)
+    assert index.searching.wait(240)
     closing = threading.Thread(target=close)
     closing.start()
     assert not closed.is_set()

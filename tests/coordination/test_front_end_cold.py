@@ -90,7 +90,7 @@ def test_front_ends_that_answer_the_same_cold_request_at_once_agree() -> None:
         front = FrontEnd(WORLD.catalog, coordinator, count_cold=False)
         front.retrieve(WORLD.users[mine : mine + 1])  # each has a mean of its own
         for number in range(20):
-            gate.wait(timeout=60)
+            gate.wait(timeout=240)
             answers[mine] += front.retrieve(np.zeros((2, 5)), request_ids=[f"{number}", None]).ids[:1].tolist()
 
     threads = [threading.Thread(target=work, args=(mine,)) for mine in range(4)]

@@ -92,7 +92,7 @@ def serve_side_by_side(world: World, coordinators: list[Coordinator], calls: int
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=600)
     assert not failures, failures
     return sum(counts, Counter())
 
@@ -651,7 +651,7 @@ def test_coordinators_by_the_clock_join_the_targets_they_find(start: Start) -> N
 
 def test_a_lock_that_another_process_holds_is_an_outage(server: PostgresServer, start: Start) -> None:
     """As of a process that is suspended in the middle of a transaction: callers are told to try again."""
-    coordinator = start(k=1, timeout=0.5)
+    coordinator = start(k=1, timeout=3.0)
     assert isinstance(coordinator.ledger, SqlLedger)
     database: Any = coordinator.ledger.database
     with psycopg.connect(server.url) as holder:
@@ -667,7 +667,7 @@ def test_leases_of_a_coordinator_alone_are_settled_by_those_that_share(url: str,
         one, two = alone.lease(1), alone.lease(1)
         alone.settle(one.number, A, None)
         with pytest.raises(FairSyncError, match="in use by another process"):
-            start(k=1, timeout=0.1)
+            start(k=1, timeout=2.0)
     coordinator = start(k=1, floors={"a": 2}, horizon=10)
     for number in (one.number, two.number, two.number):
         coordinator.settle(number, A, None)
@@ -683,7 +683,7 @@ def test_bad_settings_are_refused(server: PostgresServer, url: str, start: Start
     with pytest.raises(InvalidInputError, match="n must"):
         start(k=1).lease(0)
     with SqlLedger(server.schema("three"), 3), pytest.raises(FairSyncError, match="in use"):
-        start(k=1, ledger=server.schema("three"), timeout=0.1)
+        start(k=1, ledger=server.schema("three"), timeout=2.0)
     with pytest.raises(InvalidInputError, match="another catalog"):
         start(k=1, ledger=server.schema("three"))
 

@@ -46,12 +46,12 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def _client(process: subprocess.Popen[bytes], root: Path, port: int) -> httpx.Client:
-    end = time.monotonic() + 40
+    end = time.monotonic() + 240
     while True:
         assert process.poll() is None, "caddy has ended"
         assert time.monotonic() < end
         try:
-            client = httpx.Client(base_url=f"https://localhost:{port}", verify=_trusting(root))
+            client = httpx.Client(base_url=f"https://localhost:{port}", verify=_trusting(root), timeout=60)
         except OSError:  # it has not made a certificate yet
             time.sleep(0.1)
             continue

@@ -49,9 +49,9 @@ def url() -> Iterator[str]:
     service.set_promise(ScheduledPromise.of_group("toys", 10, Window.day("UTC")))
     with running(service, make_settings()) as one:
         vectors = np.random.default_rng(0).normal(size=(FEWEST, 8)).tolist()
-        httpx.post(f"{one.url}/v1/retrieve", json={"vectors": vectors}).raise_for_status()
-        assert httpx.post(f"{one.url}/v1/retrieve", json={}).status_code == 422
-        wait_until(lambda: "\nfairsync_least_cost_share " in httpx.get(f"{one.url}/metrics").text)
+        httpx.post(f"{one.url}/v1/retrieve", json={"vectors": vectors}, timeout=60).raise_for_status()
+        assert httpx.post(f"{one.url}/v1/retrieve", json={}, timeout=60).status_code == 422
+        wait_until(lambda: "\nfairsync_least_cost_share " in httpx.get(f"{one.url}/metrics", timeout=60).text)
         yield one.url
 
 
@@ -66,7 +66,7 @@ def used(expression: str) -> set[tuple[str, str]]:
 
 
 def test_every_metric_and_label_is_exported(url: str) -> None:
-    text = httpx.get(f"{url}/metrics").text
+    text = httpx.get(f"{url}/metrics", timeout=60).text
     exported: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -116,8 +116,8 @@ def test_prometheus_evaluates_all_of_it_on_a_running_service(url: str, tmp_path:
     ]  # fmt: skip
     with subprocess.Popen(command) as process, ExitStack() as opened:
         try:
-            ask = opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1"))
-            deadline = time.monotonic() + 60
+            ask = opened.enter_context(httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", timeout=60))
+            deadline = time.monotonic() + 240
 
             def result(query: str) -> list[Any]:
                 answer = ask.get("/query", params={"query": query}).json()
@@ -133,7 +133,7 @@ def test_prometheus_evaluates_all_of_it_on_a_running_service(url: str, tmp_path:
             while not is_scraped():
                 assert time.monotonic() < deadline
                 assert process.poll() is None
-                httpx.post(f"{url}/v1/retrieve", json={"vectors": np.ones((1, 8)).tolist()})
+                httpx.post(f"{url}/v1/retrieve", json={"vectors": np.ones((1, 8)).tolist()}, timeout=60)
                 time.sleep(0.2)
             for query in queries():
                 answered = result(query)

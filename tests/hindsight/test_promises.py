@@ -220,6 +220,16 @@ def test_the_bound_is_that_of_the_linear_program_and_the_plan_is_below_the_integ
 
 
 @pytest.mark.parametrize("how", EFFORTS)
+@pytest.mark.parametrize("seed", [479, 561, 923])
+def test_the_bound_is_tight_where_the_first_items_tie(seed: int, how: Effort) -> None:
+    """Steps that grow while items tie must not stay long when others are found."""
+    case = make(seed, requests=1, items=13, k=1, tight=1.0, caps=True, limits=False, exclude=0.0, ties=True)
+    best = solve(case, how)
+    case.check(best)
+    assert best.relevance == pytest.approx(case.optimum(whole=False), abs=case.tolerance)
+
+
+@pytest.mark.parametrize("how", EFFORTS)
 @pytest.mark.parametrize(("caps", "limits", "exclude"), [(False, False, 0.0), (True, False, 0.2), (True, True, 0.0)])
 def test_the_gap_is_small_where_there_are_many_requests(how: Effort, caps: bool, limits: bool, exclude: float) -> None:
     case = make(34, requests=120, items=60, k=4, tight=0.97, caps=caps, limits=limits, exclude=exclude, ties=False)

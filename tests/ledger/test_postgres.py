@@ -122,7 +122,7 @@ def test_a_read_only_database(postgres: PostgresServer, role: tuple[str, str]) -
     with SqlLedger(url, 2) as ledger:
         ledger.record([ENTRY])
     postgres.execute(f"ALTER ROLE {name} SET default_transaction_read_only = on")
-    with SqlLedger(url, 2, timeout=0.2) as ledger:
+    with SqlLedger(url, 2, timeout=3.0) as ledger:
         with pytest.raises(BackendUnavailableError, match="is read-only: connect to the primary server"):
             ledger.record([ENTRY])
         assert ledger.totals().requests == 1
@@ -153,11 +153,11 @@ def test_a_standby_can_be_read_and_backed_up(postgres: PostgresServer, tmp_path:
             )
         try:
             there = url.replace(f":{postgres.port}/", f":{port}/")
-            with LedgerReader(there, timeout=30.0) as reader:
+            with LedgerReader(there, timeout=120.0) as reader:
                 assert reader.summary().requests == 1
             assert back_up(there, tmp_path / "copy.db").requests == 1
             with pytest.raises(BackendUnavailableError, match="is read-only: connect to the primary server"):
-                SqlLedger(there, 2, timeout=0.2)
+                SqlLedger(there, 2, timeout=3.0)
         finally:
             standby.terminate()
             standby.wait()
@@ -204,15 +204,15 @@ def test_a_timeout_must_be_positive() -> None:
 
 
 def test_a_backup_may_take_longer_than_the_timeout_of_calls(postgres: PostgresServer) -> None:
-    with closing(PostgresDatabase(postgres.url, timeout=0.2, owner="none")) as database:
+    with closing(PostgresDatabase(postgres.url, timeout=2.0, owner="none")) as database:
 
         def slow(transaction: Transaction) -> None:
             database.allow_long(transaction)
-            transaction.execute("SELECT pg_sleep(1.5)")
+            transaction.execute("SELECT pg_sleep(4)")
 
         database.run(slow, "read")
         with pytest.raises(BackendUnavailableError, match="does not answer"):
-            database.run(lambda transaction: transaction.execute("SELECT pg_sleep(1.5)"), "read")
+            database.run(lambda transaction: transaction.execute("SELECT pg_sleep(60)"), "read")
 
 
 def test_a_database_without_an_encoding(postgres: PostgresServer) -> None:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from fairsync.catalog.files import save_catalog
 from service.running import small_catalog
+from service.service_process import WINDOW
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from postgres_server import PostgresServer
 
-PROMISES = '[[promises]]\ngroup = "wine"\nfloor = 500\nwindow = {every = "day"}\n'
+PROMISES = f'[[promises]]\ngroup = "wine"\nfloor = 500\nwindow = {WINDOW}\n'
 
 
 def configured(folder: Path, more: str = "", *, port: int = 0) -> Path:

@@ -15,6 +15,7 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.schedule import Forecast
+from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.server.app import make_app
 from fairsync.service.settings import Settings, parse_settings
@@ -30,7 +31,7 @@ def make_settings(http: dict[str, Any] | None = None, *, tokens: bool = False, *
     """Return settings. With tokens, there is one per role, in the environment variable of its name."""
     given = [{"name": role, "roles": [role], "env": f"TEST_{role.upper()}"} for role in TOKENS] if tokens else []
     sections = {"catalog": {"path": "unused"}, "ledger": "memory://", **sections}
-    return parse_settings({**sections, "http": {"port": 0, **(http or {})}, "tokens": given})
+    return parse_settings({**sections, "http": {"port": 0, "request_seconds": 60.0, **(http or {})}, "tokens": given})
 
 
 def small_catalog() -> Catalog:
@@ -52,13 +53,24 @@ def shop_catalog() -> Catalog:
     return Catalog(rng.normal(size=(60, 8)).astype(np.float32), attributes, [f"i{row}" for row in range(60)])
 
 
+class MiddayClock(MonotonicClock):
+    """A clock by which all tests of a run begin after noon, so that no hour or day ends during one of them."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: time.time() + _UNTIL_NOON)
+
+
+_UNTIL_NOON = 43_260.0 - time.time() % 86_400
+
+
 def small_service(per_second: float = 1.0, catalog: Catalog | None = None, max_exclude: int = 0) -> PromiseService:
     """Return a promise service with a small catalog and no promises."""
     catalog = catalog or small_catalog()
     coordinator = Coordinator(
         catalog, k=3, floors=0, horizon=1, batch_size=16, auto_restart=False, max_exclude=max_exclude
     )
-    return PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=per_second))
+    front, forecast = FrontEnd(catalog, coordinator), Forecast(rate=per_second)
+    return PromiseService(front, coordinator, [], forecast, clock=MiddayClock())
 
 
 class Running:
@@ -69,14 +81,14 @@ class Running:
         self.app = make_app(promise_service, settings, refresh_seconds)
         config = uvicorn.Config(
             self.app, port=0, http="httptools", ws="none", log_config=None, access_log=False,
-            timeout_graceful_shutdown=10,
+            timeout_graceful_shutdown=60,
         )  # fmt: skip
         self.server = uvicorn.Server(config)
         self._thread = threading.Thread(target=lambda: asyncio.run(self.server.serve()), daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-        end = time.monotonic() + 30
+        end = time.monotonic() + 240
         while not self.server.started:
             assert self._thread.is_alive(), "the server stopped during its start"
             assert time.monotonic() < end, "the server did not start"
@@ -92,7 +104,7 @@ class Running:
 
     def stop(self) -> None:
         self.server.should_exit = True
-        self._thread.join(30)
+        self._thread.join(240)
         assert not self._thread.is_alive(), "the server did not end"
 
 

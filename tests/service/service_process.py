@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 K, LABELS = 3, ["books", "toys", "wine"]
 # A campaign that has begun and lasts longer than any test. An hour or a day may end during a test.
 CAMPAIGN = (datetime.now(UTC) - timedelta(hours=1), datetime.now(UTC) + timedelta(days=9))
-_WINDOW = f'{{every = "campaign", start = {CAMPAIGN[0]}, end = {CAMPAIGN[1]}}}'
+WINDOW = f'{{every = "campaign", start = {CAMPAIGN[0]}, end = {CAMPAIGN[1]}}}'
 CONFIG = f"""
 promises = [
-    {{group = "toys", floor = 100, window = {_WINDOW}}},
-    {{group = "wine", floor = 5_000_000, window = {_WINDOW}}},
+    {{group = "toys", floor = 100, window = {WINDOW}}},
+    {{group = "wine", floor = 5_000_000, window = {WINDOW}}},
 ]
 [catalog]
 path = "items"
@@ -113,7 +113,7 @@ class ServiceProcess:
                 self.start(wait=False)
             return is_ready(client)
 
-        with Client(self.url, attempts=1) as client:
+        with Client(self.url, attempts=1, timeout=60) as client:
             wait_until(is_up)
 
     def kill(self) -> None:

@@ -50,7 +50,7 @@ def prices_of(client: Client) -> dict[Any, float]:
 
 def state(url: str) -> dict[str, Any]:
     """Return the state that a restored service must have."""
-    with Client(url) as client:
+    with Client(url, timeout=60) as client:
         promises, prices = client.promises(), prices_of(client)
         past = [msgspec.to_builtins(one) for one in client.past()]
     counts = {one.id: (one.group, one.floor, one.window, one.exposures) for one in promises}
@@ -59,7 +59,7 @@ def state(url: str) -> dict[str, Any]:
 
 def make_past_window(url: str) -> str:
     """Make a promise and wait until its window has ended. Returns the id of the promise."""
-    with Client(url) as client:
+    with Client(url, timeout=60) as client:
         made = make_short_promise(client)
         wait_until(lambda: made in [one.promise for one in client.past()])
     return made
@@ -81,7 +81,7 @@ def make_price(url: str, clients: RetryingClients) -> None:
 
     In a short window its target can be 0, and so is its price until the next window has had some requests.
     """
-    with Client(url) as client:
+    with Client(url, timeout=60) as client:
         for number in range(1000):
             if prices_of(client)["wine"] < 0:
                 return

@@ -41,7 +41,7 @@ class PromiseEditor:
     """Creates, changes and deletes a promise until the service stops, and records what was acknowledged."""
 
     def __init__(self, url: str) -> None:
-        self._client = Client(url, attempts=1)
+        self._client = Client(url, attempts=1, timeout=60)
         self.name: str | None = None
         self.floors: set[int] = set()  # floors that may be in force; empty: there may be no promise
         self.acknowledged, self._floor = 0, 0
@@ -91,12 +91,12 @@ class PromiseEditor:
 
 
 def prices(url: str) -> dict[object, float]:
-    with Client(url) as client:
+    with Client(url, timeout=60) as client:
         return {one.group: one.price for one in client.groups()}
 
 
 def requests_counted(url: str) -> int:
-    with Client(url) as client:
+    with Client(url, timeout=60) as client:
         return client.overview().requests
 
 
@@ -267,12 +267,12 @@ def test_a_full_disk(tmp_path: Path) -> None:
     service = ServiceProcess(tmp_path, '[ledger]\nurl = "sqlite:///disk/exposures.db"\n')
     with disk(tmp_path / "disk", lambda: service.pid) as full, service:
         service.start()
-        with RetryingClients(service.url) as clients, Client(service.url, attempts=1) as client:
+        with RetryingClients(service.url) as clients, Client(service.url, attempts=1, timeout=60) as client:
             wait_until(lambda: len(clients.received) > 50)
             full.fill()
             wait_until(lambda: sum(clients.refused.values()) > 8)  # leases granted before may still be used
             body = {"vectors": [[1.0] * 8], "request_ids": ["by hand"]}
-            refused = httpx.post(f"{service.url}/v1/retrieve", json=body)
+            refused = httpx.post(f"{service.url}/v1/retrieve", json=body, timeout=60)
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "5"), refused.text
             assert "The ledger or a disk failed." in refused.text
             with pytest.raises(BackendUnavailableError):
@@ -289,5 +289,5 @@ def test_a_full_disk(tmp_path: Path) -> None:
             check_counts([*ledger.past(), ledger.totals()], clients)
             assert not ledger.answers(["by hand"])
         service.start()
-        with Client(service.url) as client:
+        with Client(service.url, timeout=60) as client:
             assert made.id in {one.id for one in client.promises()}

@@ -72,7 +72,7 @@ def test_a_repeat_gets_the_same_answer_until_it_expires_and_then_an_error(replic
             client.retrieve(np.ones((2, 8)), request_ids=["new", "a"])
         assert client.ready(), "it is the caller's mistake"
     assert replicas.requests() == 2001, "neither a second search, nor one for the rest of the call"
-    raw = httpx.post(f"{replicas.url}/v1/retrieve", json={"vectors": [[1.0] * 8], "request_ids": ["a"]})
+    raw = httpx.post(f"{replicas.url}/v1/retrieve", json={"vectors": [[1.0] * 8], "request_ids": ["a"]}, timeout=60)
     assert (raw.status_code, raw.headers["content-type"]) == (410, "application/problem+json")
     assert "retry-after" not in raw.headers
     assert raw.json()["error"] == "expired"

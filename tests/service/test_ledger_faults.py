@@ -56,14 +56,14 @@ def is_refused(service: ServiceProcess, *secrets: object, probes: list[str] | No
         probes.append(name)
     answers = [
         httpx.post(f"{service.url}/v1/retrieve", json={**BODY, "request_ids": [name]}, timeout=30),
-        httpx.get(f"{service.url}/ready"),
+        httpx.get(f"{service.url}/ready", timeout=60),
     ]
     for answer in answers:
         assert answer.status_code in (200, 503), answer.text
         assert answer.status_code == 200 or int(answer.headers["retry-after"]) >= 1
         for secret in ("exposures", "sqlite", "postgres", "127.0.0.1", "/tmp", QUOTED, *secrets):
             assert str(secret) not in answer.text
-    assert httpx.get(f"{service.url}/health").status_code == 200
+    assert httpx.get(f"{service.url}/health", timeout=60).status_code == 200
     return all(answer.status_code == 503 for answer in answers)
 
 
@@ -95,7 +95,7 @@ def counted(url: str) -> int:
 
 
 def test_a_deleted_ledger_is_noticed_and_no_other_service_starts_over(tmp_path: Path) -> None:
-    with served(tmp_path, "sqlite:///exposures.db") as service, Client(service.url, attempts=1) as client:
+    with served(tmp_path, "sqlite:///exposures.db") as service, Client(service.url, attempts=1, timeout=60) as client:
         client.retrieve(np.ones((2, 8)))
         for path in tmp_path.glob("exposures.db*"):
             path.unlink()
@@ -130,7 +130,7 @@ def test_a_file_without_content_is_not_a_new_ledger(tmp_path: Path) -> None:
 
 
 def test_two_services_on_one_file(tmp_path: Path) -> None:
-    with served(tmp_path, "sqlite:///exposures.db") as service, Client(service.url) as client:
+    with served(tmp_path, "sqlite:///exposures.db") as service, Client(service.url, timeout=60) as client:
         with beside(service, tmp_path / "second") as second:
             assert "in use by another process: stop it first, or share a ledger in Postgres" in refusal(second)
         client.retrieve(np.ones((2, 8)))
@@ -141,7 +141,7 @@ def test_two_services_on_one_file(tmp_path: Path) -> None:
 def test_a_damaged_file(tmp_path: Path) -> None:
     """It is refused at the start, or as soon as the damaged part is read."""
     path = tmp_path / "exposures.db"
-    with served(tmp_path, "sqlite:///exposures.db") as service, Client(service.url) as client:
+    with served(tmp_path, "sqlite:///exposures.db") as service, Client(service.url, timeout=60) as client:
         for number in range(40):
             client.retrieve(np.ones((20, 8)), request_ids=[f"{number} {i}" for i in range(20)])
         service.stop()
@@ -157,7 +157,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
                 return True
             body = {"vectors": [[1.0] * 8] * 40, "request_ids": names}
             try:
-                answer = httpx.post(f"{service.url}/v1/retrieve", json=body)
+                answer = httpx.post(f"{service.url}/v1/retrieve", json=body, timeout=60)
             except httpx.TransportError:  # it has not started yet
                 return False
             assert answer.status_code == 503, answer.text
@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_server_that_is_away(tmp_path: Path, postgres: PostgresServer) -> None:
     """It stops, and comes back; then it hangs with its connections open, and goes on."""
     url, probes = postgres.schema("away"), list[str]()
-    with served(tmp_path, url) as service, Client(service.url) as client:
+    with served(tmp_path, url) as service, Client(service.url, timeout=60) as client:
         with RetryingClients(service.url) as clients:
             for leave, come in ((postgres.stop, postgres.start), (postgres.suspend, postgres.resume)):
                 before = len(clients.received)
@@ -241,7 +241,7 @@ def test_a_service_ends_while_the_server_is_away(tmp_path: Path, how: str) -> No
 
 
 def test_tables_that_are_dropped(tmp_path: Path, postgres: PostgresServer) -> None:
-    with served(tmp_path, postgres.schema("dropped")) as service, Client(service.url, attempts=1) as client:
+    with served(tmp_path, postgres.schema("dropped")) as service, Client(service.url, attempts=1, timeout=60) as client:
         client.retrieve(np.ones((2, 8)))
         postgres.execute("DROP SCHEMA dropped CASCADE")
         wait_until(lambda: not is_ready(client))  # although there are no calls
@@ -253,7 +253,7 @@ def test_tables_that_are_dropped(tmp_path: Path, postgres: PostgresServer) -> No
 def test_a_server_that_is_read_only_for_a_while(tmp_path: Path, postgres: PostgresServer) -> None:
     """As during a failover, while the address still leads to the former primary."""
     url, probes = postgres.schema("reading"), list[str]()
-    with served(tmp_path, url) as service, Client(service.url) as client:
+    with served(tmp_path, url) as service, Client(service.url, timeout=60) as client:
         with RetryingClients(service.url) as clients:
             wait_until(lambda: len(clients.received) > 20)
             postgres.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
@@ -276,7 +276,7 @@ def test_a_password_that_was_changed_is_not_shown_to_callers(tmp_path: Path, pos
     postgres.execute("CREATE ROLE shop LOGIN PASSWORD 'one'")
     postgres.execute("GRANT CREATE ON DATABASE postgres TO shop")
     url = f"postgresql://shop:one@127.0.0.1:{postgres.port}/postgres?schema=rotated"
-    with served(tmp_path, url) as service, Client(service.url) as client:
+    with served(tmp_path, url) as service, Client(service.url, timeout=60) as client:
         postgres.execute("ALTER ROLE shop PASSWORD 'two'")
         end_sessions(postgres)
         wait_until(lambda: is_refused(service, postgres.port, "shop", "password"))

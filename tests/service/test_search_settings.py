@@ -119,13 +119,14 @@ def test_changes_of_items_reach_the_engine(tmp_path: Path, postgres: PostgresSer
     service.coordinator.ledger.close()
 
 
+@pytest.mark.usefixtures("midday")
 def test_an_engine_that_is_away_is_503_and_nothing_is_counted(tmp_path: Path) -> None:
     with PostgresServer() as server:
         server.execute("CREATE EXTENSION vector")
-        lines = 'engine = "pgvector"\nupload = true\ntimeout = 0.5'
+        lines = 'engine = "pgvector"\nupload = true\ntimeout = 4.0'
         settings = settings_for(tmp_path, lines, FAIRSYNC_SEARCH_URL=server.url)
         service = make_promise_service(settings)
-        with running(service, settings) as there, fs.Client(there.url, attempts=1) as client:
+        with running(service, settings) as there, fs.Client(there.url, attempts=1, timeout=60) as client:
             user = np.ones(8)
             first = client.retrieve([user], request_ids=["a"])
             server.kill()

@@ -101,6 +101,7 @@ def retrieve(
     users: Annotated[Path, typer.Argument(dir_okay=False, help="A .npy file of (n, d) or (n, interests, d) vectors.")],
     out: Annotated[Path, typer.Option(dir_okay=False, help="A .npz file: ids, groups, relevance, searched.")],
     name: _Name = "fairsync",
+    deadline: Annotated[float, typer.Option(help="Seconds to wait for a shard; then it is left out.")] = 5.0,
     address: _Address = "auto",
 ) -> None:
     """Answer requests from a file, as a front end. Any number of front ends may run at the same time."""
@@ -113,7 +114,7 @@ def retrieve(
         vectors = np.load(users, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise InvalidInputError(f"{users} is no .npy file of vectors: {error}") from error
-    index: RayIndex = _attached(name, catalog)
+    index: RayIndex = _attached(name, catalog, deadline)
     front = FrontEnd(index.catalog, RayCoordinator(name), index=index)
     columns = (TextColumn("requests"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     parts: list[Candidates] = []
@@ -173,8 +174,8 @@ def _connected(address: str) -> Console:
     return Console(highlight=False)
 
 
-def _attached(name: str, catalog: Path) -> RayIndex:
+def _attached(name: str, catalog: Path, deadline: float = 5.0) -> RayIndex:
     from fairsync.catalog.files import open_catalog
     from fairsync.search.ray import RayIndex
 
-    return RayIndex.attach(name, open_catalog(catalog))
+    return RayIndex.attach(name, open_catalog(catalog), deadline)

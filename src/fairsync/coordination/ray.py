@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _PROMISE, _GROWN = "promise", "promise to more groups"
 # Seconds that a call of lease() blocks a thread of the actor before the front end calls again.
 _LEASE_TIMEOUT = 0.2
+# Seconds that the process of a coordinator may take to start, at least, and to end.
+_START_SECONDS, _END_SECONDS = 300.0, 60.0
 # Threads of the actor. Settling has threads of its own, so that it never queues behind leases that wait for it.
 _LEASE_THREADS, _SETTLE_THREADS = 64, 4
 
@@ -191,7 +193,7 @@ class RayCoordinator:
         name
             Name under which front ends find it.
         timeout
-            Seconds that a call may take, including a restart.
+            Seconds that a call may take, including a restart. The start may take five minutes in any case.
         settings
             As for :class:`fairsync.Coordinator`: k, floors, horizon, policy, batch_size, max_exclude, lease_seconds.
         """
@@ -218,7 +220,7 @@ class RayCoordinator:
         actor = host.remote(groups, settings, ledger)
         try:
             with _translated_errors(name):
-                ray.get(actor.facts.remote(), timeout=timeout)
+                ray.get(actor.facts.remote(), timeout=max(timeout, _START_SECONDS))
         except BaseException:
             ray.kill(actor)
             raise
@@ -232,7 +234,7 @@ class RayCoordinator:
             return False
         actor = ray.get_actor(_actor_name(name), namespace=NAMESPACE)
         with _translated_errors(name):
-            ray.get(actor.close.remote(), timeout=10.0)
+            ray.get(actor.close.remote(), timeout=_END_SECONDS)
         ray.kill(actor)
         return True
 

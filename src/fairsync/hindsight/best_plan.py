@@ -109,10 +109,12 @@ def find_plan(lists: PricedLists, effort: Effort, worst: float = -np.inf) -> Fou
             break
         if settled.final and value <= known + closed:
             break  # no subsidies are better, but the linear program's plan is not one of whole items
-        if not better and not lists.widen(subsidies):
+        if not better and not lists.widen(subsidies) and bold == 1.0:
             break  # nothing left to learn; the bounds say how far it got
         if not settled.final:
-            free, bold = min(2 * free, 200_000), 4 * bold if better else 1.0
+            free = min(2 * free, 200_000)
+        # A box that was grown where items tie is far too large once lists differ: then try a usual one.
+        bold = 4 * bold if better and not settled.final else 1.0
     if lists.bounds is not None and upper - lower > closed:
         lower, rows = _program(lists, subsidies, effort, upper, lower, rows)
     return Found(lists, subsidies, max(upper, lower), lower, plain, rows)

@@ -276,7 +276,7 @@ class TestFaults:
         users = np.random.default_rng(15).normal(size=(60, 8)) + 0.4
         with PostgresServer() as server:
             server.execute("CREATE EXTENSION vector")
-            index = PgvectorIndex(catalog, server.url, upload=True, timeout=1.0)
+            index = PgvectorIndex(catalog, server.url, upload=True, timeout=4.0)
             retriever = fs.FairRetriever(catalog, k=10, floors=50, horizon=60, batch_size=8, index=index)
             whole = fs.FairRetriever(catalog, k=10, floors=50, horizon=60, batch_size=8)
             found = [retriever.retrieve(users[:20]).ids]

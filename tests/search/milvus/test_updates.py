@@ -256,7 +256,7 @@ def test_an_upload_that_comes_second_uses_the_first(lite: str) -> None:
 
 def test_an_update_without_the_server_changes_nothing(lite: str, monkeypatch: pytest.MonkeyPatch) -> None:
     catalog, users = random_case(48)
-    index = MilvusIndex(catalog, lite, "away", upload=True, timeout=0.2)
+    index = MilvusIndex(catalog, lite, "away", upload=True, timeout=3.0)
     retriever = fs.FairRetriever(catalog, k=5, index=index)
 
     def away(*_: object, **__: object) -> None:

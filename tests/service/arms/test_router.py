@@ -67,13 +67,13 @@ def served(path: Path) -> Iterator[tuple[str, Any]]:
         yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", services
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join(240)
         for service in services:
             service.coordinator.ledger.close()
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> Path:
+def config(tmp_path: Path, midday: None) -> Path:
     save_catalog(small_catalog(), tmp_path / "items")
     path = tmp_path / "service.toml"
     path.write_text(CONFIG)
@@ -83,7 +83,7 @@ def config(tmp_path: Path) -> Path:
 def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(config: Path) -> None:
     assignment = make_assignment(load_settings(config, {}))
     rng, counted = np.random.default_rng(0), {"control": 0, "fair": 0}
-    with served(config) as (url, services), httpx.Client(base_url=url) as client:
+    with served(config) as (url, services), httpx.Client(base_url=url, timeout=60) as client:
         for number in range(60):
             user = f"u{number % 30}"
             body = {"vectors": rng.normal(size=(2, 8)).tolist()}
@@ -100,7 +100,7 @@ def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(config: Path)
             assert fair[name]["low"] <= fair[name]["value"] <= fair[name]["high"]
         floors = [client.get(f"/arms/{name}/v1/promises").json()[0]["floor"] for name in counted]
         assert floors == [51, 50], "the parts add up to 101"
-        with Client(f"{url}/arms/fair/") as fair_client:
+        with Client(f"{url}/arms/fair/", timeout=60) as fair_client:
             assert fair_client.ready()
             assert fair_client.audit().entries[0].by == "settings"
         assert client.get("/arms/fair/").status_code == 200, "the dashboard of an arm"
@@ -114,14 +114,14 @@ def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(config: Path)
         assert client.post("/v1/promises", json={}).status_code == 422, "it must name an arm"
         assert client.get("/arms/nobody/v1/promises").status_code == 404
     with served(config) as (url, _):  # a restart continues
-        assert sum(arm["requests"] for arm in httpx.get(f"{url}/v1/arms").json()["arms"]) == 121
+        assert sum(arm["requests"] for arm in httpx.get(f"{url}/v1/arms", timeout=60).json()["arms"]) == 121
     for name in counted:
         with LedgerReader(config.parent / f"exposures.november.{name}.db") as reader:
             assert reader.summary().requests == counted[name] + (name == assignment.arm_of("u1"))
 
 
 def test_a_promise_to_all_is_split_and_made_in_all_arms_or_in_none(config: Path) -> None:
-    with served(config) as (url, services), httpx.Client(base_url=url) as client:
+    with served(config) as (url, services), httpx.Client(base_url=url, timeout=60) as client:
         promise = {"group": "toys", "floor": 7, "window": {"every": "day"}}
         made = client.post("/v1/arms/promises", json=promise)
         assert made.status_code == 201, made.text
@@ -141,14 +141,14 @@ def test_a_change_of_arms_in_the_middle_of_a_window_is_refused(config: Path) -> 
         make_services(load_settings(config, {}))
     config.write_text(config.read_text().replace('"november"', '"december"'))
     with served(config) as (url, _):
-        assert [arm["share"] for arm in httpx.get(f"{url}/v1/arms").json()["arms"]] == [0.3, 0.7]
+        assert [arm["share"] for arm in httpx.get(f"{url}/v1/arms", timeout=60).json()["arms"]] == [0.3, 0.7]
 
 
 def test_a_change_of_items_reaches_all_arms_or_the_answer_says_which_not(config: Path) -> None:
     def sizes() -> list[int]:
         return [len(service.catalog) for service in services]
 
-    with served(config) as (url, services), httpx.Client(base_url=url) as client:
+    with served(config) as (url, services), httpx.Client(base_url=url, timeout=60) as client:
         before = len(services[0].catalog)
         new = {"ids": [9000, 9001], "groups": ["wine", "wine"], "embeddings": np.ones((2, 8)).tolist()}
         added = client.put("/v1/items", json=new)
@@ -165,7 +165,7 @@ def test_a_change_of_items_reaches_all_arms_or_the_answer_says_which_not(config:
         assert "These arms have it: control." in partly.json()["message"]
         assert "/arms/fair/v1/items" in partly.json()["hint"]
         assert sizes() == [before] * 2
-        with Client(url) as one:
+        with Client(url, timeout=60) as one:
             one.upsert_items(np.ones((1, 8)), ["toys"], [9002])
         assert sizes() == [before + 1] * 2
 

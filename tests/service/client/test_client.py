@@ -131,7 +131,10 @@ def test_a_busy_service_is_retried_and_counts_each_request_once(monkeypatch: pyt
     with running(promise_service, make_settings({"max_waiting": 1})) as service:
 
         async def work() -> Any:
-            async with AsyncClient(service.url, timeout=60, attempts=99) as client, httpx.AsyncClient() as http:
+            async with (
+                AsyncClient(service.url, timeout=60, attempts=99) as client,
+                httpx.AsyncClient(timeout=60) as http,
+            ):
                 calls = asyncio.gather(*(client.retrieve(USERS[i : i + 1]) for i in range(6)))
                 async with asyncio.timeout(60):
                     while 'path="/v1/retrieve",status="503"' not in (await http.get(f"{service.url}/metrics")).text:

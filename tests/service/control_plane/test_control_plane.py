@@ -34,7 +34,7 @@ def promised(floor: int = 900) -> PromiseService:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    with running(promised()) as service, Client(service.url) as client:
+    with running(promised()) as service, Client(service.url, timeout=60) as client:
         yield client
 
 
@@ -116,10 +116,10 @@ def test_a_lease_that_was_released_is_answered_as_expired(client: Client) -> Non
 
 def test_a_settlement_counts_impressions_of_its_requests() -> None:
     """The saved list is what a report of impressions is compared with."""
-    with running(promised()) as service, Client(service.url) as client:
+    with running(promised()) as service, Client(service.url, timeout=60) as client:
         grant = client.lease(1)
         client.settle(grant.lease, [SettledList(items=["i58", "i1"], request_id="r1")])
-        with httpx.Client(base_url=service.url) as http:
+        with httpx.Client(base_url=service.url, timeout=60) as http:
             report = {"reports": [{"request_id": "r1", "items": ["i58", "i3"]}]}
             assert http.post("/v1/impressions", json=report).json() == {"counted": 1, "repeated": 0, "unknown": 1}
 
@@ -188,11 +188,11 @@ def test_calls_need_the_role_of_requests(monkeypatch: pytest.MonkeyPatch) -> Non
     for role, token in TOKENS.items():
         monkeypatch.setenv(f"TEST_{role.upper()}", token)
     with running(promised(), make_settings(tokens=True)) as service:
-        with Client(service.url, TOKENS["report"]) as client:
+        with Client(service.url, TOKENS["report"], timeout=60) as client:
             assert client.prices().prices
             with pytest.raises(AccessError):
                 client.lease()
-        with Client(service.url, TOKENS["retrieve"]) as client:
+        with Client(service.url, TOKENS["retrieve"], timeout=60) as client:
             grant = client.lease()
             assert client.prices().prices
             client.release(grant.lease)

@@ -67,7 +67,7 @@ class ServedShop:
         self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="error", lifespan="off"))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
-        until = time.monotonic() + 20
+        until = time.monotonic() + 240
         while not self._server.started:
             assert time.monotonic() < until, "the service does not start"
             time.sleep(0.01)

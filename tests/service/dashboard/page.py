@@ -26,7 +26,7 @@ class Page:
     def __init__(self, browser: Any, url: str, **options: Any) -> None:
         options = {"viewport": {"width": 1280, "height": 900}, "locale": "en-GB", **options}
         self.context = browser.new_context(**options)
-        self.context.set_default_timeout(20_000)
+        self.context.set_default_timeout(120_000)
         self.tab = self.context.new_page()
         self.complaints: list[str] = []
         self.tab.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_files_are_served_safely(served: ServedShop) -> None:
-    with httpx.Client(base_url=served.url) as client:
+    with httpx.Client(base_url=served.url, timeout=60) as client:
         first = client.get("/docs")
         assert first.status_code == 200
         assert "default-src 'none'" in first.headers["content-security-policy"]
@@ -32,7 +32,7 @@ def test_a_browser_shows_every_call(browser: Any, served: ServedShop) -> None:
     page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
     page.goto(f"{served.url}docs")
     page.wait_for_selector(".opblock", timeout=60_000)
-    paths = httpx.get(f"{served.url}openapi.json").json()["paths"]
+    paths = httpx.get(f"{served.url}openapi.json", timeout=60).json()["paths"]
     assert page.locator(".opblock").count() == sum(len(calls) for calls in paths.values())
     assert all(url.startswith((served.url, "data:")) for url in asked)
     assert errors == []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_files_are_served_safely(served: ServedShop) -> None:
-    client = httpx.Client(base_url=served.url)
+    client = httpx.Client(base_url=served.url, timeout=60)
     first = client.get("/")
     assert first.status_code == 200
     assert "default-src 'none'" in first.headers["content-security-policy"]

@@ -140,11 +140,11 @@ def test_the_api_reads_the_audit_and_cannot_change_it(monkeypatch: pytest.Monkey
         monkeypatch.setenv(f"TEST_{role.upper()}", token)
     promise = PromiseRecord(group="toys", floor=10, window=WindowRecord(every="day"))
     with running(small_service(), make_settings(tokens=True)) as service:
-        with Client(service.url, TOKENS["admin"]) as admin:
+        with Client(service.url, TOKENS["admin"], timeout=60) as admin:
             made = [admin.make_promise(promise).id]
             admin.delete_promise(made[0])
             made.append(admin.make_promise(promise).id)
-        with Client(service.url, TOKENS["report"]) as reader:
+        with Client(service.url, TOKENS["report"], timeout=60) as reader:
             found = reader.audit()
             assert [(one.by, one.action, one.promise) for one in found.entries] == [
                 ("admin", "made", made[1]), ("admin", "ended", made[0]), ("admin", "made", made[0]),
@@ -154,9 +154,9 @@ def test_the_api_reads_the_audit_and_cannot_change_it(monkeypatch: pytest.Monkey
             assert found.complete
         headers = {"authorization": f"Bearer {TOKENS['admin']}"}
         for method in ("POST", "PUT", "PATCH", "DELETE"):
-            answer = httpx.request(method, f"{service.url}/v1/audit", headers=headers, json={})
+            answer = httpx.request(method, f"{service.url}/v1/audit", headers=headers, json={}, timeout=60)
             assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
         retrieve = {"authorization": f"Bearer {TOKENS['retrieve']}"}
-        assert httpx.get(f"{service.url}/v1/audit", headers=retrieve).status_code == 403
-        assert httpx.get(f"{service.url}/v1/audit?limit=0", headers=headers).status_code == 422
-        assert json.loads(httpx.get(f"{service.url}/v1/audit", headers=headers).text)["total"] == 3
+        assert httpx.get(f"{service.url}/v1/audit", headers=retrieve, timeout=60).status_code == 403
+        assert httpx.get(f"{service.url}/v1/audit?limit=0", headers=headers, timeout=60).status_code == 422
+        assert json.loads(httpx.get(f"{service.url}/v1/audit", headers=headers, timeout=60).text)["total"] == 3

@@ -280,7 +280,7 @@ def test_a_stretch_of_it_over_http() -> None:
         def open_service(clock: Callable[[], float]) -> PromiseService:
             promise_service = shop.open(clock)
             service = stack.enter_context(running(promise_service))
-            clients.append(stack.enter_context(Client(service.url)))
+            clients.append(stack.enter_context(Client(service.url, timeout=60)))
             return promise_service
 
         def serve(promise_service: PromiseService, first: int, last: int) -> None:

@@ -69,9 +69,9 @@ def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyP
     threads = [threading.Thread(target=service.preview, args=(promise,)) for _ in range(2)]
     for thread in threads:
         thread.start()
-        assert entered.acquire(timeout=60)
+        assert entered.acquire(timeout=240)
     try:
-        is_free = service.scheduler.lock.acquire(timeout=60)
+        is_free = service.scheduler.lock.acquire(timeout=240)
         assert is_free
         service.scheduler.lock.release()
         with pytest.raises(TooManyPreviewsError, match="2 previews"):

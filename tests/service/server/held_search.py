@@ -30,7 +30,7 @@ class Held:
 
         def retrieve(users: Any, request_ids: Any, k: Any, deliver: Any, **options: Any) -> Any:
             self.entered.set()
-            assert self.go.wait(20)
+            assert self.go.wait(240)
             self.sizes.append(len(users))
             return plain(users, request_ids, k, deliver, **options)
 
@@ -40,7 +40,7 @@ class Held:
 def post(service: Running, answers: list[httpx.Response], **rules: Any) -> threading.Thread:
     """Send a request in a thread."""
     thread = threading.Thread(
-        target=lambda: answers.append(httpx.post(f"{service.url}/v1/retrieve", json={**BODY, **rules}, timeout=20))
+        target=lambda: answers.append(httpx.post(f"{service.url}/v1/retrieve", json={**BODY, **rules}, timeout=240))
     )
     thread.start()
     return thread
@@ -48,7 +48,7 @@ def post(service: Running, answers: list[httpx.Response], **rules: Any) -> threa
 
 def until(true: Callable[[], bool]) -> None:
     """Wait for a condition."""
-    end = time.monotonic() + 10
+    end = time.monotonic() + 240
     while not true():
         assert time.monotonic() < end
         time.sleep(0.005)

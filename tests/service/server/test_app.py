@@ -27,7 +27,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture
 def http() -> Iterator[httpx.Client]:
-    with running(small_service()) as service, httpx.Client(base_url=service.url) as client:
+    with running(small_service()) as service, httpx.Client(base_url=service.url, timeout=60) as client:
         yield client
 
 
@@ -213,10 +213,10 @@ def test_bodies_that_are_too_large_are_not_read() -> None:
             yield b" " * 65_536
 
     with running(small_service(), make_settings({"max_body_bytes": 100_000})) as service:
-        with httpx.Client(base_url=service.url, headers={"content-type": "application/json"}) as http:
+        with httpx.Client(base_url=service.url, headers={"content-type": "application/json"}, timeout=60) as http:
             told = http.post("/v1/retrieve", content=b" " * 100_001)
             assert (told.status_code, told.json()["error"]) == (413, "too_large")
-        with httpx.Client(base_url=service.url, headers={"content-type": "application/json"}) as http:
+        with httpx.Client(base_url=service.url, headers={"content-type": "application/json"}, timeout=60) as http:
             try:
                 status = http.post("/v1/impressions", content=endless()).status_code
             except httpx.TransportError:  # it was cut off while still sending
@@ -236,7 +236,7 @@ def test_bodies_that_are_too_large_are_not_read() -> None:
 )
 def test_what_one_call_may_ask_for_has_limits(limits: dict[str, int], vectors: Any, k: int | None, word: str) -> None:
     settings = make_settings(limits, promise={"k": 3})
-    with running(small_service(), settings) as service, httpx.Client(base_url=service.url) as http:
+    with running(small_service(), settings) as service, httpx.Client(base_url=service.url, timeout=60) as http:
         answer = http.post("/v1/retrieve", json={"vectors": vectors, "k": k})
         assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
         assert word in answer.json()["message"]
@@ -308,7 +308,7 @@ def test_the_end_waits_for_what_is_in_flight() -> None:
     service.start()
     answers: list[httpx.Response] = []
     thread = post(service, answers)
-    assert held.entered.wait(10)
+    assert held.entered.wait(240)
     closed = threading.Event()
     close = held.promise_service.close
 
@@ -336,7 +336,7 @@ def test_who_is_cut_off_at_the_end_hears_why() -> None:
     service.start()
     answers: list[httpx.Response] = []
     thread = post(service, answers)
-    assert held.entered.wait(10)
+    assert held.entered.wait(240)
     stopping = threading.Thread(target=service.stop)
     stopping.start()
     thread.join()
@@ -355,4 +355,4 @@ def test_a_refresh_that_fails_is_retried() -> None:
     vars(promise_service)["refresh"] = refresh
     with running(promise_service, refresh_seconds=0.02) as service:
         until(lambda: len(refreshes) > 2)
-        assert httpx.get(f"{service.url}/health").status_code == 200
+        assert httpx.get(f"{service.url}/health", timeout=60).status_code == 200

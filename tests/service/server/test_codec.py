@@ -178,7 +178,7 @@ def test_candidates_arrive_as_they_were(columns: Any) -> None:
 
 
 def test_a_service_survives_what_it_cannot_read() -> None:
-    with running(small_service()) as service, httpx.Client(base_url=service.url) as http:
+    with running(small_service()) as service, httpx.Client(base_url=service.url, timeout=60) as http:
 
         @given(
             st.one_of(st.binary(max_size=200), BODIES.map(pack)),

@@ -62,7 +62,7 @@ def test_failures_are_answered_without_secrets(
 
     vars(promise_service)["retrieve"] = fail
     with running(promise_service) as service, caplog.at_level(logging.INFO):
-        answer = httpx.post(f"{service.url}/v1/retrieve", json=BODY, headers={"x-request-id": "r-7"})
+        answer = httpx.post(f"{service.url}/v1/retrieve", json=BODY, headers={"x-request-id": "r-7"}, timeout=60)
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert word in answer.text

@@ -31,7 +31,7 @@ class Search:
         self, users: Any, request_ids: Sequence[str | None], k: int | None, deliver: Callable[[Candidates], None]
     ) -> None:
         self.entered.set()
-        assert self.go.wait(10)
+        assert self.go.wait(240)
         if np.isnan(users).any():
             raise InvalidInputError("bad vector")
         assert len(users) == len(request_ids)
@@ -267,7 +267,7 @@ def test_nobody_waits_for_what_follows_an_answer(fails: bool) -> None:
     def search(users: Any, request_ids: Any, k: Any, deliver: Callable[[Candidates], None]) -> None:
         ids = np.zeros((len(users), 3), dtype=np.int64)
         deliver(Candidates(ids, ids, ids.astype(float), np.ones(len(users))))
-        assert after.wait(10)
+        assert after.wait(240)
         done.set()
         if fails:
             raise ValueError("notes could not be taken")

@@ -38,7 +38,7 @@ def test_no_call_gets_an_answer_that_is_not_documented(
             "--max-examples", str(EXAMPLES), "--seed", "1", "--no-color",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-        assert httpx.get(f"{service.url}/ready").status_code == 200
+        assert httpx.get(f"{service.url}/ready", timeout=60).status_code == 200
     failures = re.sub(r"(.{300}).*", r"\1 ...", done.stdout[done.stdout.find("FAILURES") :])
     assert done.returncode == 0, failures[:6000] + done.stderr[-1000:]
     assert "26 selected / 26 total" in done.stdout
@@ -46,7 +46,7 @@ def test_no_call_gets_an_answer_that_is_not_documented(
 
 def test_every_path_says_what_it_may_answer() -> None:
     with running(small_service()) as service:
-        document = httpx.get(f"{service.url}/openapi.json").json()
+        document = httpx.get(f"{service.url}/openapi.json", timeout=60).json()
     for path, methods in document["paths"].items():
         for method, call in methods.items():
             answers = call["responses"]

@@ -68,14 +68,14 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 240
     while True:
         assert process.poll() is None, "nginx has ended"
         assert time.monotonic() < end
         try:
-            assert httpx.get(f"https://127.0.0.1:{port}/ready", verify=False, headers={"host": "localhost"}).json()[
-                "ok"
-            ]
+            assert httpx.get(
+                f"https://127.0.0.1:{port}/ready", verify=False, headers={"host": "localhost"}, timeout=60
+            ).json()["ok"]
         except httpx.ConnectError:
             time.sleep(0.05)
         else:
@@ -86,7 +86,7 @@ def connect(port: int) -> ssl.SSLSocket:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = context.wrap_socket(socket.create_connection(("127.0.0.1", port)))
-    connection.settimeout(20)
+    connection.settimeout(240)
     return connection
 
 

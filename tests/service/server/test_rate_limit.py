@@ -57,7 +57,7 @@ def with_tokens(monkeypatch: pytest.MonkeyPatch, http: dict[str, Any], **limits:
         limit = {"per_second": limits[name]} if name in limits else {}
         tokens.append({"name": name, "roles": ["retrieve"], "env": f"TEST_{name.upper()}", **limit})
     given = {"catalog": {"path": "unused"}, "ledger": "memory://", "tokens": tokens}
-    return parse_settings({**given, "http": {"port": 0, "log": "problems", **http}})
+    return parse_settings({**given, "http": {"port": 0, "log": "problems", "request_seconds": 60.0, **http}})
 
 
 def ask_on(service: Running, name: str, end: float, pause: float, tally: list[int]) -> None:
@@ -107,13 +107,13 @@ def slow_service(seconds: float) -> PromiseService:
 def test_beyond_its_limit_a_token_is_told_when_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     headers = {"authorization": "Bearer flood-token-that-is-long"}
     with (
-        running(small_service(), with_tokens(monkeypatch, {}, flood=5.0)) as service,
-        httpx.Client(base_url=service.url, headers=headers) as http,
+        running(small_service(), with_tokens(monkeypatch, {}, flood=1.0)) as service,
+        httpx.Client(base_url=service.url, headers=headers, timeout=60) as http,
     ):
         many = http.post("/v1/retrieve", json={"vectors": [[1.0] * 8] * 30})
         again = http.post("/v1/retrieve", json=BODY)
         assert (many.status_code, again.status_code, again.json()["error"]) == (200, 429, "too_many")
-        assert 1 <= int(again.headers["retry-after"]) <= 4, "30 requests are 6 seconds' worth, of which 2 were saved up"
+        assert 1 <= int(again.headers["retry-after"]) <= 28, "30 seconds' worth, of which 2 were saved up"
         assert http.get("/health").status_code == 200
         assert "429" in http.get("/openapi.json").json()["paths"]["/v1/retrieve"]["post"]["responses"]
 
@@ -122,7 +122,9 @@ def test_beyond_its_limit_a_token_is_told_when_to_come_again(monkeypatch: pytest
 def test_an_explained_request_counts_twice(monkeypatch: pytest.MonkeyPatch, explain: bool, counted: int) -> None:
     with (
         running(small_service(), with_tokens(monkeypatch, {}, flood=0.001)) as service,
-        httpx.Client(base_url=service.url, headers={"authorization": "Bearer flood-token-that-is-long"}) as http,
+        httpx.Client(
+            base_url=service.url, headers={"authorization": "Bearer flood-token-that-is-long"}, timeout=60
+        ) as http,
     ):
         answered = http.post("/v1/retrieve", json={"vectors": [[1.0] * 8] * 3, "explain": explain})
         again = http.post("/v1/retrieve", json=BODY)

@@ -30,7 +30,7 @@ def words_catalog() -> Catalog:
 
 
 def test_an_answer_explains_itself_only_if_asked() -> None:
-    with running(small_service()) as service, httpx.Client(base_url=service.url) as http:
+    with running(small_service()) as service, httpx.Client(base_url=service.url, timeout=60) as http:
         plain = http.post("/v1/retrieve", json={"vectors": USERS.tolist()}).json()["answers"]
         assert all("explanation" not in one for one in plain)
         asked = http.post("/v1/retrieve", json={"vectors": USERS.tolist(), "explain": True}).json()["answers"]
@@ -45,7 +45,7 @@ def test_an_answer_explains_itself_only_if_asked() -> None:
 def test_the_client_explains_now_and_later() -> None:
     """It says what a front end says in its own process, and the same after the answer was saved."""
     catalog = words_catalog()
-    with running(small_service(catalog=catalog)) as service, Client(service.url) as client:
+    with running(small_service(catalog=catalog)) as service, Client(service.url, timeout=60) as client:
         ids = [f"visit/{i} ?ü" for i in range(6)]
         exclude, where = [["b/0", "b/2"]] * 6, {"stock": True}
         found = client.retrieve(USERS, request_ids=ids, exclude=exclude, where=where, explain=True)
@@ -68,7 +68,7 @@ def test_what_is_not_known_is_404_and_what_has_expired_is_410() -> None:
     ledger = MemoryLedger(catalog.n_groups, retention=Retention(max_bytes=5_000))
     coordinator = Coordinator(catalog, k=3, floors=0, horizon=1, auto_restart=False, ledger=ledger)
     promise_service = PromiseService(FrontEnd(catalog, coordinator), coordinator, [], Forecast(rate=1.0))
-    with running(promise_service) as service, Client(service.url) as client:
+    with running(promise_service) as service, Client(service.url, timeout=60) as client:
         client.retrieve(USERS[:1], request_ids=["without"])
         for request_id in ("never", "without"):
             with pytest.raises(RefusedError) as refused:
@@ -87,7 +87,7 @@ def test_what_is_not_known_is_404_and_what_has_expired_is_410() -> None:
 
 
 def test_questions_without_an_answer_are_refused() -> None:
-    with running(small_service()) as service, httpx.Client(base_url=service.url) as http:
+    with running(small_service()) as service, httpx.Client(base_url=service.url, timeout=60) as http:
         body = {"vectors": USERS[:1].tolist(), "request_ids": ["r"], "explain": True}
         candidate = http.post("/v1/retrieve", json=body).json()["answers"][0]["ids"][0]
 
@@ -107,8 +107,8 @@ def test_retrieve_or_report_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(small_service(), make_settings({}, tokens=True)) as service:
         for role in TOKENS:
             headers = {"authorization": f"Bearer {TOKENS[role]}"}
-            assert httpx.get(f"{service.url}/v1/explain/x", headers=headers).status_code == 404
-        assert httpx.get(f"{service.url}/v1/explain/x").status_code == 401
+            assert httpx.get(f"{service.url}/v1/explain/x", headers=headers, timeout=60).status_code == 404
+        assert httpx.get(f"{service.url}/v1/explain/x", timeout=60).status_code == 401
 
 
 def test_promises_are_named_as_they_were_made() -> None:

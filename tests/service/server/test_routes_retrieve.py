@@ -23,7 +23,7 @@ def test_a_client_that_disconnects_is_not_searched_for(caplog: pytest.LogCapture
     with running(held.promise_service) as service, caplog.at_level("INFO"):
         answers: list[httpx.Response] = []
         first = post(service, answers)
-        assert held.entered.wait(10)
+        assert held.entered.wait(240)
         body = msgspec.json.encode({"vectors": [[1.0] * 8] * 5})
         with socket.create_connection(("127.0.0.1", service.port)) as line:
             line.sendall(
@@ -31,7 +31,7 @@ def test_a_client_that_disconnects_is_not_searched_for(caplog: pytest.LogCapture
                 + f"content-length: {len(body)}\r\n\r\n".encode()
                 + body
             )
-            until(lambda: "fairsync_waiting_requests 6.0" in httpx.get(f"{service.url}/metrics").text)
+            until(lambda: "fairsync_waiting_requests 6.0" in httpx.get(f"{service.url}/metrics", timeout=60).text)
         until(lambda: 499 in [facts.get("status") for _, facts in logged(caplog.records)])
         second = post(service, answers)
         held.go.set()

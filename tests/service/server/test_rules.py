@@ -100,7 +100,7 @@ def test_a_condition_that_no_item_meets_gives_an_empty_answer_and_the_others_are
 
 def test_messagepack_and_the_client(service: Running) -> None:
     first = best()[0]
-    with Client(service.url) as client:
+    with Client(service.url, timeout=60) as client:
         found = client.retrieve([USER, USER], exclude=[[first, "gone"], []], where=[None, {"price": {"at_most": 1}}])
         assert found.ids[0].tolist() == best(exclude=(first,))
         assert sorted(found.ids[1].tolist()) == ["", "i0", "i1"]
@@ -113,7 +113,7 @@ def test_messagepack_and_the_client(service: Running) -> None:
         with pytest.raises(RefusedError, match="Did you mean 'region'"):
             client.retrieve([USER], where={"regoin": "DE"})
     body = msgspec.msgpack.encode({"vectors": [USER], "where": {"price": {"at_most": 1}}})
-    answer = httpx.post(f"{service.url}/v1/retrieve", content=body, headers={"content-type": MSGPACK})
+    answer = httpx.post(f"{service.url}/v1/retrieve", content=body, headers={"content-type": MSGPACK}, timeout=60)
     columns = msgspec.msgpack.decode(answer.content)
     assert (columns["k"], columns["short"], [len(ids) for ids in columns["ids"]]) == (3, [True], [2])
 
@@ -164,9 +164,9 @@ def test_requests_with_different_rules_are_searched_together() -> None:
     answers: list[list[httpx.Response]] = [[] for _ in rules]
     with running(held.promise_service) as service:
         first = post(service, [])
-        assert held.entered.wait(10)
+        assert held.entered.wait(240)
         threads = [post(service, mine, vectors=[USER], **one) for mine, one in zip(answers, rules, strict=True)]
-        until(lambda: "fairsync_waiting_requests 6.0" in httpx.get(f"{service.url}/metrics").text)
+        until(lambda: "fairsync_waiting_requests 6.0" in httpx.get(f"{service.url}/metrics", timeout=60).text)
         held.go.set()
         for thread in [first, *threads]:
             thread.join()
@@ -183,7 +183,11 @@ def test_a_repeated_request_id_gets_the_saved_answer_whatever_its_rules(service:
     (again,) = ask(service, request_ids=["r1"], exclude=[one["ids"]])
     assert again == one
     shown = {"reports": [{"request_id": "r1", "items": [*one["ids"], "i9"]}]}
-    assert httpx.post(f"{service.url}/v1/impressions", json=shown).json() == {"counted": 2, "repeated": 0, "unknown": 1}
+    assert httpx.post(f"{service.url}/v1/impressions", json=shown, timeout=60).json() == {
+        "counted": 2,
+        "repeated": 0,
+        "unknown": 1,
+    }
 
 
 def test_any_number_of_conditions_takes_a_bounded_amount_of_memory() -> None:
@@ -196,18 +200,18 @@ def test_any_number_of_conditions_takes_a_bounded_amount_of_memory() -> None:
 
 def test_items_change_their_attributes_over_http() -> None:
     """Sold out from the next request on; groups and embeddings stay unless they are given."""
-    with running(small_service(catalog=SHOP)) as service, Client(service.url) as client:
+    with running(small_service(catalog=SHOP)) as service, Client(service.url, timeout=60) as client:
         first, second = best({"in_stock": True})[:2]
         url = f"{service.url}/v1/items"
         body = {"ids": [first], "attributes": {"in_stock": [False], "price": [3]}}
-        assert httpx.put(url, json=body).json() == {"items": 60}
+        assert httpx.put(url, json=body, timeout=60).json() == {"items": 60}
         assert ask(service, where={"in_stock": True})[0]["ids"][0] == second
         assert client.upsert_items(None, {"in_stock": np.array([True])}, [first]) == 60
         assert ask(service, where={"in_stock": True})[0]["ids"][0] == first
         new = {"category": ["tea"], "region": ["DE"], "in_stock": [True], "price": [1.0], "tags": [["new", "sale"]]}
         assert client.upsert_items(10 * np.array([USER]), new, ["tea-1"]) == 61
         assert ask(service, where={"tags": "sale"})[0]["ids"] == ["tea-1"]
-        assert httpx.put(url, json={"ids": ["tea-1"], "groups": ["wine"]}).status_code == 200
+        assert httpx.put(url, json={"ids": ["tea-1"], "groups": ["wine"]}, timeout=60).status_code == 200
         assert ask(service, where={"tags": "sale"})[0]["groups"] == ["wine"]
         for wrong, message in [
             ({"ids": [first]}, "nothing to change"),
@@ -218,5 +222,5 @@ def test_items_change_their_attributes_over_http() -> None:
             ({"ids": [first], "groups": ["a"], "attributes": {"category": ["b"]}}, "give one of them"),
             ({"ids": [first], "groups": ["a", "b"]}, "1 ids and 2 groups"),
         ]:
-            answer = httpx.put(url, json=wrong)
+            answer = httpx.put(url, json=wrong, timeout=60)
             assert (answer.status_code, message in answer.json()["message"]) == (422, True), answer.text
