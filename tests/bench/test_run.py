@@ -1,9 +1,11 @@
 """Measurements by real processes on small catalogs."""
 
+import psycopg
 import pytest
 
 from fairsync.bench import MeasurementPoint, run
 from fairsync.errors import FairSyncError
+from postgres_server import PostgresServer
 
 
 def test_measurements_belong_to_their_point() -> None:
@@ -24,3 +26,25 @@ def test_measurements_belong_to_their_point() -> None:
 def test_the_error_names_the_point_that_failed() -> None:
     with pytest.raises(FairSyncError, match="nonsense"):
         run({"items": [MeasurementPoint("nonsense", items=100, groups=2, k=5)]})
+
+
+def test_engines_are_measured_and_what_they_held_is_dropped(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres.execute("CREATE EXTENSION IF NOT EXISTS vector")
+    monkeypatch.setenv("FAIRSYNC_SEARCH_URL", postgres.url)
+    (one,) = run({"items": [MeasurementPoint("pgvector", items=500, groups=5, k=10)]})
+    assert one.recall == 1
+    assert one.times_exact_single > 0
+    with psycopg.connect(postgres.url) as connection:
+        left = connection.execute("SELECT relname FROM pg_class WHERE relname LIKE 'fairsync_bench%'").fetchall()
+    assert left == []
+
+
+def test_an_embedded_engine_needs_no_address_and_a_server_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAIRSYNC_SEARCH_URL", raising=False)
+    (one,) = run({"items": [MeasurementPoint("qdrant", items=500, groups=5, k=10)]})
+    assert one.recall == 1
+    with pytest.raises(FairSyncError, match="FAIRSYNC_SEARCH_URL=postgresql"):
+        run({"items": [MeasurementPoint("pgvector", items=500, groups=5, k=10)]})
+    assert MeasurementPoint("qdrant", shards=2).left_out == "an engine has shards of its own"

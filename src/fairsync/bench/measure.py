@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fairsync.bench.engine_indexes import ENGINE_NAMES, engine_index
 from fairsync.bench.measurement_points import DIM, MeasurementPoint
 from fairsync.catalog import Catalog
 from fairsync.data.synthetic import synthetic
 from fairsync.search import ExactIndex, ShardedIndex, make_index
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -42,8 +43,20 @@ def measure(point: MeasurementPoint, seed: int) -> dict[str, Any]:
     prices = _prices(catalog, users, seed)
     _reset_peak()
     before, started = _memory("VmRSS"), time.perf_counter()
-    index = _build(point, catalog, data.past_users)
-    build = time.perf_counter() - started
+    with _built(point, catalog, data.past_users) as index:
+        return _measured(point, catalog, users, prices, index, before, time.perf_counter() - started)
+
+
+def _measured(
+    point: MeasurementPoint,
+    catalog: Catalog,
+    users: NDArray[np.float32],
+    prices: NDArray[np.float64],
+    index: Index,
+    before: int | None,
+    build: float,
+) -> dict[str, Any]:
+    """Return the measurements of an index, which took some memory and seconds to build."""
     index.search(users[:BATCH], prices, point.k)
     used, peak = _memory("VmRSS"), _memory("VmHWM")
     exact = ExactIndex(catalog)
@@ -60,6 +73,15 @@ def measure(point: MeasurementPoint, seed: int) -> dict[str, Any]:
         "times_exact_single": base_single / single,
         "recall": _recall(index, exact, users, prices, point.k),
     }
+
+
+@contextlib.contextmanager
+def _built(point: MeasurementPoint, catalog: Catalog, past: NDArray[np.float32]) -> Iterator[Index]:
+    if point.index in ENGINE_NAMES:
+        with engine_index(point.index, catalog) as index:
+            yield index
+    else:
+        yield _build(point, catalog, past)
 
 
 def _build(point: MeasurementPoint, catalog: Catalog, past: NDArray[np.float32]) -> Index:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from fairsync.bench.engine_indexes import ENGINE_NAMES
 from fairsync.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ GROWING: dict[str, tuple[int, ...]] = {
     "interests": (1, 2, 4, 8),
     "shards": (1, 2, 4, 8, 16),
 }
-INDEX_NAMES = ("exact", "ivf", "one-hot", "hnsw")
-# HNSW takes minutes per point, so it is measured on request only.
+INDEX_NAMES = ("exact", "ivf", "one-hot", "hnsw", *ENGINE_NAMES)
+# HNSW takes minutes per point, and engines write the items to a server, so they are measured on request only.
 USUAL = INDEX_NAMES[:3]
 
 
@@ -58,6 +59,8 @@ class MeasurementPoint:
             return f"graphs are built up to {_MOST_GRAPH_ITEMS:,} items here"
         if self.index == "one-hot" and 4 * self.items * (DIM + self.groups) > _MOST_WIDE_BYTES:
             return "its wide vectors take more than 2 GB"
+        if self.index in ENGINE_NAMES and self.shards > 1:
+            return "an engine has shards of its own"
         return None
 
     def to_dict(self) -> dict[str, Any]:

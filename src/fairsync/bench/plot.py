@@ -22,6 +22,11 @@ _STYLES = {
     "ivf": (COLOURS["missed"], "D"),
     "hnsw": (SUBSIDY, "^"),
     "one-hot": (GREY, "s"),
+    "pgvector": ("tab:blue", "v"),
+    "pgvector-hnsw": ("tab:cyan", "<"),
+    "qdrant": ("tab:purple", ">"),
+    "qdrant-hnsw": ("tab:pink", "P"),
+    "milvus": ("tab:olive", "X"),
 }
 _ROWS = (
     ("ms_batch", 1.0, "ms per request, 64 at a time"),

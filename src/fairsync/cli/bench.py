@@ -29,7 +29,7 @@ def bench(
     index: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"One of {', '.join(INDEX_NAMES)}. Repeatable. Default: all but hnsw, which takes minutes.",
+            help=f"One of {', '.join(INDEX_NAMES)}. Repeatable. Default: exact, ivf, one-hot.",
             show_default=False,
         ),
     ] = None,
@@ -53,6 +53,12 @@ def bench(
         fairsync bench                                  # everything: takes a few minutes
         fairsync bench items --most-items 5000000       # takes a quarter of an hour and 5 GB of memory
         fairsync bench items --index exact --index hnsw
+
+    Engines are asked at FAIRSYNC_SEARCH_URL, in a table or collection that is made for it and dropped after it. Qdrant
+    and Milvus run in the process without it:
+
+        FAIRSYNC_SEARCH_URL=postgresql://me@db/shop fairsync bench items --most-items 100000 --index pgvector
+        fairsync bench items --most-items 100000 --index exact --index qdrant --index milvus
     """
     base = replace(MeasurementPoint("exact"), items=items, groups=groups, k=k)
     points = make_points(index or USUAL, growing or tuple(GROWING), most_items, base)

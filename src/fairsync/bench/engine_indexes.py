@@ -1,0 +1,73 @@
+"""Indexes of search engines for a measurement: items are written to a table of its own, which is dropped after it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairsync.errors import InvalidInputError
+from fairsync.extras import explain_missing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fairsync.catalog import Catalog
+    from fairsync.search import Index
+
+ENGINE_NAMES = ("pgvector", "pgvector-hnsw", "qdrant", "qdrant-hnsw", "milvus")
+"""Engines that can be measured. An embedded one runs in the process, unless FAIRSYNC_SEARCH_URL has an address."""
+URL = "FAIRSYNC_SEARCH_URL"
+
+
+@contextmanager
+def engine_index(name: str, catalog: Catalog) -> Iterator[Index]:
+    """Write a catalog to an engine, and return the index over it; drop what was written afterwards."""
+    engine, _, kind = name.partition("-")
+    url, place = os.environ.get(URL, ""), f"fairsync_bench_{os.getpid()}"
+    with tempfile.TemporaryDirectory() as folder:
+        if engine == "pgvector":
+            yield from _pgvector(catalog, url, place, kind or "exact")
+        elif engine == "qdrant":
+            yield from _qdrant(catalog, url or folder, place, kind or "exact")
+        else:
+            yield from _milvus(catalog, url or str(Path(folder) / "items.db"), place)
+
+
+def _pgvector(catalog: Catalog, url: str, table: str, kind: Any) -> Iterator[Index]:
+    if not url.startswith("postgres"):
+        raise InvalidInputError(f"pgvector needs a server: set {URL}=postgresql://user:password@host/database.")
+    from fairsync.search.engines.pgvector import PgvectorIndex
+
+    index = PgvectorIndex(catalog, url, table, index=kind, timeout=600.0, upload=True)
+    try:
+        yield index
+    finally:
+        index.engine.server.run(lambda one: one.execute(f"DROP TABLE {table}".encode()), writes=True)
+        index.close()
+
+
+def _qdrant(catalog: Catalog, url: str, collection: str, kind: Any) -> Iterator[Index]:
+    from fairsync.search.engines.qdrant import QdrantIndex
+
+    try:
+        yield QdrantIndex(catalog, url, collection, index=kind, timeout=600.0, upload=True)
+    finally:
+        if "://" in url:
+            with explain_missing("a measurement of Qdrant"):
+                from qdrant_client import QdrantClient
+            QdrantClient(url).delete_collection(collection)
+
+
+def _milvus(catalog: Catalog, url: str, collection: str) -> Iterator[Index]:
+    from fairsync.search.milvus import MilvusIndex
+
+    try:
+        yield MilvusIndex(catalog, url, collection, timeout=600.0, upload=True)
+    finally:
+        if "://" in url:
+            with explain_missing("a measurement of Milvus"):
+                from pymilvus import MilvusClient
+            MilvusClient(url).drop_collection(collection)
