@@ -128,11 +128,14 @@ def _needed_soon(
 
 
 def _least_needed(active: ActiveWindows, progress: Progress, traffic: Traffic, soon: int) -> Ints:
-    """Return (selections,) what must come within some requests, even if no other selection needed any slot."""
-    held, later = active.supply.most, traffic.worst_case_after(soon)[active.deadline]
-    missing = active.retrieved(active.missing(progress, later + soon))
+    """Return (selections,) what must come within some requests although no other selection needed any slot.
+
+    Later requests, of which only the lower bound comes, could not hold it.
+    """
+    held, until = active.supply.most, traffic.lower_bound[active.deadline]
+    missing = active.retrieved(active.missing(progress, until))
     least = np.zeros(len(held), dtype=np.int64)
-    np.maximum.at(least, active.selection, missing - later * held[active.selection])
+    np.maximum.at(least, active.selection, missing - np.maximum(until - soon, 0) * held[active.selection])
     return np.minimum(least, soon * held)
 
 
@@ -143,16 +146,18 @@ def _in_proportion(must: Floats, missing: Ints, least: Ints, ranks: Ints) -> Flo
 
     Examples
     --------
-    >>> missing, least, ranks = np.array([8, 9, 3]), np.array([0, 5, 0]), np.array([1, 1, 2])
-    >>> _in_proportion(np.array([0.0, 9.0, 3.0]), missing, least, ranks).round(3)
+    >>> missing, ranks = np.array([8, 9, 3]), np.array([1, 1, 2])
+    >>> for least in ([0, 5, 0], [8, 8, 0]):
+    ...     _in_proportion(np.array([0.0, 9.0, 3.0]), missing, np.array(least), ranks).round(3)
     array([2.667, 6.333, 3.   ])
+    array([4.5, 4.5, 3. ])
     """
     least = np.minimum(least, missing)
-    more = (missing - least).astype(np.float64)
-    n = int(ranks.max(initial=0)) + 1
-    total = np.bincount(ranks, must, n) - np.bincount(ranks, least, n)
-    part = np.maximum(total, 0.0) / np.maximum(np.bincount(ranks, more, n), 1.0)
-    return np.where(total[ranks] >= 0, least + np.minimum(part, 1.0)[ranks] * more, must)
+    more, n = (missing - least).astype(np.float64), int(ranks.max(initial=0)) + 1
+    total, first, rest = (np.bincount(ranks, values, n) for values in (must, least, more))
+    scale = np.minimum(total / np.maximum(first, 1.0), 1.0)
+    part = np.clip((total - first) / np.maximum(rest, 1.0), 0.0, 1.0)
+    return scale[ranks] * least + part[ranks] * more
 
 
 def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
