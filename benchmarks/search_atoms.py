@@ -201,7 +201,7 @@ def check_atom_claims(figures: Sequence[AtomFigure]) -> list[Claim]:
             at_most=False,
         ),
         Claim("atoms: ivf, new prices, one request or 64", min(new[1], new[64]), 7.5, at_most=False),
-        Claim("atoms: ivf, new prices, batch of 16", new[16], 4.0, at_most=False),
+        Claim("atoms: ivf, new prices, batch of 16", new[16], 4.5, at_most=False),
         Claim("atoms: few atoms open, times as fast as all of them", min(few), 4.0, at_most=False),
     ]
 

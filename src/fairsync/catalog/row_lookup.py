@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog.names import are_words
-from fairsync.catalog.word_hash import hash_numbers, hash_words
+from fairsync.catalog.word_hash import hash_numbers, hash_word, hash_words
 
 _Rows = npt.NDArray[np.int64]
 _Hashes = npt.NDArray[np.uint64]
@@ -60,6 +60,9 @@ class RowLookup:
         Words are compared by hashes of 64 bits only: with a million items, an unknown word is taken for a known one
         once in 10^13 times.
         """
+        if sum(map(len, lists)) <= _FEW:
+            key = int(self._key)
+            return np.array([self._search_one(hash_word(one, key)) for words in lists for one in words], dtype=np.int64)
         return self._search(hash_words(lists, self._key))
 
     def _hash(self, ids: npt.NDArray[Any]) -> _Hashes:

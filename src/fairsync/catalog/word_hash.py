@@ -15,6 +15,7 @@ _PIECE = 8
 # The bits of a piece that belong to a word, by the number of its bytes that are left.
 _BITS = np.array([(1 << (8 * size)) - 1 for size in range(_PIECE + 1)], dtype=np.uint64)
 _FOLD = np.uint64(32)
+_ALL_BITS = (1 << 64) - 1
 # Of a word with more bytes, a digest is hashed: there is one pass for every 8 bytes of the longest word.
 _LONG = 256
 # No id has a control character (see `names`), so that an id can begin with neither of these.
@@ -49,6 +50,28 @@ def hash_words(lists: Iterable[Sequence[str]], key: np.uint64) -> _Hashes:
     if block or not parts:
         parts.append(_hash(block, size, key))
     return np.concatenate(parts) if len(parts) > 1 else parts[0]
+
+
+def hash_word(word: str, key: int) -> int:
+    """Return the hash of one word, the same as `hash_words`: for a few words this is faster than calls of numpy.
+
+    Examples
+    --------
+    >>> hash_word("marmalade", 12345) == int(hash_words([["marmalade"]], np.uint64(12345))[0])
+    True
+    """
+    if not isinstance(word, str):
+        raise TypeError(f"an id must be a str, got {word!r:.80}.")
+    text = word.encode("utf-8", "surrogatepass")
+    if b"\0" in text:
+        text = _STRANGE.encode()
+    elif len(text) > _LONG:
+        text = _short(word).encode()
+    value = 0
+    for at in range(0, len(text), _PIECE):
+        value = ((value ^ int.from_bytes(text[at : at + _PIECE], "little")) + key) * key & _ALL_BITS
+        value ^= value >> 32
+    return value
 
 
 def hash_numbers(numbers: npt.NDArray[np.int64], key: np.uint64) -> _Hashes:

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import random
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fairsync.extras import explain_missing
 
 with explain_missing("[traces]"):
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import ReadableSpan
-    from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
-    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    from opentelemetry.proto.trace.v1.trace_pb2 import ScopeSpans, Span, Status
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opentelemetry.sdk.resources import Resource
-    from opentelemetry.util.types import AttributeValue
+_SAMPLED = 1
+INTERNAL, SERVER = Span.SPAN_KIND_INTERNAL, Span.SPAN_KIND_SERVER
+"""Kinds of spans."""
 
-_SCOPE, _IDS, _SAMPLED = (
-    InstrumentationScope("fairsync"),
-    RandomIdGenerator(),
-    trace.TraceFlags(trace.TraceFlags.SAMPLED),
-)
+
+class SpanIds(NamedTuple):
+    """What names a span.
+
+    Attributes
+    ----------
+    trace, span : bytes
+        Ids of the trace and of the span, 16 and 8 bytes.
+    state : str
+        The tracestate of the caller.
+    """
+
+    trace: bytes
+    span: bytes
+    state: str = ""
 
 
 class TraceRecord:
@@ -36,7 +45,7 @@ class TraceRecord:
     kind
         Kind of the span.
     parent
-        Where it belongs to: another record, the span of a caller, or None.
+        What it is a part of: another record, the span of a caller, or None.
     causes
         Records of further calls that it answers.
 
@@ -50,69 +59,61 @@ class TraceRecord:
         Why it failed.
     """
 
-    __slots__ = ("_context", "_kind", "attributes", "began", "causes", "ended", "failure", "name", "parent", "parts")
+    __slots__ = ("_ids", "_kind", "attributes", "began", "causes", "ended", "failure", "name", "parent", "parts")
 
     def __init__(
         self,
         name: str,
-        kind: trace.SpanKind = trace.SpanKind.INTERNAL,
-        parent: TraceRecord | trace.SpanContext | None = None,
+        kind: Span.SpanKind.ValueType = INTERNAL,
+        parent: TraceRecord | SpanIds | None = None,
         causes: Sequence[TraceRecord] = (),
     ) -> None:
         self.name, self._kind, self.parent, self.causes = name, kind, parent, causes
-        self.attributes: dict[str, AttributeValue] | None = None
+        self.attributes: dict[str, str | int] = {}
         self.parts: list[tuple[str, int, int, str | None]] = []
         self.failure: str | None = None
-        self._context: trace.SpanContext | None = None
+        self._ids: SpanIds | None = None
         self.ended = 0
         self.began = time.time_ns()
 
-    def context(self) -> trace.SpanContext:
+    def ids(self) -> SpanIds:
         """Return its ids. Must be called by one thread only, the one that exports."""
-        if self._context is None:
-            self._context = _child_of(self.parent.context() if isinstance(self.parent, TraceRecord) else self.parent)
-        return self._context
+        if self._ids is None:
+            parent = self._parent_ids()
+            trace = random.randbytes(16) if parent is None else parent.trace
+            self._ids = SpanIds(trace, random.randbytes(8), "" if parent is None else parent.state)
+        return self._ids
 
-    def spans(self, resource: Resource) -> list[ReadableSpan]:
-        """Return its spans: its own, then one for each part."""
-        own, parent = self.context(), self.parent
-        whole = ReadableSpan(
-            self.name,
-            own,
-            parent.context() if isinstance(parent, TraceRecord) else parent,
-            resource,
-            self.attributes,
-            links=[trace.Link(one.context()) for one in self.causes],
-            kind=self._kind,
-            status=_status(self.failure),
-            start_time=self.began,
-            end_time=self.ended,
-            instrumentation_scope=_SCOPE,
-        )
-        parts = [
-            ReadableSpan(
-                name,
-                _child_of(own),
-                own,
-                resource,
-                status=_status(failure),
-                start_time=began,
-                end_time=ended,
-                instrumentation_scope=_SCOPE,
-            )
-            for name, began, ended, failure in self.parts
-        ]
-        return [whole, *parts]
+    def write(self, spans: ScopeSpans) -> None:
+        """Append its spans: its own, then one for each part."""
+        ids, parent = self.ids(), self._parent_ids()
+        whole = spans.spans.add(
+            name=self.name, trace_id=ids.trace, span_id=ids.span, parent_span_id=b"" if parent is None else parent.span,
+            trace_state=ids.state, flags=_SAMPLED, kind=self._kind, start_time_unix_nano=self.began,
+            end_time_unix_nano=self.ended,
+        )  # fmt: skip
+        for key, value in self.attributes.items():
+            into = whole.attributes.add(key=key).value
+            if isinstance(value, str):
+                into.string_value = value
+            else:
+                into.int_value = value
+        for cause in self.causes:
+            linked = cause.ids()
+            whole.links.add(trace_id=linked.trace, span_id=linked.span, trace_state=linked.state, flags=_SAMPLED)
+        _write_failure(whole, self.failure)
+        for name, began, ended, failure in self.parts:
+            part = spans.spans.add(
+                name=name, trace_id=ids.trace, span_id=random.randbytes(8), parent_span_id=ids.span,
+                trace_state=ids.state, flags=_SAMPLED, kind=INTERNAL, start_time_unix_nano=began,
+                end_time_unix_nano=ended,
+            )  # fmt: skip
+            _write_failure(part, failure)
 
-
-def _child_of(parent: trace.SpanContext | None) -> trace.SpanContext:
-    own = _IDS.generate_span_id()
-    if parent is None:
-        return trace.SpanContext(_IDS.generate_trace_id(), own, is_remote=False, trace_flags=_SAMPLED)
-    return trace.SpanContext(
-        parent.trace_id, own, is_remote=False, trace_flags=_SAMPLED, trace_state=parent.trace_state
-    )
+    def _parent_ids(self) -> SpanIds | None:
+        return self.parent.ids() if isinstance(self.parent, TraceRecord) else self.parent
 
 
-def _status(failure: str | None) -> trace.Status:
-    return trace.Status() if failure is None else trace.Status(trace.StatusCode.ERROR, failure)
+def _write_failure(span: Span, failure: str | None) -> None:
+    if failure is not None:
+        span.status.code, span.status.message = Status.STATUS_CODE_ERROR, failure

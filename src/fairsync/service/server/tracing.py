@@ -20,22 +20,18 @@ from fairsync.service.server.request_context import context_of
 with explain_missing("[traces]"):
     from opentelemetry import propagate, trace
     from opentelemetry.context import Context
-    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
 
-    from fairsync.service.server.trace_export import TraceExport
-    from fairsync.service.server.trace_records import TraceRecord
+    from fairsync.service.server.trace_export import Collector, TraceExport
+    from fairsync.service.server.trace_records import SERVER, SpanIds, TraceRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from opentelemetry.sdk.trace.export import SpanExporter
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from fairsync.service.settings import TracesSettings
 
-# Seconds for one export. A collector that is away must not delay the end of the service by much.
-_EXPORT_SECONDS = 2.0
 _NOTHING: AbstractContextManager[Any] = nullcontext()
 # The call, or in the search thread the micro-batch, that this thread or task works for.
 _current: ContextVar[TraceRecord | None] = ContextVar("fairsync_trace", default=None)
@@ -48,16 +44,16 @@ class Tracing:
     ----------
     settings
         Endpoint and share of the calls that are traced.
-    exporter
-        Takes the spans. By default OTLP over HTTP.
+    send
+        Takes messages to the collector. By default OTLP over HTTP.
     """
 
-    def __init__(self, settings: TracesSettings, exporter: SpanExporter | None = None) -> None:
-        named = Resource({SERVICE_NAME: "fairsync"}).merge(OTELResourceDetector().detect())
-        exporter = exporter or OTLPSpanExporter(endpoint=settings.endpoint, timeout=_EXPORT_SECONDS)
-        # Its own lines, several for each attempt, are replaced by one warning.
-        logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        self._sample, self.export = settings.sample, TraceExport(exporter, str(settings.endpoint), named)
+    def __init__(self, settings: TracesSettings, send: Callable[[bytes], object] | None = None) -> None:
+        named = Resource({SERVICE_NAME: "fairsync"}).merge(OTELResourceDetector().detect()).attributes
+        # The lines of the client, several for each attempt, are replaced by one warning.
+        logging.getLogger("urllib3").setLevel(logging.CRITICAL)
+        endpoint = str(settings.endpoint)
+        self._sample, self.export = settings.sample, TraceExport(send or Collector(endpoint), endpoint, named)
         spans.listen(self)
 
     def span(self, name: str) -> AbstractContextManager[Any]:
@@ -84,7 +80,10 @@ class Tracing:
         caller = trace.get_current_span(propagate.extract(carrier, Context())).get_span_context()
         if not (caller.trace_flags.sampled if caller.is_valid else random.random() < self._sample):
             return None
-        return TraceRecord(scope["method"], trace.SpanKind.SERVER, caller if caller.is_valid else None)
+        if not caller.is_valid:
+            return TraceRecord(scope["method"], SERVER)
+        ids = caller.trace_id.to_bytes(16), caller.span_id.to_bytes(8)
+        return TraceRecord(scope["method"], SERVER, SpanIds(*ids, caller.trace_state.to_header()))
 
     def close(self) -> None:
         """Export what is left, as far as the collector answers, and stop."""
