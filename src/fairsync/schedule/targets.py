@@ -100,14 +100,16 @@ def _needed_soon(
     missing = np.zeros(len(held), dtype=np.int64)
     np.maximum.at(missing, active.selection, active.retrieved(active.missing(progress, _until_end(active, traffic))))
 
-    ranks, k = _ranks(active), active.supply.k
+    (priority, deadline), k = _first(active), active.supply.k
+    ranks = 2 * priority + (deadline > 0)  # of each priority, what ends with the period comes first
 
     def needed(soon: int) -> Floats:
         """Return (selections,) what must come within some requests, if it is more than at the usual pace."""
         first = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon)).exposures[:, 0]
         must = np.minimum(membership.sums(first), missing)  # an atom may have more, for other selections
         if active.supply.is_disjoint and float(first.sum()) >= soon * k - _ROUNDING:
-            must = _in_proportion(must, missing, _least_needed(active, progress, traffic, soon), ranks)
+            least_now = _least_needed(active, progress, traffic, soon)
+            must = np.minimum(_in_proportion(must, paced, least_now, ranks), missing)
         return np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0)
 
     found: tuple[int, Floats] | None = None
@@ -139,25 +141,25 @@ def _least_needed(active: ActiveWindows, progress: Progress, traffic: Traffic, s
     return np.minimum(least, soon * held)
 
 
-def _in_proportion(must: Floats, missing: Ints, least: Ints, ranks: Ints) -> Floats:
-    """Return needs with the same total for each rank, in proportion to what is missing, but at least ``least``.
+def _in_proportion(must: Floats, paced: Ints, least: Ints, ranks: Ints) -> Floats:
+    """Return needs with the same total for each rank, in proportion to the usual pace, but at least ``least``.
 
-    Selections that compete for all slots could get them in any order. In proportion, none waits until the end.
+    Selections that compete for all slots could get them in any order. In proportion, all get ahead of their pace by the
+    same factor, and none waits until the end.
 
     Examples
     --------
-    >>> missing, ranks = np.array([8, 9, 3]), np.array([1, 1, 2])
+    >>> paced, ranks = np.array([8, 4, 3]), np.array([1, 1, 2])
     >>> for least in ([0, 5, 0], [8, 8, 0]):
-    ...     _in_proportion(np.array([0.0, 9.0, 3.0]), missing, np.array(least), ranks).round(3)
+    ...     _in_proportion(np.array([0.0, 9.0, 3.0]), paced, np.array(least), ranks).round(3)
     array([2.667, 6.333, 3.   ])
     array([4.5, 4.5, 3. ])
     """
-    least = np.minimum(least, missing)
-    more, n = (missing - least).astype(np.float64), int(ranks.max(initial=0)) + 1
-    total, first, rest = (np.bincount(ranks, values, n) for values in (must, least, more))
+    n = int(ranks.max(initial=0)) + 1
+    total, first, rest = (np.bincount(ranks, values, n) for values in (must, least, paced))
     scale = np.minimum(total / np.maximum(first, 1.0), 1.0)
-    part = np.clip((total - first) / np.maximum(rest, 1.0), 0.0, 1.0)
-    return scale[ranks] * least + part[ranks] * more
+    part = np.maximum(total - first, 0.0) / np.maximum(rest, 1.0)
+    return scale[ranks] * least + part[ranks] * paced
 
 
 def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
@@ -191,14 +193,13 @@ def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_mo
     must, should = np.minimum(must, upper), np.minimum(should, upper)
     if supply.is_disjoint:
         if int(should.sum()) > total:
-            should = _in_order(must, should, _ranks(active), total)
+            should = _in_order(must, should, *_first(active), total)
         return Targets(horizon, should, at_most)
     # Every selection twice: once for what it must have, once for what it should have.
     n, table = len(must), supply.membership
     both = np.concatenate([table.promises, table.promises + n])
     atoms = np.repeat(np.arange(table.n_atoms), np.diff(table.offsets))
     order = np.lexsort((both, np.tile(atoms, 2)))
-    ranks = _ranks(active)
     bounds = PlanBounds(
         Membership(2 * n, both[order], 2 * table.offsets),
         np.concatenate([must, should]),
@@ -206,32 +207,38 @@ def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_mo
         np.minimum(horizon * supply.capacities, total),
         total,
     )
-    lower = give_way(bounds, np.concatenate([2 * ranks, 2 * ranks + 1])).lower
+    priority, deadline = (np.tile(keys, 2) for keys in _first(active))
+    keys = np.stack([priority, np.repeat([0, 1], n), deadline], axis=1)
+    ranks = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+    lower = give_way(bounds, ranks.astype(np.int64) + 1).lower
     return Targets(horizon, np.maximum(lower[:n], lower[n:]), at_most)
 
 
-def _ranks(active: ActiveWindows) -> Ints:
-    """Return (selections,) which of them comes first, by priority and then by deadline, 1 first."""
+def _first(active: ActiveWindows) -> tuple[Ints, Ints]:
+    """Return (selections,) the first priority of each, and the nearest deadline of its promises of that priority."""
     most = len(active.deadlines)
-    first = np.full(len(active.supply.selections), np.iinfo(np.int64).max)
+    first = np.full(len(active.supply.selections), np.iinfo(np.int32).max)
     with_window = active.with_window
     keys = active.priority[with_window] * most + active.deadline[with_window]
     np.minimum.at(first, active.selection[with_window], keys)
-    return np.unique(first, return_inverse=True)[1].astype(np.int64) + 1
+    _, priority = np.unique(first // most, return_inverse=True)
+    return priority.astype(np.int64), first % most
 
 
-def _in_order(must: Ints, should: Ints, ranks: Ints, total: int) -> Ints:
-    """Return targets of selections that share no item, rank by rank: what they must have, then what they should have.
+def _in_order(must: Ints, should: Ints, priority: Ints, deadline: Ints, total: int) -> Ints:
+    """Return targets of selections that share no item, within a number of slots.
 
-    Where the slots run out, small needs come first: as many selections as possible get all of it.
+    By priority: what must come, the nearest deadlines first, then what should come. Where the slots run out, small
+    needs come first: as many selections as possible get all of it.
 
     Examples
     --------
-    >>> _in_order(np.array([0, 4, 0]), np.array([5, 9, 7]), np.array([1, 2, 2]), 13).tolist()
+    >>> first, deadline = np.array([0, 1, 1]), np.array([1, 0, 0])
+    >>> _in_order(np.array([0, 4, 0]), np.array([5, 9, 7]), first, deadline, 13).tolist()
     [5, 8, 0]
     """
     needs = np.concatenate([must, should - must])
-    order = np.lexsort((needs, np.repeat([0, 1], len(must)), np.tile(ranks, 2)))
+    order = np.lexsort((needs, np.tile(deadline, 2), np.repeat([0, 1], len(must)), np.tile(priority, 2)))
     more = needs[order]
     given: Ints = np.zeros_like(needs)
     given[order] = np.minimum(more, np.maximum(total - (np.cumsum(more) - more), 0))
