@@ -122,7 +122,7 @@ def solve_phases(program: Program, sizes: Counts, deadline: float, is_whole: boo
     if program.spares_first:
         missed = 1.0 + _NEAR * (1.0 - program.demands.last[program.floors] / len(program.requests))
         ahead = program.columns[:, 0]
-        spared[ahead[ahead >= 0]] = _SPARED
+        spared[ahead[ahead >= 0]] = _SPARED * (1.0 + _NEAR * _nearest(program)[ahead >= 0] / len(program.requests))
     priorities = np.unique(order).tolist()
     if len(priorities) > 1:
         cost = np.zeros(program.n_variables)
@@ -138,6 +138,17 @@ def solve_phases(program: Program, sizes: Counts, deadline: float, is_whole: boo
         values = phases.least(cost + spared if priority == priorities[-1] else cost)
         phases.keep(total, values)
     return _solution(program, values)
+
+
+def _nearest(program: Program) -> Counts:
+    """Return (A,) the nearest last segment among the lower bounds that each atom counts for."""
+    membership, floors = program.membership, program.floors
+    of_selection = np.full(membership.n_promises, len(program.requests))
+    np.minimum.at(of_selection, program.demands.selection[floors], program.demands.last[floors])
+    at, selections = membership.expand(np.arange(membership.n_atoms))
+    nearest = np.full(membership.n_atoms, len(program.requests))
+    np.minimum.at(nearest, at, of_selection[selections])
+    return nearest
 
 
 class _Phases:
