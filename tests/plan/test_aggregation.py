@@ -20,7 +20,7 @@ def drawn_program(seed: int, *, spares_first: bool = False) -> Program:
     """Draw selections of which most share no item, with a few different windows; many slots are demanded."""
     rng = np.random.default_rng(seed)
     n, k, segments = int(rng.integers(3, 20)), int(rng.integers(1, 6)), int(rng.integers(1, 4))
-    atoms = [(one,) for one in range(n)]
+    atoms: list[tuple[int, ...]] = [(one,) for one in range(n)]
     if rng.random() < 0.4:  # the last selection shares items with the first
         atoms.append((0, n - 1))
     capacities = rng.integers(0, k + 1, len(atoms))

@@ -159,7 +159,8 @@ def _in_proportion(must: Floats, paced: Ints, least: Ints, ranks: Ints) -> Float
     total, first, rest = (np.bincount(ranks, values, n) for values in (must, least, paced))
     scale = np.minimum(total / np.maximum(first, 1.0), 1.0)
     part = np.maximum(total - first, 0.0) / np.maximum(rest, 1.0)
-    return scale[ranks] * least + part[ranks] * paced
+    needs: Floats = scale[ranks] * least + part[ranks] * paced
+    return needs
 
 
 def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
