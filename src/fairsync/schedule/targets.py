@@ -104,13 +104,13 @@ def _needed_soon(
     ranks = 2 * priority + (deadline > 0)  # of each priority, what ends with the period comes first
 
     def needed(soon: int) -> Floats:
-        """Return (selections,) what must come within some requests, if it is more than at the usual pace."""
+        """Return (selections,) what must come within some requests."""
         first = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon)).exposures[:, 0]
         must = np.minimum(membership.sums(first), missing)  # an atom may have more, for other selections
         if active.supply.is_disjoint and float(first.sum()) >= soon * k - _ROUNDING:
             least_now = _least_needed(active, progress, traffic, soon)
             must = np.minimum(_in_proportion(must, paced, least_now, ranks), missing)
-        return np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0)
+        return must
 
     found: tuple[int, Floats] | None = None
     behind = np.zeros(len(held), dtype=bool)
@@ -118,7 +118,7 @@ def _needed_soon(
         soon = min(2 * found[0], most) if found else max(least, math.ceil(_SOON * most))
         must = needed(soon)
         if found is None:
-            behind = must > 0
+            behind = must > paced * (soon / most) + _ROUNDING  # more than at the usual pace
             if not behind.any():
                 return most, must if soon == most else needed(most)
             behind &= ranks == ranks[behind].min()
