@@ -87,7 +87,8 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
         ScheduledPromise.of_group("blue", 120, Window.hour("UTC")),
         ScheduledPromise.of_group("green", 200, Window.day("UTC")),
     ]
-    plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, Supply.of_groups(capacities, 5))
+    supply = Supply.of_groups(capacities, 5)
+    plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, supply, worst_case_traffic=1 / 3)
     assert (plan.floors, plan.horizon) == ({"blue": 48, "green": 3}, 16)
     retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
     retriever.retrieve(rng.normal(size=(plan.horizon, 4)))
@@ -139,10 +140,8 @@ def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
     promise = ScheduledPromise.of_group("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
     clock = ScheduledPromise.of_group("books", 1, Window.hour("UTC"))
     forecast = Hours([100, 9_900], [80, 80])
-    assert make_plan([promise, clock], {}, forecast, START, Supply.of_groups(TOYS, 4)).floors == {
-        "toys": 81,
-        "books": 1,
-    }
+    plan = make_plan([promise, clock], {}, forecast, START, Supply.of_groups(TOYS, 4), worst_case_traffic=1 / 3)
+    assert plan.floors == {"toys": 81, "books": 1}
 
 
 def test_later_windows_of_other_groups_are_reserved() -> None:

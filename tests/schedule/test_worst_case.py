@@ -58,6 +58,7 @@ def test_safe_promises_keep_their_pace() -> None:
             forecast,
             START,
             Supply.of_groups(capacities, 1),
+            worst_case_traffic=1 / 3,
         )
         assert (plan.floors, plan.horizon) == ({"toys": target}, horizon)
     trusting = make_plan(

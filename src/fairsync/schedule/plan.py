@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fairsync.schedule.supply import Supply
     from fairsync.schedule.targets import Targets
 
-WORST_CASE_TRAFFIC = 1 / 3
+WORST_CASE_TRAFFIC = 0.1
 """Default worst-case traffic, as a fraction of the forecast."""
 
 # Of this many promises that cannot be kept, it is said to which others they give way.

@@ -100,17 +100,15 @@ def _needed_soon(
     missing = np.zeros(len(held), dtype=np.int64)
     np.maximum.at(missing, active.selection, active.retrieved(active.missing(progress, _until_end(active, traffic))))
 
-    (priority, deadline), k = _first(active), active.supply.k
-    ranks = 2 * priority + (deadline > 0)  # of each priority, what ends with the period comes first
+    ranks, k = _ranks(active), active.supply.k
 
     def needed(soon: int) -> Floats:
-        """Return (selections,) what must come within some requests."""
+        """Return (selections,) what must come within some requests, if it is more than at the usual pace."""
         first = least_shortfall(active.program(progress, traffic.worst_case_after(soon), ahead=soon)).exposures[:, 0]
         must = np.minimum(membership.sums(first), missing)  # an atom may have more, for other selections
         if active.supply.is_disjoint and float(first.sum()) >= soon * k - _ROUNDING:
-            least_now = _least_needed(active, progress, traffic, soon)
-            must = np.minimum(_in_proportion(must, paced, least_now, ranks), missing)
-        return must
+            must = _in_proportion(must, missing, _least_needed(active, progress, traffic, soon), ranks)
+        return np.where(must > paced * (soon / most) + _ROUNDING, must, 0.0)
 
     found: tuple[int, Floats] | None = None
     behind = np.zeros(len(held), dtype=bool)
@@ -118,7 +116,7 @@ def _needed_soon(
         soon = min(2 * found[0], most) if found else max(least, math.ceil(_SOON * most))
         must = needed(soon)
         if found is None:
-            behind = must > paced * (soon / most) + _ROUNDING  # more than at the usual pace
+            behind = must > 0
             if not behind.any():
                 return most, must if soon == most else needed(most)
             behind &= ranks == ranks[behind].min()
@@ -141,26 +139,25 @@ def _least_needed(active: ActiveWindows, progress: Progress, traffic: Traffic, s
     return np.minimum(least, soon * held)
 
 
-def _in_proportion(must: Floats, paced: Ints, least: Ints, ranks: Ints) -> Floats:
-    """Return needs with the same total for each rank, in proportion to the usual pace, but at least ``least``.
+def _in_proportion(must: Floats, missing: Ints, least: Ints, ranks: Ints) -> Floats:
+    """Return needs with the same total for each rank, in proportion to what is missing, but at least ``least``.
 
-    Selections that compete for all slots could get them in any order. In proportion, all get ahead of their pace by the
-    same factor, and none waits until the end.
+    Selections that compete for all slots could get them in any order. In proportion, none waits until the end.
 
     Examples
     --------
-    >>> paced, ranks = np.array([8, 4, 3]), np.array([1, 1, 2])
+    >>> missing, ranks = np.array([8, 9, 3]), np.array([1, 1, 2])
     >>> for least in ([0, 5, 0], [8, 8, 0]):
-    ...     _in_proportion(np.array([0.0, 9.0, 3.0]), paced, np.array(least), ranks).round(3)
+    ...     _in_proportion(np.array([0.0, 9.0, 3.0]), missing, np.array(least), ranks).round(3)
     array([2.667, 6.333, 3.   ])
     array([4.5, 4.5, 3. ])
     """
-    n = int(ranks.max(initial=0)) + 1
-    total, first, rest = (np.bincount(ranks, values, n) for values in (must, least, paced))
+    least = np.minimum(least, missing)
+    more, n = (missing - least).astype(np.float64), int(ranks.max(initial=0)) + 1
+    total, first, rest = (np.bincount(ranks, values, n) for values in (must, least, more))
     scale = np.minimum(total / np.maximum(first, 1.0), 1.0)
-    part = np.maximum(total - first, 0.0) / np.maximum(rest, 1.0)
-    needs: Floats = scale[ranks] * least + part[ranks] * paced
-    return needs
+    part = np.clip((total - first) / np.maximum(rest, 1.0), 0.0, 1.0)
+    return scale[ranks] * least + part[ranks] * more
 
 
 def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
@@ -194,13 +191,14 @@ def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_mo
     must, should = np.minimum(must, upper), np.minimum(should, upper)
     if supply.is_disjoint:
         if int(should.sum()) > total:
-            should = _in_order(must, should, *_first(active), total)
+            should = _in_order(must, should, _ranks(active), total)
         return Targets(horizon, should, at_most)
     # Every selection twice: once for what it must have, once for what it should have.
     n, table = len(must), supply.membership
     both = np.concatenate([table.promises, table.promises + n])
     atoms = np.repeat(np.arange(table.n_atoms), np.diff(table.offsets))
     order = np.lexsort((both, np.tile(atoms, 2)))
+    ranks = _ranks(active)
     bounds = PlanBounds(
         Membership(2 * n, both[order], 2 * table.offsets),
         np.concatenate([must, should]),
@@ -208,38 +206,32 @@ def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_mo
         np.minimum(horizon * supply.capacities, total),
         total,
     )
-    priority, deadline = (np.tile(keys, 2) for keys in _first(active))
-    keys = np.stack([priority, np.repeat([0, 1], n), deadline], axis=1)
-    ranks = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
-    lower = give_way(bounds, ranks.astype(np.int64) + 1).lower
+    lower = give_way(bounds, np.concatenate([2 * ranks, 2 * ranks + 1])).lower
     return Targets(horizon, np.maximum(lower[:n], lower[n:]), at_most)
 
 
-def _first(active: ActiveWindows) -> tuple[Ints, Ints]:
-    """Return (selections,) the first priority of each, and the nearest deadline of its promises of that priority."""
+def _ranks(active: ActiveWindows) -> Ints:
+    """Return (selections,) which of them comes first, by priority and then by deadline, 1 first."""
     most = len(active.deadlines)
-    first = np.full(len(active.supply.selections), np.iinfo(np.int32).max)
+    first = np.full(len(active.supply.selections), np.iinfo(np.int64).max)
     with_window = active.with_window
     keys = active.priority[with_window] * most + active.deadline[with_window]
     np.minimum.at(first, active.selection[with_window], keys)
-    _, priority = np.unique(first // most, return_inverse=True)
-    return priority.astype(np.int64), first % most
+    return np.unique(first, return_inverse=True)[1].astype(np.int64) + 1
 
 
-def _in_order(must: Ints, should: Ints, priority: Ints, deadline: Ints, total: int) -> Ints:
-    """Return targets of selections that share no item, within a number of slots.
+def _in_order(must: Ints, should: Ints, ranks: Ints, total: int) -> Ints:
+    """Return targets of selections that share no item, rank by rank: what they must have, then what they should have.
 
-    By priority: what must come, the nearest deadlines first, then what should come. Where the slots run out, small
-    needs come first: as many selections as possible get all of it.
+    Where the slots run out, small needs come first: as many selections as possible get all of it.
 
     Examples
     --------
-    >>> first, deadline = np.array([0, 1, 1]), np.array([1, 0, 0])
-    >>> _in_order(np.array([0, 4, 0]), np.array([5, 9, 7]), first, deadline, 13).tolist()
+    >>> _in_order(np.array([0, 4, 0]), np.array([5, 9, 7]), np.array([1, 2, 2]), 13).tolist()
     [5, 8, 0]
     """
     needs = np.concatenate([must, should - must])
-    order = np.lexsort((needs, np.tile(deadline, 2), np.repeat([0, 1], len(must)), np.tile(priority, 2)))
+    order = np.lexsort((needs, np.repeat([0, 1], len(must)), np.tile(ranks, 2)))
     more = needs[order]
     given: Ints = np.zeros_like(needs)
     given[order] = np.minimum(more, np.maximum(total - (np.cumsum(more) - more), 0))

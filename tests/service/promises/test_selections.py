@@ -122,7 +122,8 @@ def test_a_refusal_says_what_could_hold_and_what_it_would_push_out() -> None:
 
 def test_lower_priorities_give_way_when_traffic_collapses() -> None:
     books = {"category": "books", "maker": "m1"}
-    shop = Shop([promised({"category": "toys"}, at_least=3_500), promised(books, at_least=3_500, priority=2)])
+    promises = [promised({"category": "toys"}, at_least=3_500), promised(books, at_least=3_500, priority=2)]
+    shop = Shop(promises, worst_case_traffic=1 / 3)
     shop.pass_hours(6)
     shop.pass_hours(12, per_hour=20)
     views = {one.name: one for one in shop.service.promises()}
