@@ -81,9 +81,12 @@ class TimedCoordinator(Coordinator):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> None:
         """Settle the oldest lease instead of this one, and measure the time, if enough leases are open."""
-        self.out.append(partial(super().settle, number, entry, sample, answers, slots, certified, costs))
+        self.out.append(
+            partial(super().settle, number, entry, sample, answers, slots, certified, costs, last_relevance)
+        )
         if len(self.out) > self.most_out:
             settle = self.out.popleft()
             started = time.thread_time()

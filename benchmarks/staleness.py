@@ -122,10 +122,14 @@ class LateCoordinator(Coordinator):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> None:
         """Accept counts, to be settled later."""
         self.out.append(
-            (entry.requests, partial(super().settle, number, entry, sample, answers, slots, certified, costs))
+            (
+                entry.requests,
+                partial(super().settle, number, entry, sample, answers, slots, certified, costs, last_relevance),
+            )
         )
         while self.waiting > self.in_flight:
             self.hear()

@@ -451,6 +451,10 @@ class LoopState:
         before = self.certificate
         if before is None:
             return self
+        spending = self.spending
+        if spending is not None and certified is not None and certified.too_dear is not None:
+            spending = spending.refused(grow(certified.too_dear, len(terms.floors)), self.progress.totals)
+        terms = terms if spending is None else spending.asked(terms)
         plans = [before.plan]
         if certified is not None and len(certified.plan) == len(before.plan):
             plans = [certified.shown.taken_from(before.plan), certified.plan]
@@ -458,9 +462,9 @@ class LoopState:
         missing, left = self.progress.certain_missing(terms), self.progress.left(terms) - leased
         for plan in plans:
             if is_certificate(terms, plan, missing, self.progress.room(terms, reserved), left):
-                return replace(self, certificate=replace(before, plan=plan))
+                return replace(self, certificate=replace(before, plan=plan), spending=spending)
         made = open_certificate(self.progress, terms, before, leased, reserved)
-        return replace(self, certificate=before if made is None else made)
+        return replace(self, certificate=before if made is None else made, spending=spending)
 
     def _unit_costs(self) -> NDArray[np.float64]:
         """Return (P,) the relevance given up for one exposure of each promise, or its subsidy if that is not known."""

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairsync.schedule import Forecast, ScheduledPromise, Window, make_plan
-from fairsync.schedule.active_windows import MOST_DEADLINES, ActiveWindows, thin_out
+from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window, make_plan
+from fairsync.schedule.active_windows import MOST_DEADLINES, ActiveWindows, Progress, thin_out
 from schedule.traffic import START
 
 if TYPE_CHECKING:
@@ -42,11 +42,21 @@ def test_later_windows_are_counted_as_one_by_one() -> None:
     windows += [Window.campaign(START + n * HOUR, START + (n + 30) * HOUR, "UTC") for n in (-5, 0, 5, 100)]
     windows += [Window("day", "UTC", start=START + 50 * HOUR), Window("day", "UTC", end=START + 100 * HOUR)]
     promises = [ScheduledPromise.of_group("toys", 1 + n, window) for n, window in enumerate(windows)]
-    active = ActiveWindows.of(promises, START, 3, {"toys": 3})
-    counted = active.requirements([0] * len(active.promises), [0] * len(active.deadlines)).later_windows
-    for promise, span, row in zip(active.promises, active.spans, counted.tolist(), strict=True):
-        start = span.end if span else START
-        assert row == [len(list(promise.window.between(start, end))) for end in active.deadlines]
+    active = ActiveWindows.of(promises, START, Supply.of_groups({"toys": 3}, 3))
+    nothing = np.zeros(len(active.promises), dtype=np.int64)
+    requests = np.arange(1, 1 + len(active.deadlines))
+    demands = active.program(Progress(nothing, nothing, nothing), requests).demands
+    with_window = sum(span is not None for span in active.spans)
+    for p, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True)):
+        later = list(promise.window.between(span.end if span else START, active.deadlines[-1]))
+        own = [d for d in range(with_window, len(demands)) if active.promise_of(d) == p]
+        assert sum(int(demands.at_least[d]) for d in own) == len(later) * promise.floor
+        for one in later:
+            inside = [
+                d for d in own
+                if active.deadlines[demands.first[d] - 1] <= one.start and one.end <= active.deadlines[demands.last[d]]
+            ]  # fmt: skip
+            assert inside, "in segments that contain it"
 
 
 def test_a_plan_with_thousands_of_deadlines_is_as_with_few() -> None:
@@ -57,13 +67,16 @@ def test_a_plan_with_thousands_of_deadlines_is_as_with_few() -> None:
         for group in range(n)
     ]
     capacities: dict[Label, int] = dict.fromkeys(range(n), 3)
-    plan = make_plan(promises, {}, forecast, START, 20, capacities)
-    assert len(ActiveWindows.of(promises, START, 20, capacities).deadlines) <= MOST_DEADLINES
+    plan = make_plan(promises, {}, forecast, START, Supply.of_groups(capacities, 20))
+    assert len(ActiveWindows.of(promises, START, Supply.of_groups(capacities, 20)).deadlines) <= MOST_DEADLINES
     assert plan.span.end == START + HOUR
     assert all(one.possible and not one.at_risk for one in plan.statuses)
     floors = np.array([plan.floors[group] for group in range(n)])
     alone = np.array(
-        [make_plan([one], {}, forecast, START, 20, capacities).floors[one.group] for one in promises[:200:10]]
+        [
+            make_plan([one], {}, forecast, START, Supply.of_groups(capacities, 20)).floors[one.group]
+            for one in promises[:200:10]
+        ]
     )
     # Alone, all of a campaign's time is its period: its pace is its floor by its hours.
     paces = alone / np.arange(1, 201)[::10]

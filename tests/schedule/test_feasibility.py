@@ -1,25 +1,39 @@
 """The largest feasible floor: by a linear program, one more exposure is infeasible."""
 
 import json
-from datetime import date
+from datetime import date, datetime
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 
 from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import ScheduledPromise, Window, check_promise, make_plan
-from fairsync.schedule.active_windows import ActiveWindows
-from schedule.linear_program import can_deliver
+from fairsync.schedule import ScheduledPromise, Supply, Window, check_promise, make_plan
 from schedule.test_plan import HOURS, situations
 from schedule.traffic import DAY, HOUR, START, Hours
 
 
 def fits(promises: list[ScheduledPromise], requests: list[int], k: int, capacities: dict[Label, int]) -> bool:
-    active = ActiveWindows.of(promises, START, k, capacities)
-    until = [sum(requests[: int((deadline - START) / HOUR)]) for deadline in active.deadlines]
-    return can_deliver(active.requirements([promise.floor for promise in active.promises], until))
+    """Return whether some way to deal out the slots of each hour keeps all campaigns, which have begun."""
+    labels, n = list(capacities), len(requests)
+    rows, limits = [], []
+    for hour in range(n):
+        row = np.zeros((len(labels), n))
+        row[:, hour] = 1
+        rows.append(row)
+        limits.append(requests[hour] * k)
+    for promise in promises:
+        row, end = np.zeros((len(labels), n)), promise.window.end
+        assert isinstance(end, datetime)
+        row[labels.index(promise.group), : int((end - START) / HOUR)] = -1
+        rows.append(row)
+        limits.append(-promise.floor)
+    most = [(0, capacities[label] * count) for label in labels for count in requests]
+    found = linprog(np.zeros(len(most)), np.array(rows).reshape(len(rows), -1), limits, bounds=most)
+    return bool(found.status == 0)
 
 
 @settings(max_examples=60)
@@ -31,7 +45,7 @@ def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
         data.draw(st.sampled_from(list(capacities))), 10**6, Window.campaign(START, START + last * HOUR, "UTC")
     )
     assume(fits(others, forecast.lower_hourly, k, capacities))
-    verdict = check_promise(new, others, {}, forecast, START, k, capacities)
+    verdict = check_promise(new, others, {}, forecast, START, Supply.of_groups(capacities, k))
     assert not verdict.accepted
     assert verdict.effective_from is None
     assert verdict.largest_safe <= verdict.largest
@@ -39,13 +53,15 @@ def test_a_floor_one_larger_is_infeasible(data: st.DataObject) -> None:
         (verdict.largest, forecast.expected_hourly),
         (verdict.largest_safe, forecast.lower_hourly),
     ):
-        assert largest == 0 or fits([*others, new.with_floor(largest)], requests, k, capacities)
-        assert not fits([*others, new.with_floor(largest + 1)], requests, k, capacities)
+        assert largest == 0 or fits([*others, new.with_floor(int(largest))], requests, k, capacities)
+        assert not fits([*others, new.with_floor(int(largest) + 1)], requests, k, capacities)
     if verdict.largest_safe:
-        again = check_promise(new.with_floor(verdict.largest_safe), others, {}, forecast, START, k, capacities)
+        again = check_promise(
+            new.with_floor(int(verdict.largest_safe)), others, {}, forecast, START, Supply.of_groups(capacities, k)
+        )
         assert again.accepted
         assert again.effective_from == START
-        plan = make_plan([*others, again.promise], {}, forecast, START, k, capacities)
+        plan = make_plan([*others, again.promise], {}, forecast, START, Supply.of_groups(capacities, k))
         assert not any(status.at_risk for status in plan.statuses)
 
 
@@ -58,18 +74,28 @@ DAYS = Hours(
 
 def test_the_weakest_hour_limits_an_hourly_promise() -> None:
     verdict = check_promise(
-        ScheduledPromise.of_group("toys", 50, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS
+        ScheduledPromise.of_group("toys", 50, Window.hour("UTC")),
+        [],
+        {},
+        DAYS,
+        START + 12 * HOUR,
+        Supply.of_groups(CAPS, 2),
     )
     assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (False, 20, 16)
     assert verdict.tightest.start == START + DAY
     assert verdict.message == (
-        "The floor of group 'toys' is 50 (each hour, UTC), which cannot be met: the window from"
+        "50 exposures of group=toys (each hour, UTC) cannot be kept: the window from"
         " 2026-03-03 00:00 to 2026-03-03 01:00"
         " is expected to have room for 20 beside all other promises. The largest feasible"
         " floor is 20; to be safe, 16. Lower the floor to that, or lengthen the window."
     )
     fine = check_promise(
-        ScheduledPromise.of_group("toys", 18, Window.hour("UTC")), [], {}, DAYS, START + 12 * HOUR, 2, CAPS
+        ScheduledPromise.of_group("toys", 18, Window.hour("UTC")),
+        [],
+        {},
+        DAYS,
+        START + 12 * HOUR,
+        Supply.of_groups(CAPS, 2),
     )
     assert fine.accepted
     assert fine.message.endswith("if traffic comes as expected. To be safe, promise 16.")
@@ -78,25 +104,27 @@ def test_the_weakest_hour_limits_an_hourly_promise() -> None:
 
 def test_a_daily_promise_late_in_the_day_takes_effect_tomorrow() -> None:
     daily = ScheduledPromise.of_group("toys", 1000, Window.day("UTC"))
-    early = check_promise(daily, [], {}, DAYS, START, 2, CAPS)
-    late = check_promise(daily, [], {}, DAYS, START + 22 * HOUR, 2, CAPS)
+    early = check_promise(daily, [], {}, DAYS, START, Supply.of_groups(CAPS, 2))
+    late = check_promise(daily, [], {}, DAYS, START + 22 * HOUR, Supply.of_groups(CAPS, 2))
     assert early.largest == late.largest == 2 * (8 * 10 + 16 * 100)
     assert early.effective_from == START
     assert late.effective_from == START + DAY
-    assert late.message.endswith("which can be met from 2026-03-03 00:00 on, also if traffic is low.")
+    assert late.message.endswith("can be kept from 2026-03-03 00:00 on, also if traffic is low.")
 
 
 def test_a_daily_promise_beside_a_campaign_leaves_it_its_share() -> None:
     sale = ScheduledPromise.of_group("books", 14_000, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
     daily = ScheduledPromise.of_group("toys", 1, Window.day("UTC"))
     # A week has 7 x 3,360 slots, of which 14,000 are promised: 1,360 are left each day.
-    assert check_promise(daily, [sale], {}, DAYS, START, 2, CAPS).largest == 1360
+    assert check_promise(daily, [sale], {}, DAYS, START, Supply.of_groups(CAPS, 2)).largest == 1360
     # With two days left the sale should miss 4,000 exposures. It misses 6,000, which leaves less for others.
-    behind = check_promise(daily, [sale], {sale: 8_000}, DAYS, START + 5 * DAY, 2, CAPS)
+    behind = check_promise(daily, [sale], {sale: 8_000}, DAYS, START + 5 * DAY, Supply.of_groups(CAPS, 2))
     assert behind.largest == (2 * 3360 - 6_000) // 2
     # Exposures of another promise of the same group count for the new one too.
     assert (
-        check_promise(ScheduledPromise.of_group("books", 1, daily.window), [sale], {}, DAYS, START, 2, CAPS).largest
+        check_promise(
+            ScheduledPromise.of_group("books", 1, daily.window), [sale], {}, DAYS, START, Supply.of_groups(CAPS, 2)
+        ).largest
         == 3360
     )
 
@@ -105,12 +133,12 @@ def test_campaigns_in_the_future_the_present_and_the_past() -> None:
     def campaign(first: int, last: int) -> ScheduledPromise:
         return ScheduledPromise.of_group("toys", 100, Window.campaign(START + first * DAY, START + last * DAY, "UTC"))
 
-    soon = check_promise(campaign(2, 3), [], {}, DAYS, START, 2, CAPS)
+    soon = check_promise(campaign(2, 3), [], {}, DAYS, START, Supply.of_groups(CAPS, 2))
     assert (soon.largest, soon.effective_from) == (3360, START + 2 * DAY)
-    under_way = check_promise(campaign(0, 3), [], {}, DAYS, START + DAY, 2, CAPS)
+    under_way = check_promise(campaign(0, 3), [], {}, DAYS, START + DAY, Supply.of_groups(CAPS, 2))
     assert (under_way.largest, under_way.effective_from) == (2 * 3360, START + DAY)
     with pytest.raises(InvalidInputError, match="is over: choose one that ends after"):
-        check_promise(campaign(0, 1), [], {}, DAYS, START + DAY, 2, CAPS)
+        check_promise(campaign(0, 1), [], {}, DAYS, START + DAY, Supply.of_groups(CAPS, 2))
 
 
 def test_exposures_so_far_count_towards_a_campaign() -> None:
@@ -118,7 +146,7 @@ def test_exposures_so_far_count_towards_a_campaign() -> None:
     campaign = ScheduledPromise.of_group("toys", 100, Window.campaign(START, START + 4 * HOUR, "UTC"))
     capacities: dict[Label, int] = {"toys": 1}
     forecast = Hours([10] * HOURS, [10] * HOURS)
-    cold = check_promise(campaign, [], {}, forecast, START + 2 * HOUR, 1, capacities)
+    cold = check_promise(campaign, [], {}, forecast, START + 2 * HOUR, Supply.of_groups(capacities, 1))
     assert (cold.largest, cold.accepted) == (20, False)
-    warm = check_promise(campaign, [], {campaign: 85}, forecast, START + 2 * HOUR, 1, capacities)
+    warm = check_promise(campaign, [], {campaign: 85}, forecast, START + 2 * HOUR, Supply.of_groups(capacities, 1))
     assert (warm.largest, warm.accepted) == (105, True)

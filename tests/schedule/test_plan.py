@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from fairsync import Catalog, FairRetriever, UnknownGroupError
 from fairsync.catalog.groups import Label
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import Forecast, Plan, ScheduledPromise, Window, check_promise, make_plan
-from schedule.traffic import DAY, HOUR, START, Hours, serve_floors_only
+from fairsync.schedule import Forecast, Plan, ScheduledPromise, Supply, Window, check_promise, make_plan
+from schedule.traffic import DAY, HOUR, START, Hours, by_selection, serve_floors_only
 
 HOURS = 6
 
@@ -64,7 +64,7 @@ def test_floors_always_fit_and_plans_can_be_serialised(data: st.DataObject) -> N
     promises, forecast, k, capacities = data.draw(situations(True))
     at = START + data.draw(st.integers(0, HOURS * 60)) * HOUR / 60
     exposures = {promise: data.draw(st.integers(0, 2 * promise.floor)) for promise in promises}
-    plan = make_plan(promises, exposures, forecast, at, k, capacities)
+    plan = make_plan(promises, exposures, forecast, at, Supply.of_groups(capacities, k))
     assert plan.horizon >= 1
     assert sum(plan.floors.values()) <= plan.horizon * k
     assert all(0 <= floor <= plan.horizon * capacities[group] for group, floor in plan.floors.items())
@@ -87,27 +87,34 @@ def test_a_retriever_takes_the_floors_of_a_plan_and_keeps_them() -> None:
         ScheduledPromise.of_group("blue", 120, Window.hour("UTC")),
         ScheduledPromise.of_group("green", 200, Window.day("UTC")),
     ]
-    plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, 5, capacities)
-    assert (plan.floors, plan.horizon) == ({"blue": 72, "green": 4}, 24)
+    supply = Supply.of_groups(capacities, 5)
+    plan = make_plan(promises, {}, Hours([60] * 24, [50] * 24), START, supply, worst_case_traffic=1 / 3)
+    assert (plan.floors, plan.horizon) == ({"blue": 48, "green": 3}, 16)
     retriever = FairRetriever(catalog, k=5, floors=plan.floors, horizon=plan.horizon)
-    retriever.retrieve(rng.normal(size=(24, 4)))
+    retriever.retrieve(rng.normal(size=(plan.horizon, 4)))
     assert retriever.report().esp == 1.0
 
 
 TOYS: dict[Label, int] = {"toys": 4, "books": 4}
 DAILY = ScheduledPromise.of_group("toys", 100, Window.day("UTC"))
 SALE = ScheduledPromise.of_group("toys", 700, Window.campaign(date(2026, 3, 2), date(2026, 3, 8), "UTC"))
+
+
+def by_toys(value: float) -> dict[str, Any]:
+    return {DAILY.selection: value}
+
+
 STEADY = Hours([100] * 24 * 14, [80] * 24 * 14)
 
 
 def test_shares_and_the_largest_of_a_groups_promises() -> None:
     noon = START + 12 * HOUR
     # The day misses 40. The sale misses 650 of 13/14 of its traffic, of which this half day is 1/13: 50.
-    plan = make_plan([DAILY, SALE], {DAILY: 60, SALE: 50}, STEADY, noon, 4, TOYS)
+    plan = make_plan([DAILY, SALE], {DAILY: 60, SALE: 50}, STEADY, noon, Supply.of_groups(TOYS, 4))
     assert plan.floors == {"toys": 50}
     assert plan.horizon == 12 * 80
-    assert (plan.expected, plan.lower_bound, plan.cut) == (1200, 960, {})
-    plan = make_plan([DAILY, SALE], {DAILY: 30, SALE: 50}, STEADY, noon, 4, TOYS)
+    assert (plan.expected, plan.lower_bound) == (1200, 960)
+    plan = make_plan([DAILY, SALE], {DAILY: 30, SALE: 50}, STEADY, noon, Supply.of_groups(TOYS, 4))
     assert plan.floors == {"toys": 70}
 
 
@@ -119,9 +126,9 @@ def test_shares_of_many_small_promises_add_up() -> None:
     exposures: dict[ScheduledPromise, int] = {hourly: 1}
     done = 0
     for hour in range(168):
-        plan = make_plan([*promises, hourly], exposures, STEADY, START + hour * HOUR, 4, capacities)
+        plan = make_plan([*promises, hourly], exposures, STEADY, START + hour * HOUR, Supply.of_groups(capacities, 4))
         assert sum(plan.floors.values()) == math.ceil((150 - done) / (168 - hour))  # not one for each group
-        exposures = plan.count(plan.floors, plan.span.end - HOUR / 3600) | {hourly: 1}
+        exposures = plan.count(by_selection(plan.floors), plan.span.end - HOUR / 3600) | {hourly: 1}
         done = sum(exposures[promise] for promise in promises)
         assert max(exposures[promise] for promise in promises) - min(exposures[promise] for promise in promises) <= 1
     assert all(exposures[promise] == 3 for promise in promises)
@@ -133,7 +140,8 @@ def test_exposures_that_later_requests_cannot_deliver_come_now() -> None:
     promise = ScheduledPromise.of_group("toys", 400, Window.campaign(START, START + 2 * HOUR, "UTC"))
     clock = ScheduledPromise.of_group("books", 1, Window.hour("UTC"))
     forecast = Hours([100, 9_900], [80, 80])
-    assert make_plan([promise, clock], {}, forecast, START, 4, TOYS).floors == {"toys": 81, "books": 1}
+    plan = make_plan([promise, clock], {}, forecast, START, Supply.of_groups(TOYS, 4), worst_case_traffic=1 / 3)
+    assert plan.floors == {"toys": 81, "books": 1}
 
 
 def test_later_windows_of_other_groups_are_reserved() -> None:
@@ -142,21 +150,19 @@ def test_later_windows_of_other_groups_are_reserved() -> None:
     books = ScheduledPromise.of_group("books", 60, Window.hour("UTC"))
     toys = ScheduledPromise.of_group("toys", 40, Window.campaign(START, START + 2 * HOUR, "UTC"))
     forecast = Hours([800, 8000], [80, 80])
-    plan = make_plan([books, toys], {}, forecast, START, 1, one)
-    assert plan.floors == {"books": 60, "toys": 20}
+    plan = make_plan([books, toys], {}, forecast, START, Supply.of_groups(one, 1))
+    assert sum(plan.floors.values()) == plan.horizon, "every slot is needed, from the first request on"
+    assert plan.floors["books"] > 0, "books have less time"
     assert not any(status.at_risk for status in plan.statuses)
-    more = toys.with_floor(41)
-    assert [status.at_risk for status in make_plan([books, more], {}, forecast, START, 1, one).statuses] == [
-        False,
-        True,
-    ]
+    statuses = make_plan([books, toys.with_floor(41)], {}, forecast, START, Supply.of_groups(one, 1)).statuses
+    assert sum(status.at_risk for status in statuses) == 1, "one exposure is too much"
 
 
 def test_a_campaign_to_come_is_reserved_too_and_its_start_ends_the_period() -> None:
     one: dict[Label, int] = {"toys": 1, "books": 1}
     soon = ScheduledPromise.of_group("books", 70, Window.campaign(START + 2 * HOUR, START + 3 * HOUR, "UTC"))
     toys = ScheduledPromise.of_group("toys", 180, Window.campaign(START, START + 3 * HOUR, "UTC"))
-    plan = make_plan([soon, toys], {}, Hours([100] * 3, [80] * 3), START, 1, one)
+    plan = make_plan([soon, toys], {}, Hours([100] * 3, [80] * 3), START, Supply.of_groups(one, 1))
     assert plan.span.end == START + 2 * HOUR
     assert [(status.promise, status.certain) for status in plan.statuses] == [(toys, 170)]
 
@@ -166,16 +172,19 @@ def test_infeasible_floors_are_cut_and_reported() -> None:
         ScheduledPromise.of_group("toys", 600, Window.hour("UTC")),
         ScheduledPromise.of_group("books", 200, Window.hour("UTC")),
     ]
-    plan = make_plan(promises, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS, worst_case_traffic=1.0)
-    # 80 requests hold at most 320 exposures of toys, and 320 slots are apportioned as 320 to 200.
-    assert plan.floors == {"toys": 197, "books": 123}
-    assert plan.cut == {"toys": 403, "books": 77}
-    assert plan.horizon == 80
-    # The 100 expected requests have 400 slots, apportioned as 400 to 200.
-    assert [status.reachable for status in plan.statuses] == [267, 133]
-    assert [status.shortfall for status in plan.statuses] == [333, 67]
+    plan = make_plan(
+        promises, {}, Hours([100] * 24, [80] * 24), START, Supply.of_groups(TOYS, 4), worst_case_traffic=1.0
+    )
+    assert sum(plan.floors.values()) == 4 * plan.horizon, "all slots"
+    # The 100 expected requests have 400 slots.
+    assert [status.reachable for status in plan.statuses] == [200, 200]
+    assert [status.shortfall for status in plan.statuses] == [400, 0]
+    assert plan.statuses[0].gives_way_to == (promises[1],)
     later = [promises[0], ScheduledPromise.of_group("books", 200, Window.day("UTC"))]
-    assert make_plan(later, {}, Hours([100] * 24, [80] * 24), START, 4, TOYS).floors == {"toys": 320, "books": 0}
+    assert make_plan(later, {}, Hours([100] * 24, [80] * 24), START, Supply.of_groups(TOYS, 4)).floors == {
+        "toys": 320,
+        "books": 0,
+    }
 
 
 def test_impression_rates_and_pending_impressions() -> None:
@@ -186,58 +195,68 @@ def test_impression_rates_and_pending_impressions() -> None:
         {promise: 60},
         forecast,
         START,
-        4,
-        TOYS,
-        impression_rates={"toys": 0.25},
-        pending={"toys": 8},
+        Supply.of_groups(TOYS, 4),
+        impression_rates=by_toys(0.25),
+        pending=by_toys(8),
         worst_case_traffic=1.0,
     )
     assert (plan.floors, plan.statuses[0].reachable, plan.statuses[0].certain) == ({"toys": 128}, 100, 100)
     # 100 requests can retrieve 400 toys, of which 100 count; 80 can retrieve 320.
-    rates: dict[Label, float] = {"toys": 0.25}
-    cold = make_plan([promise.with_floor(120)], {}, forecast, START, 4, TOYS, impression_rates=rates).statuses[0]
+    rates = by_toys(0.25)
+    cold = make_plan(
+        [promise.with_floor(120)], {}, forecast, START, Supply.of_groups(TOYS, 4), impression_rates=rates
+    ).statuses[0]
     assert (cold.reachable, cold.certain, cold.shortfall) == (100, 80, 20)
-    verdict = check_promise(promise.with_floor(120), [], {}, STEADY, START, 4, TOYS, rates)
+    verdict = check_promise(
+        promise.with_floor(120), [], {}, STEADY, START, Supply.of_groups(TOYS, 4), impression_rates=rates
+    )
     assert (verdict.accepted, verdict.largest, verdict.largest_safe) == (False, 100, 80)
     with pytest.raises(InvalidInputError, match="impression_rates"):
-        make_plan([promise], {}, forecast, START, 4, TOYS, impression_rates={"toys": 0.0})
+        make_plan([promise], {}, forecast, START, Supply.of_groups(TOYS, 4), impression_rates=by_toys(0.0))
     with pytest.raises(InvalidInputError, match="worst_case_traffic"):
-        make_plan([promise], {}, forecast, START, 4, TOYS, worst_case_traffic=0.0)
+        make_plan([promise], {}, forecast, START, Supply.of_groups(TOYS, 4), worst_case_traffic=0.0)
 
 
 def test_counts_of_the_next_plan() -> None:
-    plan = make_plan([DAILY, SALE], {DAILY: 60, SALE: 50}, STEADY, START + 12 * HOUR, 4, TOYS)
-    assert plan.count({"toys": 7}, START + 13 * HOUR) == {DAILY: 67, SALE: 57}
-    assert plan.count({"toys": 7}, START + 24 * HOUR) == {SALE: 57}  # a new day
+    plan = make_plan([DAILY, SALE], {DAILY: 60, SALE: 50}, STEADY, START + 12 * HOUR, Supply.of_groups(TOYS, 4))
+    assert plan.count(by_selection({"toys": 7}), START + 13 * HOUR) == {DAILY: 67, SALE: 57}
+    assert plan.count(by_selection({"toys": 7}), START + 24 * HOUR) == {SALE: 57}  # a new day
 
 
 def test_nothing_promised() -> None:
-    plan = make_plan([], {}, STEADY, START + HOUR / 2, 4, {})
+    plan = make_plan([], {}, STEADY, START + HOUR / 2, Supply.of_groups({}, 4))
     assert (plan.floors, plan.span.end, plan.statuses) == ({}, START + HOUR, ())
     over = ScheduledPromise.of_group("toys", 1, Window.campaign(START - DAY, START, "UTC"))
-    assert make_plan([over], {}, STEADY, START, 4, TOYS).statuses == ()
+    assert make_plan([over], {}, STEADY, START, Supply.of_groups(TOYS, 4)).statuses == ()
 
 
 def test_a_group_without_items() -> None:
-    plan = make_plan([DAILY], {}, STEADY, START, 4, {"toys": 0})
-    assert (plan.floors, plan.cut, plan.statuses[0].possible) == ({"toys": 0}, {"toys": 100}, False)
+    plan = make_plan([DAILY], {}, STEADY, START, Supply.of_groups({"toys": 0}, 4))
+    assert (plan.floors, plan.statuses[0].possible) == ({"toys": 0}, False)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"now": datetime(2026, 3, 2)}, "now is .* without a time zone"),
-        ({"capacities": {"tois": 4}}, "Did you mean 'tois'"),
-        ({"capacities": {"toys": 5}}, "the cap of group 'toys' is 5"),
-        ({"k": 0}, "k must be a whole number"),
+        ({"supply": Supply.of_groups({"tois": 4}, 4)}, "Did you mean .*tois"),
         ({"exposures": {DAILY: -1}}, "must be whole numbers, 0 or more; of 100 exposures of group=toys"),
     ],
 )
 def test_invalid_arguments_are_refused(change: dict[str, Any], message: str) -> None:
     given: dict[str, Any] = {
         "promises": [DAILY], "exposures": {}, "forecast": Forecast(1.0), "now": datetime(2026, 3, 2, tzinfo=UTC),
-        "k": 4, "capacities": {"toys": 4},
+        "supply": Supply.of_groups({"toys": 4}, 4),
     }  # fmt: skip
     make_plan(**given)
     with pytest.raises((InvalidInputError, UnknownGroupError), match=message):
         make_plan(**{**given, **change})
+
+
+@pytest.mark.parametrize(
+    ("capacities", "k", "message"),
+    [({"toys": 5}, 4, "most of .*toys.* in one list is 5"), ({}, 0, "k must be a whole")],
+)
+def test_an_invalid_supply_is_refused(capacities: dict[Label, int], k: int, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        Supply.of_groups(capacities, k)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from fairsync.catalog.groups import Label
-from fairsync.schedule import Plan, ScheduledPromise, Span, make_plan
+from fairsync.promises.selection import selection_name
+from fairsync.schedule import Plan, ScheduledPromise, Span, Supply, make_plan
 
 START = datetime(2026, 3, 2, tzinfo=UTC)  # a Monday
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -48,10 +49,12 @@ def serve_floors_only(
     for hour, requests in enumerate(came):
         now, left = START + hour * HOUR, requests
         while True:
-            plan = make_plan(promises, exposures, forecast, now, k, capacities, plans[-1] if plans else None)
+            plan = make_plan(
+                promises, exposures, forecast, now, Supply.of_groups(capacities, k), plans[-1] if plans else None
+            )
             plans.append(plan)
             served = min(left, plan.horizon, step)
-            gained = forced(plan, served, k, capacities)
+            gained = by_selection(forced(plan, served, k, capacities))
             exposures, left = plan.count(gained, now), left - served
             if left == 0:
                 break
@@ -75,3 +78,8 @@ def forced(plan: Plan, requests: int, k: int, capacities: dict[Label, int]) -> d
         lacking -= more
     assert all(count <= requests * capacities[label] for label, count in gained.items())
     return gained
+
+
+def by_selection(counts: dict[Label, int]) -> dict[str, int]:
+    """Return counts of groups by the name of their selection."""
+    return {selection_name({"group": label}): count for label, count in counts.items()}

@@ -11,7 +11,7 @@ from fairsync.errors import UnknownGroupError
 
 Label: TypeAlias = str | int
 
-_Number = TypeVar("_Number", np.int64, np.float64)
+_Number = TypeVar("_Number", np.int64, np.float64, np.bool_)
 
 
 class Grouped(Protocol):

@@ -50,10 +50,12 @@ def _print(found: ConfigurationCheck, screen: Console) -> None:
             table.add_column(name, no_wrap=name in ("floor", "largest", "safe"), overflow="fold")
         for verdict in found.verdicts:
             promise = verdict.promise
-            safe = promise.floor <= verdict.largest_safe
+            asked = promise.promise.at_least or 0
+            safe = asked <= verdict.largest_safe
             word = "can be kept" if safe else "if traffic is as expected" if verdict.accepted else "cannot be kept"
-            numbers = (promise.floor, verdict.largest, verdict.largest_safe)
-            table.add_row(promise.promise.name, str(promise.window), *(f"{number:,}" for number in numbers), word)
+            numbers = (asked, verdict.largest, verdict.largest_safe)
+            texts = [f"{number:,}" if isinstance(number, int) else f"{100 * number:g} %" for number in numbers]
+            table.add_row(promise.promise.name, str(promise.window), *texts, word)
         screen.print(table)
     for warning in found.warnings:
         screen.print(warning, style="yellow", markup=False)

@@ -28,6 +28,7 @@ from fairsync.promises.promise import Promise
 from fairsync.promises.resolve import find_atoms, restore_promises
 from fairsync.promises.selection import conditions_of, is_selection, selection_name
 from fairsync.report import Report, make_report
+from fairsync.report.gave_way import GaveWay, find_given_way
 from fairsync.report.outlook import PromiseOutlook, promise_outlook
 from fairsync.saved_prices import PriceSaver
 from fairsync.search import make_index
@@ -290,12 +291,14 @@ class Coordinator(NoCopies, Closable):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> Entry | None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
 
         Returned is the entry as it counts, without requests if the lease was lost; None if it was settled before. With
         what its requests could show, if some were limited, the guard forecasts what later ones can show. With what
-        promises cost, the report says so, if the coordinator has the ledger to itself.
+        promises cost, the report says so, if the coordinator has the ledger to itself. With the relevance of the last
+        candidates of plain retrieval, the highest prices of promises are known.
 
         Raises
         ------
@@ -306,7 +309,7 @@ class Coordinator(NoCopies, Closable):
         """
         with self._changed:
             self._check_open()
-            counted = self._state.settle(number, entry, sample, answers or {}, slots, certified, costs)
+            counted = self._state.settle(number, entry, sample, answers or {}, slots, certified, costs, last_relevance)
             if counted is not None:
                 self._changed.notify_all()
                 self._saver.save_if_due(self.terms, self._state.loop)
@@ -407,8 +410,10 @@ class Coordinator(NoCopies, Closable):
         if (more is None) == (promises is None):
             raise InvalidInputError("give either more, the exposures of each group, or promises.")
 
+        given = None if promises is None else self._named(promises, groups)  # without the lock: they may be thousands
+
         def attempt() -> bool:
-            counted, targets = self._targets(more, promises, requests, groups)
+            counted, targets = self._targets(more, given, requests, groups)
             before, self._counted = (self._counted, self._catalog), counted
             if isinstance(groups, Catalog):
                 self._catalog = groups
@@ -438,33 +443,43 @@ class Coordinator(NoCopies, Closable):
                 self.set_targets(requests=left, groups=catalog, promises=promises, since=totals)
 
     def _targets(
-        self, more: Floors | None, promises: Sequence[Promise] | None, requests: int, groups: Grouped | None
+        self,
+        more: Floors | None,
+        given: Sequence[tuple[Label, Promise]] | None,
+        requests: int,
+        groups: Grouped | None,
     ) -> tuple[Counted | None, Targets]:
         """Return the targets, and what is counted, if it is more than the labels of groups."""
-        if promises is None and self._counted is None:
+        if given is None and self._counted is None:
             known = self.groups if groups is None else self._state.extended_groups(groups)
             return None, Targets(known, requests, (resolve_floors(0 if more is None else more, known),))
         catalog = groups if isinstance(groups, Catalog) else self._catalog
-        columns, attribute = self.labels, GROUP if catalog is None else catalog.group_attribute
-        if promises is None:
+        if given is None:
             assert self._counted is not None
             floors = resolve_floors(0 if more is None else more, self.groups)
-            promises = [
-                replace(one, at_least=floor)
-                for label, one, floor in zip(columns, self._counted.promises, floors.tolist(), strict=True)
+            given = [
+                (label, replace(one, at_least=floor))
+                for label, one, floor in zip(self.labels, self._counted.promises, floors.tolist(), strict=True)
                 if floor or label in self._counted.selections
             ]
-        given = [(column_of(promise.where, attribute), promise) for promise in check_promises(promises)]
         selections = selections_in([label for label, _ in given])
         is_refined = self._counted is not None
         known = self.groups if groups is None or is_refined else self._state.extended_groups(groups)
         known = with_labels(known, [label for label, _ in given if label not in selections])
-        is_plain = not selections and all(one.at_most is None and one.at_most_per_list is None for _, one in given)
+        is_plain = not selections and all(
+            one.at_most is None and one.at_most_per_list is None and one.max_price is None for _, one in given
+        )
         if not is_refined and is_plain:
             return None, make_targets(known, given, requests, self.k, None)
         if not isinstance(catalog, Catalog) or (groups is not None and groups is not catalog):
             raise InvalidInputError("promises about selections need the catalog, not its groups alone.")
         return self._overlapping_targets(check_catalog(catalog), known.labels, given, selections, requests)
+
+    def _named(self, promises: Sequence[Promise], groups: Grouped | None) -> list[tuple[Label, Promise]]:
+        """Return promises, each with the label of its column."""
+        catalog = groups if isinstance(groups, Catalog) else self._catalog
+        attribute = GROUP if catalog is None else catalog.group_attribute
+        return [(column_of(promise.where, attribute), promise) for promise in check_promises(promises)]
 
     def _overlapping_targets(
         self,
@@ -563,7 +578,13 @@ class Coordinator(NoCopies, Closable):
             loop, past, labels, terms = self._state.loop, self._state.past(), self._names(), self.terms
         prices, slots = loop.prices_in_force(terms, self.policy), loop.price_state.all_slots
         totals, costs = loop.progress.totals, loop.price_state.costs
-        return make_report(labels, terms, self.policy.name, totals, past, prices, hindsight, costs, slots)
+        gave_way = find_given_way(labels, terms, loop)
+        return make_report(labels, terms, self.policy.name, totals, past, prices, hindsight, costs, slots, gave_way)
+
+    def gave_way(self) -> dict[Label, GaveWay]:
+        """Return what gave way in the horizon, by label: see `labels`."""
+        with self._changed:
+            return find_given_way(self.labels, self.terms, self._state.loop)
 
     @property
     def has_outlooks(self) -> bool:

@@ -153,12 +153,18 @@ def with_labels(groups: Groups, labels: Sequence[Label]) -> Groups:
 def bounds_of(counted: Counted, terms: Terms, missing: NDArray[np.int64], totals: Totals) -> list[Promise]:
     """Return what the columns are promised under terms, after these totals; all selections that are counted."""
     n, found = len(terms.floors), []
-    caps, limits = terms.caps, terms.list_limits
+    caps, limits, prices = terms.caps, terms.list_limits, terms.max_prices
     for code, (label, one) in enumerate(zip(counted.labels[:n], counted.promises, strict=False)):
         at_most = None if caps is None or caps[code] == NO_CAP else max(int(caps[code] - totals.exposures[code]), 0)
         limit = None if limits is None or limits[code] >= terms.k else int(limits[code])
         if label in counted.selections or missing[code] or at_most is not None or limit is not None:
             least = int(missing[code]) if at_most is None else min(int(missing[code]), at_most)
             priority = max(int(terms.order[code]), 1)
-            found.append(Promise(one.where, at_least=least, at_most=at_most, at_most_per_list=limit, priority=priority))
+            price = None if prices is None or np.isinf(prices[code]) else float(prices[code])
+            found.append(
+                Promise(
+                    one.where, at_least=least, at_most=at_most, at_most_per_list=limit, priority=priority,
+                    max_price=price,
+                )
+            )  # fmt: skip
     return found

@@ -331,7 +331,9 @@ class FrontEnd(NoCopies, Closable):
         certified = items.certified_for(lease.batch, served)
         while True:
             try:
-                self.coordinator.settle(lease.number, entry, sample, answers, served.slots, certified, served.costs)
+                self.coordinator.settle(
+                    lease.number, entry, sample, answers, served.slots, certified, served.costs, served.last_relevance
+                )
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
                 there = rows[again] >= 0  # a short list has empty places

@@ -15,6 +15,7 @@ from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.loop import LoopState, open_certificate
+from fairsync.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -120,6 +121,7 @@ class LocalState:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> Entry | None:
         """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already."""
         settled = self.leases.settle(number, entry)
@@ -129,7 +131,9 @@ class LocalState:
         if number not in self.leases.open and self.terms.caps is not None:
             self._refuse(number)
             return None
-        loop, entry = self.loop.record(self.policy, entry, sample, self._fitting(costs), slots)
+        loop, entry = self.loop.record(
+            self.policy, entry, sample, self._fitting(costs), slots, last_relevance=last_relevance
+        )
         if loop.certificate is not None:
             loop = loop.certified(self.terms, certified, leases.requests, leases.reserved(self.terms))
         if not self.ledger.record([entry], f"lease {number}", answers):
@@ -212,12 +216,18 @@ class LocalState:
         progress = progress.grown(targets.n_columns)
         certificate, leased = self.loop.certificate, self.leases.requests
         plan = None if certificate is None else certificate.plan
-        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan)
+        spending = self.loop.spending
+        if spending is not None:
+            spending = spending.grown(targets.n_columns) if restart_at is None else spending.restarted()
+        given_up = None if spending is None else spending.too_dear
+        terms = target_terms(before, progress.totals, leased, targets, self.leases.reserved, plan, given_up)
+        spending = Spending.of(terms, None) if spending is None or terms.max_prices is None else spending
         if has_other_shape(before, terms):
             state = self.policy.resume(price_state.state, terms)
             price_state = price_state.with_state(self.policy, state, terms.n_atoms)
         if restart_at is not None:
-            price_state = price_state.step(self.policy, terms, progress.totals).restarted()
+            highest = None if spending is None else spending.highest(terms)
+            price_state = price_state.step(self.policy, terms, progress.totals, highest).restarted()
         if terms.membership is not None and self.policy.keeps_floors:
             served = None
             if restart_at is None and certificate is not None:
@@ -225,7 +235,7 @@ class LocalState:
             certificate = CertificateState.aimed(terms, targets.requests, certificate, served)
         for name, value in (saves or {}).items():
             self.ledger.save(name, value, audit)
-        self._replace_promise(targets.groups, terms, LoopState(progress, price_state, certificate))
+        self._replace_promise(targets.groups, terms, LoopState(progress, price_state, certificate, None, spending))
         return True
 
     def _replace_promise(self, groups: Groups, terms: Terms, loop: LoopState) -> None:

@@ -42,6 +42,7 @@ class CoordinatorProtocol(Protocol):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> object:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         ...

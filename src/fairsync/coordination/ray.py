@@ -88,9 +88,10 @@ class CoordinatorHost:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> None:
         """Record the counts of a lease."""
-        self._coordinator.settle(number, entry, sample, answers, slots, certified, costs)
+        self._coordinator.settle(number, entry, sample, answers, slots, certified, costs, last_relevance)
 
     @ray.method(concurrency_group="settling")
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
@@ -270,9 +271,10 @@ class RayCoordinator:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
-        self._call("settle", number, entry, sample, answers, slots, certified, costs)
+        self._call("settle", number, entry, sample, answers, slots, certified, costs, last_relevance)
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; see `Ledger.answers`."""

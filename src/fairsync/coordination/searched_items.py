@@ -176,7 +176,8 @@ class SearchedItems:
 
         plan, counts = served.certified.plan, served.certified.counts
         counted = by_coordinator(counts if less is None else counts - less)
-        return Certified(by_coordinator(plan), Shown.in_all(np.maximum(counted, 0)))
+        shown = Shown.in_all(np.maximum(counted, 0))
+        return Certified(by_coordinator(plan), shown, served.certified.too_dear)
 
     def sample_for(self, membership: Membership | None, sample: Sample | None) -> Sample | None:
         """Return the sample in the atoms of the coordinator; None if the coordinator does not know some of them."""

@@ -60,6 +60,7 @@ from fairsync.plan.lowering import lower_floors
 from fairsync.promises.certificate import find_certificate, plan_within
 from fairsync.promises.plan_bounds import PlanBounds
 from fairsync.promises.promise import EVERY_SLOT
+from fairsync.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -153,7 +154,7 @@ class SharedState:
         self._resolve, self._promises = resolve, promises
         self._certificate: CertificateState | None = None  # in the atoms of this coordinator
         self._aimed: NDArray[np.int64] | None = None  # the certificate of the targets that it has just set
-        self._budget = Budget()
+        self._budget, self._spending = Budget(), Spending.of(terms, None)
         self._join(groups, terms, if_differs)
         self.price_state = PriceState.of(policy, policy.start(self.terms))
         self._priced_horizon = self._horizon
@@ -161,7 +162,7 @@ class SharedState:
     @property
     def loop(self) -> LoopState:
         """The state of the loop."""
-        return LoopState(self.progress, self.price_state, self._certificate)
+        return LoopState(self.progress, self.price_state, self._certificate, None, self._spending)
 
     def refresh(self) -> None:
         """Read what other coordinators have written."""
@@ -190,15 +191,32 @@ class SharedState:
             return None
         self._leases[number] = self._slot, lease.batch.requests
         if self._is_due():
-            self.price_state = self.price_state.step(self.policy, self.terms, self.progress.totals)
-            if self._priced_horizon != self._horizon:  # costs stay unknown: those of other coordinators are
-                self.price_state = replace(self.price_state.restarted(), costs=None)
-            self._priced_horizon = self._horizon
-        batch = lease.batch
+            self._step()
+        batch, spending = lease.batch, self._spending
         batch = self.price_state.batch(
-            self.terms, self.policy, batch.requests, batch.missing, batch.left, batch.certificate, batch.room
+            self.terms if spending is None else spending.asked(self.terms),
+            self.policy,
+            batch.requests,
+            batch.missing,
+            batch.left,
+            batch.certificate,
+            batch.room,
+            None if spending is None else spending.highest(self.terms),
         )
         return Lease(number, batch)
+
+    def _step(self) -> None:
+        """Let the policy learn from the price batch under way."""
+        terms, totals, spending = self.terms, self.progress.totals, self._spending
+        is_new = self._priced_horizon != self._horizon
+        if spending is not None and is_new:
+            spending = spending.restarted()
+        highest = None if spending is None else spending.highest(terms)
+        self.price_state = self.price_state.step(self.policy, terms, totals, highest)
+        if is_new:  # costs stay unknown: those of other coordinators are
+            self.price_state = replace(self.price_state.restarted(), costs=None)
+        self._priced_horizon = self._horizon
+        self._spending = None if spending is None else spending.priced(terms, self.price_state.prices, totals)
 
     def settle(
         self,
@@ -209,6 +227,7 @@ class SharedState:
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> Entry | None:
         """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already.
 
@@ -223,12 +242,22 @@ class SharedState:
             return None
         self.progress, counted = self.progress.record(counted)
         self.price_state = self.price_state.record(self.policy, counted, sample, slots=slots)
+        self._observe(counted.requests, last_relevance, certified)
         if self._certificate is not None and certified is not None:
             before = self._certificate
             if len(certified.plan) == len(before.plan):
                 plan = np.maximum(certified.shown.taken_from(before.plan), certified.plan)
                 self._certificate = before.after(certified._replace(plan=plan))
         return counted
+
+    def _observe(self, requests: int, last_relevance: float | None, certified: Certified | None) -> None:
+        """Learn what promises cost from some requests. Each coordinator does so from those of its own front ends."""
+        spending = self._spending
+        if spending is not None and last_relevance is not None and requests:
+            spending = spending.observed(last_relevance, requests)
+        if spending is not None and certified is not None and certified.too_dear is not None:
+            spending = spending.refused(grow(certified.too_dear, len(self.terms.floors)), self.progress.totals)
+        self._spending = spending
 
     def record(self, entry: Entry, key: str) -> bool:
         """Record an entry that belongs to no lease; return False if this idempotency key is known."""
@@ -341,9 +370,11 @@ class SharedState:
                 latest = self.ledger.open_horizon(transaction, restart_at)
             totals, near = latest.totals.grown(aim.n_columns), self._certificate
             open_, plan = rows.leases.open, None if near is None else near.plan
+            given_up = None if self._spending is None or restart_at is not None else self._spending.too_dear
             terms = target_terms(
-                self.terms, totals, rows.leases.requests, aim, lambda aim: self._budget.all_reserved(open_, aim), plan
-            )
+                self.terms, totals, rows.leases.requests, aim, lambda aim: self._budget.all_reserved(open_, aim), plan,
+                given_up,
+            )  # fmt: skip
             self._write_terms(transaction, aim.groups, terms, rows, selections=aim.selections)
             self._aimed = terms.certificate
             for name, value in (saves or {}).items():
@@ -562,7 +593,10 @@ class SharedState:
 
         If all counts are known, and the promises can no longer be kept, floors give way.
         """
-        terms, missing, known = self.terms, self.progress.certain_missing(self.terms), self._certificate
+        terms, known = self.terms, self._certificate
+        if self._spending is not None:
+            terms = self._spending.asked(terms)
+        missing = self.progress.certain_missing(terms)
         near = np.zeros(terms.n_atoms, dtype=np.int64) if known is None else known.plan
         bounds = PlanBounds.of(terms, missing, room, batch.left)
         if is_alone:
@@ -642,6 +676,11 @@ class SharedState:
         if shared.auto_restart or len(shared.floors) > n or is_other:
             state = self.policy.resume(self.price_state.state, self.terms)
             self.price_state = self.price_state.with_state(self.policy, state, self.terms.n_atoms)
+        spending, n = self._spending, len(self.terms.floors)
+        if spending is None or self.terms.max_prices is None:
+            self._spending = Spending.of(self.terms, None)
+        elif spending.since is None or len(spending.since) <= n:
+            self._spending = spending.grown(n)
         if atoms is None:
             self._certificate = None
         elif self._certificate is None or len(self._certificate.plan) > self.terms.n_atoms:

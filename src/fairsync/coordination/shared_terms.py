@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 # Name under which the ledger saves it.
 TERMS = "terms"
 # The arrays by promise that only terms with atoms have.
-_ARRAYS = ("caps", "list_limits", "priorities", "certain")
+_ARRAYS = ("caps", "list_limits", "priorities", "certain", "max_prices")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class SharedTerms:
         Whether the guard keeps the floors. One coordinator without it would break the promise of all.
     max_exclude : int
         The most items that a request excludes.
-    caps, list_limits, priorities, certain : tuple or None
+    caps, list_limits, priorities, certain, max_prices : tuple or None
         The other arrays of promises that may overlap.
     selections : tuple of str or None
         The selections that are counted, if targets speak of any; see :mod:`fairsync.coordination.counted`.
@@ -64,6 +65,7 @@ class SharedTerms:
     list_limits: tuple[int, ...] | None = None
     priorities: tuple[int, ...] | None = None
     certain: tuple[bool, ...] | None = None
+    max_prices: tuple[float, ...] | None = None
     selections: tuple[str, ...] | None = None
     promises: tuple[dict[str, Any], ...] | None = None
 
@@ -170,7 +172,8 @@ class SharedTerms:
     def grown(self, groups: Groups) -> SharedTerms:
         """Return the same promise with further groups, which are promised nothing."""
         n = len(groups.labels) - len(self.floors)
-        padding: dict[str, Any] = {"caps": NO_CAP, "list_limits": self.k, "priorities": 1, "certain": True}
+        padding: dict[str, Any] = {"caps": NO_CAP, "list_limits": self.k, "priorities": 1}
+        padding |= {"certain": True, "max_prices": math.inf}
         arrays: dict[str, Any] = {
             name: None if (one := getattr(self, name)) is None else (*one, *[padding[name]] * n) for name in _ARRAYS
         }

@@ -67,6 +67,7 @@ class StateStore(Protocol):
         slots: EligibleSlots | None = None,
         certified: Certified | None = None,
         costs: PromiseCosts | None = None,
+        last_relevance: float | None = None,
     ) -> Entry | None:
         """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already."""
         ...

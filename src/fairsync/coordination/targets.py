@@ -50,6 +50,8 @@ class Targets:
         (P,) the most exposures, `NO_CAP` where there is no limit; None if there is none at all.
     list_limits : numpy.ndarray or None
         (P,) the most items in one list; None if there is no limit at all.
+    max_prices : numpy.ndarray or None
+        (P,) the highest subsidies, inf where there is no limit; None if there is none at all.
     atoms : Atoms or None
         The atoms under the columns; None for floors of labels, which need none.
     selections : frozenset of str
@@ -63,6 +65,7 @@ class Targets:
     tiers: tuple[NDArray[np.int64], ...]
     caps: NDArray[np.int64] | None = None
     list_limits: NDArray[np.int64] | None = None
+    max_prices: NDArray[np.float64] | None = None
     atoms: Atoms | None = None
     selections: frozenset[str] = frozenset()
     every_slot: bool = False
@@ -124,7 +127,7 @@ def make_targets(
         counted.
     promises
         The promises, each with the label of its column. Of several with the same one, the largest floor counts with the
-        first priority that has it, and the smallest cap and limit per list.
+        first priority that has it, the smallest cap and limit per list, and the largest highest price.
     requests, k
         The number of further requests, and of candidates of each.
     """
@@ -132,6 +135,7 @@ def make_targets(
     priorities = sorted({promise.priority for _, promise in promises if promise.at_least}) or [1]
     tiers = {priority: np.zeros(n, dtype=np.int64) for priority in priorities}
     caps, limits = np.full(n, NO_CAP, dtype=np.int64), np.full(n, k, dtype=np.int64)
+    max_prices = np.full(n, -np.inf)
     for label, promise in promises:
         code = groups.code_of(label)
         for bound in (promise.at_least, promise.at_most):
@@ -142,10 +146,12 @@ def make_targets(
         if promise.at_least:
             tier = tiers[promise.priority]
             tier[code] = max(tier[code], int(promise.at_least))
+            max_prices[code] = max(max_prices[code], np.inf if promise.max_price is None else promise.max_price)
         if promise.at_most is not None:
             caps[code] = min(caps[code], int(promise.at_most))
         if promise.at_most_per_list is not None:
             limits[code] = min(limits[code], promise.at_most_per_list)
+    max_prices = np.where(max_prices < 0, np.inf, max_prices)
     cumulative = tuple(np.maximum.accumulate([tiers[priority] for priority in priorities]))
     return Targets(
         groups,
@@ -153,6 +159,7 @@ def make_targets(
         cumulative,
         None if (caps == NO_CAP).all() else caps,
         None if (limits >= k).all() else limits,
+        None if np.isinf(max_prices).all() else max_prices,
         atoms,
         selections,
     )
@@ -165,6 +172,7 @@ def target_terms(
     targets: Targets,
     reserve: Callable[[Terms], NDArray[np.int64] | None] = lambda _: None,
     near: NDArray[np.int64] | None = None,
+    given_up: NDArray[np.bool_] | None = None,
 ) -> Terms:
     """Return terms that aim at additional exposures within a number of further requests.
 
@@ -182,6 +190,8 @@ def target_terms(
         Returns (P,) what open leases may use of the caps of terms.
     near
         (A,) the certificate so far.
+    given_up
+        (P,) floors that are left to prices, because a slot for them would cost more than their highest price.
 
     Examples
     --------
@@ -201,9 +211,9 @@ def target_terms(
         floors = totals.exposures + _within(tiers, targets.requests * terms.k)
         return replace(
             terms, floors=floors, capacities=capacities, horizon=horizon, auto_restart=False,
-            caps=None, membership=None, list_limits=None, certain=None, certificate=None,
+            caps=None, membership=None, list_limits=None, certain=None, certificate=None, max_prices=None,
         )  # fmt: skip
-    return _overlapping(terms, totals, horizon, targets, targets.atoms, reserve, near)
+    return _overlapping(terms, totals, horizon, targets, targets.atoms, reserve, near, given_up)
 
 
 def _within(tiers: Sequence[NDArray[np.int64]], slots: int) -> NDArray[np.int64]:
@@ -225,25 +235,32 @@ def _overlapping(
     atoms: Atoms,
     reserve: Callable[[Terms], NDArray[np.int64] | None],
     near: NDArray[np.int64] | None,
+    given_up: NDArray[np.bool_] | None,
 ) -> Terms:
     sizes, k, requests, caps = atoms.sizes, terms.k, targets.requests, targets.caps
     limits = _possible_limits(targets, atoms, k, terms.max_exclude)
     aim = replace(
         terms, floors=np.zeros(targets.n_columns, dtype=np.int64), capacities=np.minimum(sizes, k), horizon=horizon,
         auto_restart=False, caps=caps, membership=atoms.membership, list_limits=limits, certain=None, certificate=None,
-        priorities=targets.priorities,
+        priorities=targets.priorities, max_prices=targets.max_prices,
     )  # fmt: skip
     reserved, room = reserve(aim), caps
     if caps is not None and reserved is not None:
         room = np.where(caps == NO_CAP, NO_CAP, np.maximum(caps - reserved, 0))
     near = None if near is None else grow(near, aim.n_atoms)
-    tiers = list(targets.tiers)
+    tiers, dear = list(targets.tiers), np.zeros(targets.n_columns, dtype=bool)
+    if given_up is not None and targets.max_prices is not None:
+        dear = grow(given_up, targets.n_columns) & np.isfinite(targets.max_prices)
+        tiers = [np.where(dear, 0, tier) for tier in tiers]
     bounds = PlanBounds.of(aim, tiers[-1], room, requests)
     floors, plan = lower_floors(bounds, tiers, near, _SECONDS)
     certain = None
     if terms.max_exclude:  # what rests on atoms of which requests may exclude everything is left to prices
         aim = replace(aim, capacities=np.minimum(k, np.maximum(sizes - terms.max_exclude, 0)))
         certain, plan = certain_floors(PlanBounds.of(aim, floors, room, requests), _SECONDS)
+    if dear.any():
+        floors = np.where(dear, targets.tiers[-1], floors)
+        certain = ~dear if certain is None else certain & ~dear
     return replace(
         aim,
         floors=totals.exposures + floors,

@@ -1,7 +1,21 @@
 """The plan: one linear program that spreads what promises miss over the requests to come, higher priorities first."""
 
+from fairsync.plan.blockers import blockers
 from fairsync.plan.give_way import GivenWay, give_way
+from fairsync.plan.largest import largest_value, with_floors
 from fairsync.plan.priorities import ShortfallPlan, least_shortfall
 from fairsync.plan.program import Demands, Program
+from fairsync.policies.base import NO_CAP
 
-__all__ = ["Demands", "GivenWay", "Program", "ShortfallPlan", "give_way", "least_shortfall"]
+__all__ = [
+    "NO_CAP",
+    "Demands",
+    "GivenWay",
+    "Program",
+    "ShortfallPlan",
+    "blockers",
+    "give_way",
+    "largest_value",
+    "least_shortfall",
+    "with_floors",
+]

@@ -76,7 +76,7 @@ class Demands:
 
 
 class Rows(NamedTuple):
-    """Constraints A v <= b on the variables v: exposures, shortfalls, and the requests of the first segment.
+    """Constraints A v <= b on the variables v: exposures and shortfalls.
 
     Attributes
     ----------
@@ -114,8 +114,8 @@ class Program:
         What promises demand.
     list_limits : numpy.ndarray or None
         (selections,) the most exposures of each selection in one list; None if none has a limit.
-    is_brief : bool
-        Whether the first segment has a variable number of requests, at most ``requests[0]``, and as few as possible.
+    spares_first : bool
+        Whether the first segment is spared: it has as few exposures as possible, those that would be missed otherwise.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class Program:
     requests: Counts
     demands: Demands
     list_limits: Counts | None = None
-    is_brief: bool = False
+    spares_first: bool = False
 
     @cached_property
     def floors(self) -> Counts:
@@ -158,13 +158,13 @@ class Program:
 
     @cached_property
     def n_exposures(self) -> int:
-        """The number of variables of exposures. Those of shortfalls follow, then the requests of a brief segment."""
+        """The number of variables of exposures. Those of shortfalls follow."""
         return int(self.columns.max(initial=-1)) + 1
 
     @property
     def n_variables(self) -> int:
         """The number of variables."""
-        return self.n_exposures + len(self.floors) + self.is_brief
+        return self.n_exposures + len(self.floors)
 
     @cached_property
     def rows(self) -> Rows:
@@ -182,22 +182,12 @@ class Program:
         limits = [-demands.at_least[floors], demands.at_most[caps]]
         every = np.arange(self.membership.n_atoms)
         for inside, limit in [(every, self.k), *self._list_limits]:
-            parts.append(self._per_segment(inside, limit))
-            limits.append(limit * np.where(self._is_variable, 0, self.requests))
-        most = np.where(self._is_variable, np.inf, self.requests * self.capacities[:, None])[self.columns >= 0]
+            parts.append(self._per_segment(inside))
+            limits.append(limit * self.requests)
+        most = (self.requests * self.capacities[:, None])[self.columns >= 0]
         most = np.concatenate([most, demands.at_least[floors]])
-        if self.is_brief:
-            parts.append(self._brief_capacities())
-            limits.append(np.zeros(parts[-1].shape[0]))
-            most = np.append(most, self.requests[0])
         matrix = sparse.vstack(parts, format="csr")
         return Rows(matrix, np.concatenate(limits).astype(float), most.astype(float), np.concatenate([floors, caps]))
-
-    @property
-    def _is_variable(self) -> npt.NDArray[np.bool_]:
-        """(S,) whether the number of requests of a segment is a variable."""
-        is_first: npt.NDArray[np.bool_] = np.arange(len(self.requests)) == 0
-        return is_first & self.is_brief
 
     @property
     def _list_limits(self) -> list[tuple[Counts, int]]:
@@ -227,23 +217,10 @@ class Program:
         values = np.full(np.count_nonzero(use), factor)
         return sparse.coo_array((values, (row[use], column[use])), shape=(len(demands), self.n_variables))
 
-    def _per_segment(self, atoms: Counts, limit: int) -> Any:
-        """Return one row for each segment: the exposures of some atoms, less the limit of a variable segment."""
+    def _per_segment(self, atoms: Counts) -> Any:
+        """Return one row for each segment: the exposures of some atoms."""
         from scipy import sparse
 
         at, segment = np.nonzero(self.columns[atoms] >= 0)
-        columns, values = self.columns[atoms[at], segment], np.ones(len(at))
-        if self.is_brief:
-            segment, columns = np.append(segment, 0), np.append(columns, self.n_variables - 1)
-            values = np.append(values, -float(limit))
-        return sparse.coo_array((values, (segment, columns)), shape=(len(self.requests), self.n_variables))
-
-    def _brief_capacities(self) -> Any:
-        """Return one row for each atom of the brief segment: its exposures less what its requests can hold."""
-        from scipy import sparse
-
-        atoms = np.flatnonzero(self.columns[:, 0] >= 0)
-        row = np.tile(np.arange(len(atoms)), 2)
-        column = np.concatenate([self.columns[atoms, 0], np.full(len(atoms), self.n_variables - 1)])
-        values = np.concatenate([np.ones(len(atoms)), -self.capacities[atoms].astype(float)])
-        return sparse.coo_array((values, (row, column)), shape=(len(atoms), self.n_variables))
+        entries = (np.ones(len(at)), (segment, self.columns[atoms[at], segment]))
+        return sparse.coo_array(entries, shape=(len(self.requests), self.n_variables))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,7 +20,16 @@ def selection_name(where: Where) -> str:
     >>> selection_name({"category": ["toys"]}) == selection_name({"category": "toys"})
     True
     """
+    if len(where) == 1:  # one label, as thousands of promises have it
+        ((name, label),) = where.items()
+        if type(label) is str or type(label) is int:
+            return _name_of_label(name, label)
     return json.dumps(standard_form(where), sort_keys=True, ensure_ascii=False)
+
+
+@lru_cache(maxsize=65_536)
+def _name_of_label(name: str, label: str | int) -> str:
+    return json.dumps({str(name): label}, ensure_ascii=False)
 
 
 def standard_form(where: Where) -> dict[str, Any]:

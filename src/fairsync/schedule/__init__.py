@@ -10,6 +10,7 @@ from fairsync.schedule.forecast import Forecast, TrafficForecast
 from fairsync.schedule.plan import WORST_CASE_TRAFFIC, Plan, make_plan
 from fairsync.schedule.promise import ScheduledPromise
 from fairsync.schedule.promise_status import PromiseStatus
+from fairsync.schedule.supply import Supply
 from fairsync.schedule.window import Span, Window
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "PromiseStatus",
     "ScheduledPromise",
     "Span",
+    "Supply",
     "TrafficForecast",
     "Window",
     "backtest",

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.schedule.active_windows import ActiveWindows
+from fairsync.plan import largest_value, least_shortfall
+from fairsync.schedule.active_windows import ActiveWindows, Progress
 from fairsync.schedule.datetimes import check_aware
+from fairsync.text import count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
-    from fairsync.catalog.groups import Label
     from fairsync.schedule.forecast import TrafficForecast
     from fairsync.schedule.promise import ScheduledPromise
+    from fairsync.schedule.seasonal_profile import Ints
+    from fairsync.schedule.supply import Supply
     from fairsync.schedule.window import Span
 
 _WEEK = timedelta(days=7)
+# Shares are rounded down to this many digits.
+_DIGITS = 4
+_ROUNDING = 1e-6
+# A promise misses more if it does by more than this: less is rounding.
+_MISSED = 0.5
+# As many promises are named in a message.
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -34,61 +44,76 @@ class Feasibility:
     ----------
     promise : ScheduledPromise
         The promise that was checked.
-    largest : int
-        The largest floor that expected traffic can deliver beside all other promises.
-    largest_safe : int
+    largest : float
+        The largest floor that expected traffic can deliver beside all other promises of its priority or a higher one:
+        a number of exposures, or a share if the promise is one.
+    largest_safe : float
         The largest floor that the lower bound of the traffic can deliver.
     tightest : Span
         The window that limits ``largest``: one of the windows of the coming week, or the campaign.
     effective_from : datetime or None
         When the promise can take effect: now, or at the start of the next window if too little is left of the active
         one. None if the promise is refused.
-    cap : int
-        The items of the group that every request can show. 0 if the group has none, or if a request may exclude them
+    per_list : int
+        The items of the selection that every request can show. 0 if there are none, or if a request may exclude them
         all.
+    displaced : tuple of ScheduledPromise
+        The promises that its cap, or its limit per list, would keep from their floors. It is refused if there are any.
+    pushes_out : tuple of ScheduledPromise
+        The promises of a lower priority that would miss more than without it.
     """
 
     promise: ScheduledPromise
-    largest: int
-    largest_safe: int
+    largest: float
+    largest_safe: float
     tightest: Span
     effective_from: datetime | None
-    cap: int = 1
+    per_list: int = 1
+    displaced: tuple[ScheduledPromise, ...] = ()
+    pushes_out: tuple[ScheduledPromise, ...] = ()
 
     @property
     def accepted(self) -> bool:
-        """Whether expected traffic can deliver the floor."""
-        return self.promise.floor <= self.largest
+        """Whether expected traffic can keep the promise beside those of its priority or a higher one."""
+        return _asked(self.promise) <= self.largest and not self.displaced
 
     @property
     def message(self) -> str:
         """The result in one or two sentences."""
-        subject = f"The floor of group {self.promise.group!r} is {self.promise.floor:,} ({self.promise.window})"
+        asked, subject = _asked(self.promise), str(self.promise)
         if not self.accepted:
-            return f"{subject}, which cannot be met: {self.reason}. {self.remedy}"
-        if self.promise.floor > self.largest_safe:
-            safe = f" To be safe, promise {self.largest_safe:,}." if self.largest_safe else ""
-            return f"{subject}, which can be met{self._start_phrase}, if traffic comes as expected.{safe}"
-        return f"{subject}, which can be met{self._start_phrase}, also if traffic is low."
+            return f"{subject} cannot be kept: {self.reason}. {self.remedy}"
+        others = f" Then {_listed(self.pushes_out)} would be missed." if self.pushes_out else ""
+        if asked > self.largest_safe:
+            safe = f" To be safe, promise {_number(self.largest_safe)}." if self.largest_safe else ""
+            return f"{subject} can be kept{self._start_phrase}, if traffic comes as expected.{safe}{others}"
+        return f"{subject} can be kept{self._start_phrase}, also if traffic is low.{others}"
 
     @property
     def reason(self) -> str:
         """Why no larger floor is feasible."""
-        if not self.cap:
+        if self.displaced and _asked(self.promise) <= self.largest:
+            return f"beside it, {_listed(self.displaced)} could not be kept"
+        if not self.per_list:
             return "it has no item that every request can show: none at all, or requests may exclude them (max_exclude)"
         start, end = (self.promise.window.local(edge) for edge in (self.tightest.start, self.tightest.end))
-        room = f"room for {self.largest:,}" if self.largest else "no room"
+        room = f"room for {_number(self.largest)}" if self.largest else "no room"
         return f"the window from {start} to {end} is expected to have {room} beside all other promises"
 
     @property
     def remedy(self) -> str:
         """The floor or window to promise instead."""
-        if not self.cap:
-            return "Add items to the group, or declare a smaller max_exclude."
+        if self.displaced and _asked(self.promise) <= self.largest:
+            return "Raise the limit, or lower those promises first."
+        if not self.per_list:
+            return "Add such items, or declare a smaller max_exclude."
         if not self.largest:
             return "Lower another promise first, or choose a longer window."
-        safe = f"; to be safe, {self.largest_safe:,}" if self.largest_safe else ""
-        return f"The largest feasible floor is {self.largest:,}{safe}. Lower the floor to that, or lengthen the window."
+        safe = f"; to be safe, {_number(self.largest_safe)}" if self.largest_safe else ""
+        return (
+            f"The largest feasible floor is {_number(self.largest)}{safe}. Lower the floor to that, or lengthen the"
+            " window."
+        )
 
     @property
     def _start_phrase(self) -> str:
@@ -106,6 +131,8 @@ class Feasibility:
             "largest_cautious": self.largest_safe,
             "tightest": self.tightest.to_dict(),
             "holds_from": self.effective_from.isoformat() if self.effective_from else None,
+            "pushes_out": [one.to_dict() for one in self.pushes_out],
+            "displaced": [one.to_dict() for one in self.displaced],
             "message": self.message,
         }
 
@@ -116,9 +143,10 @@ def check_promise(
     exposures: Mapping[ScheduledPromise, int],
     forecast: TrafficForecast,
     now: datetime,
-    k: int,
-    capacities: Mapping[Label, int],
-    impression_rates: Mapping[Label, float] | None = None,
+    supply: Supply,
+    *,
+    impression_rates: Mapping[str, float] | None = None,
+    requests: Mapping[ScheduledPromise, int] | None = None,
 ) -> Feasibility:
     """Check a new promise against the forecast and the existing promises.
 
@@ -130,46 +158,28 @@ def check_promise(
     promise
         The promise to check. If it is already among the promises, it is checked beside the others. The exposures of
         its active window, if any, are taken from ``exposures``.
-    promises, exposures, forecast, now, k, capacities, impression_rates
+    promises, exposures, forecast, now, supply, impression_rates, requests
         As for :func:`fairsync.schedule.make_plan`.
 
     Examples
     --------
     >>> from datetime import UTC, datetime
-    >>> from fairsync.schedule import Forecast, ScheduledPromise, Window
-    >>> now, shown = datetime(2026, 3, 2, 18, tzinfo=UTC), {"toys": 2, "books": 2}
+    >>> from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window
+    >>> now, supply = datetime(2026, 3, 2, 18, tzinfo=UTC), Supply.of_groups({"toys": 2, "books": 2}, k=2)
     >>> made = [ScheduledPromise.of_group("toys", 1000, Window.day("UTC"))]
     >>> more = ScheduledPromise.of_group("books", 900, Window.day("UTC"))
-    >>> verdict = check_promise(more, made, {}, Forecast(rate=0.01), now, 2, shown)
+    >>> verdict = check_promise(more, made, {}, Forecast(rate=0.01), now, supply)
     >>> verdict.accepted, verdict.largest  # a day has 864 requests of two slots
     (False, 728)
     >>> print(verdict.message)
-    The floor of group 'books' is 900 (each day, UTC), which cannot be met: the window from 2026-03-03 00:00 to
-    2026-03-04 00:00 is expected to have room for 728 beside all other promises. The largest feasible floor is 728.
-    Lower the floor to that, or lengthen the window.
+    900 exposures of group=books (each day, UTC) cannot be kept: the window from 2026-03-03 00:00 to 2026-03-04 00:00
+    is expected to have room for 728 beside all other promises. The largest feasible floor is 728. Lower the floor to
+    that, or lengthen the window.
     """
     now = check_aware(now, "now")
-    others = [other for other in dict.fromkeys(promises) if other != promise]
-
-    @cache  # many promises have the same deadline
-    def expect(start: datetime, end: datetime) -> float:
-        return forecast.expected(start, end, now)
-
-    def limits(span: Span, start: datetime) -> tuple[int, int]:
-        """Return the largest floors of a window from a moment on, by expected traffic and by its lower bound."""
-        active = ActiveWindows.of([*others, promise], start, k, capacities, impression_rates)
-        missing = [
-            _missing_at(other, other_span, exposures, expect, now, start, active.deadlines[deadline])
-            for other, other_span, deadline in zip(active.promises, active.spans, active.deadline.tolist(), strict=True)
-        ]
-        expected = [int(expect(start, deadline)) for deadline in active.deadlines]
-        lower_bound = [int(forecast.lower_bound(start, deadline, now)) for deadline in active.deadlines]
-        so_far = int(exposures.get(promise, 0)) if now in span else 0
-        by_expected, by_lower_bound = (
-            so_far + _largest_floor(active, promise, missing, requests) for requests in (expected, lower_bound)
-        )
-        return by_expected, by_lower_bound
-
+    every = [other for other in dict.fromkeys(promises) if other != promise]
+    rivals = [other for other in every if other.promise.priority <= promise.promise.priority]
+    check = _Check(promise, exposures, requests or {}, forecast, now, supply, impression_rates)
     current = promise.window.at(now)
     if promise.window.recurs:
         first = max(now, promise.window.start or now)
@@ -178,53 +188,107 @@ def check_promise(
         spans = [span for span in (current or promise.window.after(now),) if span]
     if not spans:
         raise InvalidInputError(f"the {promise.window} is over: choose one that ends after {now.isoformat()}.")
-    by_window = [(*limits(span, max(span.start, now)), span) for span in spans]
+    by_window = [(*check.limits(rivals, span), span) for span in spans]
     largest, _, tightest = min(by_window, key=lambda one: (one[0], one[1]))
     largest_safe = min(safe for _, safe, _ in by_window)
-    effective_from = None
-    if promise.floor <= largest:
-        at_once = not promise.window.recurs or (current is not None and limits(current, now)[0] >= promise.floor)
+    asked, start = _asked(promise), max(spans[0].start, now)
+    has_limit = promise.promise.at_most is not None or promise.promise.at_most_per_list is not None
+    displaced = check.missing_more(rivals, start) if asked <= largest and has_limit else ()
+    effective_from: datetime | None = None
+    pushes_out: tuple[ScheduledPromise, ...] = ()
+    if asked <= largest and not displaced:
+        at_once = not promise.window.recurs or (current is not None and check.limits(rivals, current)[0] >= asked)
         effective_from = now if at_once and current else spans[0].start
-    return Feasibility(promise, largest, largest_safe, tightest, effective_from, capacities.get(promise.group, 0))
+        pushes_out = check.missing_more(every, start) if len(every) > len(rivals) else ()
+    (code,) = supply.codes_of([promise.selection])
+    most = int(supply.most[code])
+    return Feasibility(promise, largest, largest_safe, tightest, effective_from, most, displaced, pushes_out)
 
 
-def _missing_at(
-    promise: ScheduledPromise,
-    span: Span | None,
-    exposures: Mapping[ScheduledPromise, int],
-    expect: Callable[[datetime, datetime], float],
-    now: datetime,
-    start: datetime,
-    deadline: datetime,
-) -> int:
-    """Return the exposures that a promise will miss at ``start``, if it gains exposures at its pace until then."""
-    if span is None:
-        return 0
-    if now not in span:
-        return promise.floor
-    missing = max(promise.floor - int(exposures.get(promise, 0)), 0)
-    whole, left = (expect(moment, deadline) for moment in (now, start))
-    return missing if whole == 0 else min(missing, math.ceil(missing * left / whole))
+@dataclass(frozen=True)
+class _Check:
+    """All that a check of a promise depends on."""
+
+    promise: ScheduledPromise
+    exposures: Mapping[ScheduledPromise, int]
+    requests: Mapping[ScheduledPromise, int]
+    forecast: TrafficForecast
+    now: datetime
+    supply: Supply
+    impression_rates: Mapping[str, float] | None
+
+    def limits(self, others: list[ScheduledPromise], span: Span) -> tuple[float, float]:
+        """Return the largest floors of a window from now on, by expected traffic and by its lower bound."""
+        start = max(span.start, self.now)
+        active = ActiveWindows.of([*others, self.promise], start, self.supply, self.impression_rates)
+        progress = self._progress(active)
+        lower = [int(self.forecast.lower_bound(start, end, self.now)) for end in active.deadlines]
+        return (
+            self._largest(active, progress, self._expected(active)),
+            self._largest(active, progress, np.array(lower, dtype=np.int64)),
+        )
+
+    def missing_more(self, others: list[ScheduledPromise], start: datetime) -> tuple[ScheduledPromise, ...]:
+        """Return the promises that would miss more beside the promise than without it, by expected traffic."""
+        beside, without = self._missed([*others, self.promise], start), self._missed(others, start)
+        return tuple(one for one in others if beside.get(one, 0.0) > without.get(one, 0.0) + _MISSED)
+
+    def _missed(self, promises: list[ScheduledPromise], start: datetime) -> dict[ScheduledPromise, float]:
+        """Return the exposures that promises miss from a moment on, by expected traffic."""
+        active = ActiveWindows.of(promises, start, self.supply, self.impression_rates)
+        shortfall = least_shortfall(active.program(self._progress(active), self._expected(active))).shortfall
+        missed: dict[ScheduledPromise, float] = {}
+        for demand in np.flatnonzero(shortfall).tolist():
+            promise = active.promises[active.promise_of(demand)]
+            missed[promise] = missed.get(promise, 0.0) + float(shortfall[demand])
+        return missed
+
+    @cached_property
+    def _expect(self) -> Callable[[datetime, datetime], float]:
+        return cache(lambda start, end: self.forecast.expected(start, end, self.now))  # many have the same deadline
+
+    def _expected(self, active: ActiveWindows) -> Ints:
+        return np.array([int(self._expect(active.now, end)) for end in active.deadlines], dtype=np.int64)
+
+    def _progress(self, active: ActiveWindows) -> Progress:
+        """Return how far windows will have come, if promises gain exposures at their pace until then."""
+        exposures, requests = np.zeros((2, len(active.promises)), dtype=np.int64)
+        for p, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True)):
+            if span is None or self.now not in span:
+                continue
+            so_far, came = int(self.exposures.get(promise, 0)), int(self.requests.get(promise, 0))
+            soon = int(self._expect(self.now, active.now))
+            if isinstance(promise.promise.at_least, float):
+                exposures[p] = max(so_far, promise.promise.floor(self.supply.k * (came + soon)) if soon else 0)
+            else:
+                missing = max(promise.promise.floor(0) - so_far, 0)
+                whole, left = (self._expect(at, active.deadlines[active.deadline[p]]) for at in (self.now, active.now))
+                exposures[p] = so_far + missing - (math.ceil(missing * left / whole) if whole else missing)
+            requests[p] = came + soon
+        return Progress(exposures, np.zeros_like(exposures), requests)
+
+    def _largest(self, active: ActiveWindows, progress: Progress, requests: Ints) -> float:
+        """Return the largest floor of the promise, in exposures that count or as a share."""
+        this = active.promises.index(self.promise)
+        times, offset = active.multiples(this, progress, requests)
+        program = active.program(progress, requests)
+        is_share = isinstance(self.promise.promise.at_least, float)
+        most = 1.0 if is_share else float(progress.exposures[this]) + self.supply.k * float(requests[-1])
+        value: float = largest_value(program, times, offset, most)
+        if is_share:
+            return float(math.floor(value * 10**_DIGITS + _ROUNDING) / 10**_DIGITS)
+        return math.floor(value + _ROUNDING)
 
 
-def _largest_floor(active: ActiveWindows, promise: ScheduledPromise, missing: list[int], requests: list[int]) -> int:
-    """Return the largest floor of a promise, in counted exposures, for which all promises stay feasible."""
-    this = active.promises.index(promise)
-    every = active.requirements([0 if p == this else count for p, count in enumerate(missing)], requests)
-    is_other = np.arange(len(active.promises)) != this
-    others = replace(every, later_windows=every.later_windows * is_other[:, None])
-    own, group = int(every.deadline[this]), int(every.group[this])
-    cap = int(every.capacities[group])
-    until: list[int] = every.requests.tolist()
-    limits = [cap * until[own]]
-    for s in range(len(until)):
-        due = others.due(s)
-        slack = until[s] * others.k - int(due.sum())
-        windows = 1 + int(every.later_windows[this, s])
-        # Exposures that other promises of the group require count for this promise too.
-        limits.append((cap * max(until[own] - until[s], 0) + int(due[group]) + max(slack, 0)) // windows)
-        if s >= own:
-            limits.append(cap * until[s] // windows)
-    most = np.zeros_like(every.missing)
-    most[this] = max(min(limits), 0)
-    return active.counted_exposures(most)[this]
+def _asked(promise: ScheduledPromise) -> float:
+    """Return the floor that a promise asks for, as a number or a share."""
+    return promise.promise.at_least or 0
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{100 * value:g} %"
+
+
+def _listed(promises: tuple[ScheduledPromise, ...]) -> str:
+    more = f" and {count(len(promises) - _SHOWN, 'more promise')}" if len(promises) > _SHOWN else ""
+    return ", ".join(str(one) for one in promises[:_SHOWN]) + more

@@ -38,6 +38,8 @@ class ScheduledPromise:
     100 exposures of category=toys (each day, Europe/Berlin)
     >>> ScheduledPromise.from_dict(promise.to_dict()) == promise
     True
+    >>> print(ScheduledPromise(Promise({"new": True}, at_least=0.05, at_most=300), Window.hour("UTC")))
+    5 % of all slots, at most 300 exposures of new=True (each hour, UTC)
     """
 
     promise: Promise
@@ -109,7 +111,13 @@ class ScheduledPromise:
         return self._hash
 
     def __str__(self) -> str:
-        return f"{count(self.floor, 'exposure')} of {self.promise.name} ({self.window})"
+        given = self.promise
+        bounds = [] if given.at_least is None else [_bound(given.at_least)]
+        if given.at_most is not None:
+            bounds.append(f"at most {_bound(given.at_most)}")
+        if given.at_most_per_list is not None:
+            bounds.append(f"at most {given.at_most_per_list:,} per list")
+        return f"{', '.join(bounds)} of {given.name} ({self.window})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-serialisable dictionary."""
@@ -125,3 +133,7 @@ class ScheduledPromise:
         if "group" in values:
             return cls.of_group(values["group"], values["floor"], window, attribute)
         return cls(Promise.from_dict({name: one for name, one in values.items() if name != "window"}), window)
+
+
+def _bound(bound: float) -> str:
+    return count(bound, "exposure") if isinstance(bound, int) else f"{100 * bound:g} % of all slots"

@@ -38,6 +38,14 @@ class PromiseStatus:
         ends, even if traffic recovers; ``possible`` and ``at_risk`` describe the present.
     foreseen : int
         The shortfall that was predicted at ``impossible_since``.
+    floor : int
+        The floor of the window. That of a share follows from the requests so far and those expected.
+    cap : int or None
+        The cap of the window, likewise; None without one.
+    requests : int
+        Requests in the window so far, as far as they were given to the plan.
+    gives_way_to : tuple of ScheduledPromise
+        Promises because of which expected traffic cannot deliver the floor.
 
     Examples
     --------
@@ -59,11 +67,19 @@ class PromiseStatus:
     at_risk_since: datetime | None = None
     impossible_since: datetime | None = None
     foreseen: int = 0
+    floor: int = -1
+    cap: int | None = None
+    requests: int = 0
+    gives_way_to: tuple[ScheduledPromise, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.floor < 0:
+            object.__setattr__(self, "floor", self.promise.promise.floor(0))
 
     @property
     def missing(self) -> int:
         """Exposures that the floor still needs."""
-        return max(self.promise.floor - self.exposures, 0)
+        return max(self.floor - self.exposures, 0)
 
     @property
     def possible(self) -> bool:
@@ -73,12 +89,12 @@ class PromiseStatus:
     @property
     def at_risk(self) -> bool:
         """Early warning: whether the lower bound of the traffic cannot deliver the floor."""
-        return self.certain < self.promise.floor
+        return self.certain < self.floor
 
     @property
     def shortfall(self) -> int:
         """Exposures by which the promise is predicted to miss its floor."""
-        return max(self.promise.floor - self.reachable, 0)
+        return max(self.floor - self.reachable, 0)
 
     def carry_over(self, before: PromiseStatus | None, now: datetime) -> PromiseStatus:
         """Return this status with the warnings of an earlier one, or with new warnings from ``now`` on.
@@ -120,6 +136,10 @@ class PromiseStatus:
             "possible": self.possible,
             "at_risk": self.at_risk,
             "shortfall": self.shortfall,
+            "floor": self.floor,
+            "cap": self.cap,
+            "requests": self.requests,
+            "gives_way_to": [one.to_dict() for one in self.gives_way_to],
         }
 
     @classmethod
@@ -137,4 +157,8 @@ class PromiseStatus:
             at_risk_since=parse_aware(at_risk, "at_risk_since") if at_risk else None,
             impossible_since=parse_aware(impossible, "impossible_since") if impossible else None,
             foreseen=int(values.get("foreseen", 0)),
+            floor=int(values.get("floor", -1)),
+            cap=values.get("cap"),
+            requests=int(values.get("requests", 0)),
+            gives_way_to=tuple(ScheduledPromise.from_dict(one, attribute) for one in values.get("gives_way_to", ())),
         )

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from fairsync.catalog.files import open_catalog
 from fairsync.cold_start import ColdStart
 from fairsync.errors import FairSyncError
-from fairsync.floors import group_capacities, make_terms
+from fairsync.floors import make_terms
 from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
 from fairsync.service.ledger_settings import describe_ledger
 from fairsync.service.promises.conversion import promises_from_records
+from fairsync.service.promises.planning import alike, supply_of
+from fairsync.service.promises.promise_series import promises_of
 from fairsync.service.run import make_forecast
 from fairsync.service.search_settings import describe_search
 from fairsync.service.server.authentication import Tokens
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from fairsync.catalog import Catalog
-    from fairsync.schedule import Feasibility
+    from fairsync.schedule import Feasibility, ScheduledPromise
     from fairsync.service.settings import Settings
 
 
@@ -105,6 +107,10 @@ def check(
     return ConfigurationCheck(facts, verdicts, problems, warnings)
 
 
+# With more promises than this, one of each window, priority and kind of bounds is checked beside all others.
+_MOST_CHECKED = 200
+
+
 @contextmanager
 def _collecting(problems: list[str]) -> Iterator[None]:
     """Record an error as a problem, so that the checks after it still run."""
@@ -137,13 +143,22 @@ def _facts(settings: Settings) -> dict[str, str]:
 def _verdicts(settings: Settings, catalog: Catalog, now: datetime, problems: list[str]) -> list[Feasibility]:
     """Return the feasibility of each promise of the file. A promise that is invalid is a problem."""
     promises = promises_from_records(settings.promises, catalog)
-    k = settings.promise.k
-    capacities = dict(
-        zip(catalog.labels, group_capacities(catalog, k, settings.promise.max_exclude).tolist(), strict=True)
-    )
+    promises = [
+        one
+        for promise in promises
+        for one in ([promise] if promise.promise.each is None else promises_of("", promise, catalog, now).values())
+    ]
+    selections = list(dict.fromkeys(promise.selection for promise in promises))
+    supply = supply_of(catalog, selections, settings.promise.k, settings.promise.max_exclude)
     forecast = make_forecast(settings)
     verdicts = []
-    for promise in promises:
+    for promise in promises if len(promises) <= _MOST_CHECKED else _hardest(promises):
         with _collecting(problems):  # such as a campaign that is over
-            verdicts.append(check_promise(promise, promises, {}, forecast, now, k, capacities))
+            verdicts.append(check_promise(promise, promises, {}, forecast, now, supply))
     return verdicts
+
+
+def _hardest(promises: list[ScheduledPromise]) -> list[ScheduledPromise]:
+    """Return one of each window, priority and kind of bounds, with the largest floor."""
+    named = {str(place): promise for place, promise in enumerate(promises)}
+    return [named[names[0]] for names in alike(named)]

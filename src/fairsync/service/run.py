@@ -88,6 +88,7 @@ def make_promise_service(settings: Settings) -> PromiseService:
         forecast,
         count=settings.promise.count,
         worst_case_traffic=worst_case_traffic,
+        budget=settings.promise.budget,
         item_changes=ItemChanges(ledger.database, files) if isinstance(ledger, SqlLedger) else None,
     )
 

@@ -109,6 +109,9 @@ class PromiseSettings(Struct, frozen=True, kw_only=True):
     """An exposure is a retrieved candidate, or an impression that was reported."""
     policy: str = "guaranteed"
     """Name of the policy that sets the prices."""
+    budget: Annotated[float, Meta(gt=0, lt=1)] | None = None
+    """The part of the relevance that all promises together may cost, such as 0.01. Beyond it, floors give way, the
+    lowest priority first."""
     max_exclude: Annotated[int, Meta(ge=0)] = 0
     """Items that a request excludes at most, history included, as promises assume. Requests that exclude more, or have
     a condition, are answered, and promises cannot count on them."""

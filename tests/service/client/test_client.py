@@ -93,7 +93,7 @@ def test_a_refused_call_is_an_error_with_the_reason(service: Running) -> None:
         with pytest.raises(RefusedError, match=r"7 dimensions.*8") as refused:
             client.retrieve(np.ones((1, 7)))
         assert (refused.value.status, refused.value.error) == (422, "invalid")
-        with pytest.raises(RefusedError, match="cannot be met") as refused:
+        with pytest.raises(RefusedError, match="cannot be kept") as refused:
             client.make_promise(replace(PROMISE, floor=10**9))
         assert refused.value.status == 409
         with pytest.raises(RefusedError, match="nothing"):

@@ -65,6 +65,7 @@ def test_on_all_requests_it_is_the_plan_made_in_hindsight(world: World) -> None:
     costs = world.estimate(np.arange(REQUESTS))
     assert world.ratio > 1.02, "otherwise there is nothing to tell apart"
     assert costs.share == pytest.approx((world.without - world.relevance.sum()) / world.without)
+    assert costs.least is not None
     assert costs.least == pytest.approx(world.best.cost / world.without, rel=0.005)
     assert costs.least <= world.best.cost / world.without * (1 + 1e-9), "it is a bound: no plan can cost less"
     assert costs.ratio is not None
@@ -109,6 +110,7 @@ def test_nothing_costs_less_than_the_least_whatever_was_answered(seed: int) -> N
     asked, prices = rng.random(catalog.n_groups) * rng.integers(0, 2), -rng.random(catalog.n_groups)
     sample = Answered(users, rows, relevance)
     costs = estimate_costs(catalog, ExactIndex(catalog).search, sample, asked, prices)
+    assert costs.least is not None
     assert 0 <= costs.least <= costs.share + 1e-12
     assert (costs.groups >= 0).all()
     assert costs.groups.sum() == pytest.approx(costs.share)

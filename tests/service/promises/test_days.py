@@ -19,6 +19,19 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+from benchmarks.replayed_days import (
+    DAY,
+    HOUR,
+    Audit,
+    Shop,
+    Times,
+    audit,
+    changed,
+    spread,
+    usual_traffic,
+    within,
+    without,
+)
 
 from fairsync.data import prepare, read_completejourney
 from fairsync.data import replay as visits_of
@@ -27,7 +40,6 @@ from fairsync.schedule import WORST_CASE_TRAFFIC, Forecast, ScheduledPromise, Sp
 from fairsync.service.client import Client
 from fairsync.service.promises.replay import replay
 from sequences import real_dataset
-from service.promises.days import DAY, HOUR, Audit, Shop, Times, audit, changed, spread, usual_traffic, within, without
 from service.running import running
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fairsync.schedule import Forecast, PromiseStatus, ScheduledPromise, Span, Window, make_plan
+from fairsync.schedule import Forecast, PromiseStatus, ScheduledPromise, Span, Supply, Window, make_plan
 from fairsync.service.promises.past_windows import past_window, windows_ended
 
 NOON, ONE = datetime(2026, 3, 2, 12, tzinfo=UTC), datetime(2026, 3, 2, 13, tzinfo=UTC)
@@ -27,7 +27,8 @@ def test_of_a_long_outage_the_latest_windows_are_listed(most: int) -> None:
     promises = {
         f"{n}": ScheduledPromise.of_group(n, 9, Window.hour("UTC") if n % 2 else Window.day("UTC")) for n in range(100)
     }
-    plan = make_plan(promises.values(), {}, Forecast(rate=1.0), NOON, k=10, capacities=dict.fromkeys(range(100), 10))
+    supply = Supply.of_groups(dict.fromkeys(range(100), 10), k=10)
+    plan = make_plan(promises.values(), {}, Forecast(rate=1.0), NOON, supply)
     now = NOON + timedelta(days=3)
     every, latest = windows_ended(plan, promises, now), windows_ended(plan, promises, now, most=most)
     of_the_plan = [one for one in every if one[1].span.start <= NOON]

@@ -59,10 +59,10 @@ def test_it_is_unknown_with_few_requests_or_too_much_promised(catalog: Catalog) 
 def test_a_preview_holds_no_lock_and_few_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     entered, go = threading.Semaphore(0), threading.Event()
 
-    def held(*arguments: Any) -> Any:
+    def held(*arguments: Any, **options: Any) -> Any:
         entered.release()
         assert go.wait(60)
-        return check_promise(*arguments)
+        return check_promise(*arguments, **options)
 
     monkeypatch.setattr(planning, "check_promise", held)
     service, promise = small_service(), ScheduledPromise.of_group("wine", 5, Window.day("UTC"))

@@ -151,7 +151,8 @@ def file(tmp_path: Path) -> Iterator[SqlLedger]:
 
 def test_a_restart_forgets_nothing(file: SqlLedger) -> None:
     """Not the counts of the window, nor prices, promises and traffic; also when it was away over the end of a day."""
-    world = World([ScheduledPromise.of_group("blue", 2000, DAY)], ledger=file)
+    # So that promises are still under way in the evening.
+    world = World([ScheduledPromise.of_group("blue", 2000, DAY)], ledger=file, worst_case_traffic=1.0)
     made = world.promise_service.set_promise(ScheduledPromise.of_group("green", 700, Window.week("Europe/Berlin")))
     world.pass_hours(15)
     before = world.promise_service.overview()

@@ -7,7 +7,7 @@ import pytest
 
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import MemoryLedger
-from fairsync.schedule import Forecast, ScheduledPromise, Window, make_plan
+from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window, make_plan
 from fairsync.service.promises.ledger_time import LedgerTime
 from fairsync.service.promises.saved_state import SavedState
 from fairsync.service.schema import PastWindow
@@ -22,7 +22,7 @@ def past(start: datetime, exposures: int = 9) -> PastWindow:
 
 
 def make_state() -> SavedState:
-    plan = make_plan([HOURLY], {}, Forecast(rate=1.0), NOON, k=10, capacities={"toys": 10})
+    plan = make_plan([HOURLY], {}, Forecast(rate=1.0), NOON, Supply.of_groups({"toys": 10}, k=10))
     time = LedgerTime(((5000.0, 3600.0),))
     return SavedState(("toys", "wine", 7), {"a": HOURLY}, Forecast(rate=1.0), plan, (past(NOON),), 12, time)
 

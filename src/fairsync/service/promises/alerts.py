@@ -37,6 +37,7 @@ class Alerts:
         degraded: float = 0.0,
         shards: Sequence[ShardView] = (),
         clock_skew: float = 0.0,
+        budget: str = "",
     ) -> list[Alert]:
         """Return the alerts of this moment.
 
@@ -52,6 +53,8 @@ class Alerts:
             The shards of the index.
         clock_skew
             Seconds by which the wall clock is ahead of the service.
+        budget
+            Which promises give way to the budget, and why; empty if none does.
         """
         alerts = [self._promise_alert(view, now) for view in promises if _is_missed(view, now)]
         if degraded > _DEGRADED:
@@ -62,6 +65,8 @@ class Alerts:
         if clock_skew:
             message = f"{describe_skew(clock_skew).capitalize()}."
             alerts.append(Alert(kind="clock", message=message, since=self._since("clock", now)))
+        if budget:
+            alerts.append(Alert(kind="budget", message=budget, since=self._since("budget", now)))
         return alerts
 
     def _promise_alert(self, view: PromiseView, now: datetime) -> Alert:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def attribute_views(catalog: Catalog, text: str = "", limit: int = 100, name: str | None = None) -> list[AttributeView]:
-    """Return the attributes of a catalog, the one of the groups first, with labels that contain a text.
+    """Return the attributes of a catalog, the one of the groups first and ids last, with labels that contain a text.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def attribute_views(catalog: Catalog, text: str = "", limit: int = 100, name: st
     >>> from fairsync.catalog import Catalog
     >>> catalog = Catalog(np.eye(3), {"maker": ["Acme", "Best", "Bob"], "price": [1.0, 2.5, 9.0]})
     >>> [(one.name, one.kind, one.labels, one.total) for one in attribute_views(catalog, "b", limit=1)]
-    [('maker', 'labels', ['Best'], 2), ('price', 'numbers', [], 0)]
+    [('maker', 'labels', ['Best'], 2), ('price', 'numbers', [], 0), ('id', 'labels', [], 0)]
     """
     wanted, views = text.casefold(), []
     for attribute, column in catalog.attributes.items():
@@ -41,4 +41,11 @@ def attribute_views(catalog: Catalog, text: str = "", limit: int = 100, name: st
         found = [label for label in labels if wanted in str(label).casefold()]
         kind: Literal["labels", "numbers"] = "numbers" if isinstance(column, NumberColumn) else "labels"
         views.append(AttributeView(name=attribute, kind=kind, labels=found[:limit], total=len(found)))
+    if "id" not in catalog.attributes and name in (None, "id"):  # items by their ids, unless an attribute has that name
+        total = len(catalog)
+        ids = catalog.ids.tolist() if wanted else catalog.ids[:limit].tolist()
+        if wanted:
+            ids = [one for one in ids if wanted in str(one).casefold()]
+            total = len(ids)
+        views.append(AttributeView(name="id", kind="labels", labels=ids[:limit], total=total))
     return views

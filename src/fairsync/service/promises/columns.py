@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from fairsync.promises.selection import conditions_of
+from fairsync.coordination import counted
+from fairsync.promises.selection import conditions_of, is_selection, selection_name
 
 if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
@@ -42,8 +43,16 @@ def group_of(promise: ScheduledPromise, attribute: str) -> Label | None:
 
 @lru_cache(maxsize=65_536)
 def _column(selection: str, attribute: str) -> Label:
-    conditions = conditions_of(selection)
-    label = conditions.get(attribute)
-    if len(conditions) == 1 and isinstance(label, str | int) and not isinstance(label, bool):
-        return label
-    return selection
+    return counted.column_of(conditions_of(selection), attribute)
+
+
+@lru_cache(maxsize=65_536, typed=True)
+def selection_of(column: Label, attribute: str) -> str:
+    """Return the name of the selection that a column counts.
+
+    Examples
+    --------
+    >>> selection_of("toys", "category"), selection_of('{"new": true}', "category")
+    ('{"category": "toys"}', '{"new": true}')
+    """
+    return str(column) if is_selection(column) else selection_name({attribute: column})

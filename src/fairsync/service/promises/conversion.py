@@ -14,6 +14,7 @@ from fairsync.promises import Promise, each
 from fairsync.schedule import ScheduledPromise, Window
 from fairsync.schedule.window import boundary_of, check_zone
 from fairsync.service.promises.columns import group_of
+from fairsync.service.promises.first_days import days_of, first_days
 from fairsync.service.promises.promise_changes import repeats
 from fairsync.service.schema import WindowRecord
 
@@ -56,6 +57,8 @@ def promise_from_record(record: PromiseRecord, catalog: Catalog) -> ScheduledPro
     window = window_from_record(record.window)
     if not window.recurs and window.end - window.start > _LONGEST_CAMPAIGN:  # type: ignore[operator]
         raise InvalidInputError(f"a campaign lasts {_LONGEST_CAMPAIGN.days} days at most: make several.")
+    if days_of(window) is not None and record.each is None:
+        raise InvalidInputError("a window of first days begins for each label when it comes: give each, or a start.")
     if record.group is not None and record.floor is not None:
         catalog.code_of(record.group)
         return ScheduledPromise.of_group(record.group, record.floor, window, catalog.group_attribute)
@@ -70,26 +73,7 @@ def promise_from_record(record: PromiseRecord, catalog: Catalog) -> ScheduledPro
         max_price=record.max_price,
     )
     check_selection(promise, catalog)
-    made = ScheduledPromise(promise, window)
-    _check_supported(made, catalog)
-    return made
-
-
-def _check_supported(made: ScheduledPromise, catalog: Catalog) -> None:
-    """Refuse what the plan does not take yet."""
-    promise = made.promise
-    plain = isinstance(promise.at_least, int) and promise.at_most is None and promise.at_most_per_list is None
-    if (
-        group_of(made, catalog.group_attribute) is None
-        or not plain
-        or promise.priority != 1
-        or promise.max_price
-        or promise.each
-    ):
-        raise InvalidInputError(
-            f"the service keeps whole numbers of exposures of a {catalog.group_attribute}, of priority 1: give"
-            f" {{{catalog.group_attribute!r}: label}} and at_least."
-        )
+    return ScheduledPromise(promise, window)
 
 
 def check_selection(promise: Promise, catalog: Catalog) -> None:
@@ -124,8 +108,13 @@ def window_from_record(record: WindowRecord) -> Window:
     >>> window.start.isoformat(), window.end.isoformat()
     ('2026-02-28T23:00:00+00:00', '2026-03-14T23:00:00+00:00')
     """
+    if record.days is not None:
+        if record.every != "campaign" or record.start is not None or record.end is not None:
+            raise InvalidInputError("days are the length of a campaign without a start and an end, with each.")
+        check_zone(record.zone)
+        return first_days(record.days, record.zone)
     if record.every == "campaign" and (record.start is None or record.end is None):
-        raise InvalidInputError("a campaign needs a start and an end.")
+        raise InvalidInputError("a campaign needs a start and an end, or with each a number of days.")
     start, end = (_boundary(name, getattr(record, name), record.zone) for name in ("start", "end"))
     return Window(record.every, record.zone, start, end)
 

@@ -71,8 +71,8 @@ class Conditions:
     ----------
     catalog, index : Catalog, Index
         The items and their index.
-    asked : numpy.ndarray
-        (G,) the share of each group's exposures that promises asked for.
+    asked : numpy.ndarray or None
+        (G,) the share of each group's exposures that promises asked for; None if promises are about other selections.
     prices : numpy.ndarray
         (G,) the prices in force.
     now : datetime
@@ -81,9 +81,12 @@ class Conditions:
 
     catalog: Catalog
     index: Index
-    asked: NDArray[np.float64]
+    asked: NDArray[np.float64] | None
     prices: NDArray[np.float64]
     now: datetime
+
+
+_OVERLAP = "The least possible cost is estimated while all promises are floors of labels of the first attribute."
 
 
 class CostMonitor:
@@ -159,11 +162,13 @@ class CostMonitor:
             prices = self.last.costs.prices  # nearer than prices in force, which are 0 once a floor is reached
         try:
             search = _throttled(given.index, len(catalog), rest, self._closed)
-            costs = estimate_costs(catalog, search, answered, given.asked[:n], prices[:n])
+            asked = None if given.asked is None else given.asked[:n]
+            costs = estimate_costs(catalog, search, answered, asked, prices[:n])
         except FairSyncError as error:
             self.reason = f"It cannot be estimated now: {error}"
             return
-        self.last, self.reason = Measured(costs, given.now, tuple(catalog.labels)), ""
+        self.last = Measured(costs, given.now, tuple(catalog.labels))
+        self.reason = "" if asked is not None else _OVERLAP
 
     def close(self) -> None:
         """Stop, also in the middle of an estimate."""

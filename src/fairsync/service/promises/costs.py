@@ -72,7 +72,7 @@ class Costs:
     """
 
     share: float
-    least: float
+    least: float | None
     ratio: tuple[float, float, float] | None
     groups: Floats
     natural: Floats
@@ -80,7 +80,7 @@ class Costs:
     requests: int
 
 
-def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: Floats, prices: Floats) -> Costs:
+def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: Floats | None, prices: Floats) -> Costs:
     """Return the cost of promises on these requests, and the least possible cost.
 
     Parameters
@@ -91,7 +91,8 @@ def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: 
         The sample.
     asked
         (G,) the share of each group's exposures that its promises asked for: 0 without a promise, 1 if it got no more
-        than was promised.
+        than was promised. None if promises are about other selections than groups: then the least possible cost is not
+        estimated.
     prices
         (G,) where the search for the least cost starts; the prices in force are near it.
 
@@ -116,12 +117,12 @@ def estimate_costs(catalog: Catalog, search: Search, answered: Answered, asked: 
     # Where the search is approximate, an answer can be better than what it finds without prices.
     given_up = np.maximum(best.relevance.sum(axis=1) - answered.relevance.sum(axis=1), 0.0)
     needed, near = np.zeros(n), prices
-    if given_up.any():
+    if asked is not None and given_up.any():
         needed, near = _needed(catalog, search, answered, asked, prices, best)
     total, least, scale = float(given_up.sum()), float(needed.sum()), without or 1.0
     return Costs(
         share=total / scale,
-        least=min(least, total) / scale,
+        least=None if asked is None else min(least, total) / scale,
         ratio=_ratio(given_up, needed),
         groups=_by_group(catalog, answered, best) / scale,
         natural=np.bincount(catalog.group_of[best.rows].ravel(), minlength=catalog.n_groups) / n,

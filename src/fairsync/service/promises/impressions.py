@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
 
 
+def items_shown(items: Sequence[Label], answer: bytes | None, catalog: Catalog) -> list[Label]:
+    """Return the items of a report that can have been shown; see :func:`groups_shown`.
+
+    Examples
+    --------
+    >>> from fairsync.catalog import Catalog
+    >>> items_shown([8, 8, 9], None, Catalog(np.eye(2), ["a", "b"], ids=[7, 8]))
+    [8]
+    """
+    return [one for one in dict.fromkeys(items) if groups_shown([one], answer, catalog)[0]]
+
+
 def groups_shown(items: Sequence[Label], answer: bytes | None, catalog: Catalog) -> tuple[list[Label], int]:
     r"""Return the groups of the items that a report names, and the number of items that cannot have been shown.
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from msgspec.structs import replace
 
+from fairsync.promises.selection import is_selection
 from fairsync.service.promises.alerts import Alerts
+from fairsync.service.promises.first_days import days_of
 from fairsync.service.promises.pace import PaceHistory
 from fairsync.service.promises.projections import Projections
 from fairsync.service.promises.promise_series import series_of
@@ -51,7 +53,8 @@ class StatusReporter:
             for name in views if state.series else ():
                 series = series_of(name, state.series)
                 if series is not None:
-                    views[name] = replace(views[name], series=series)
+                    days = days_of(state.series[series].window)
+                    views[name] = replace(views[name], series=series, window=replace(views[name].window, days=days))
         # Impressions depend on the last stage, which is not forecast here.
         if self._count != "retrieved" or not self._coordinator.has_outlooks:
             return views
@@ -85,7 +88,8 @@ class StatusReporter:
         scheduler, promises = self._scheduler, list(self.promises().values())
         now, end, totals = scheduler.now(), scheduler.plan.span.end, self._coordinator.totals()
         cost = None if math.isnan(totals.cost) else float(totals.cost)
-        whole = totals.relevance + (cost or 0.0)
+        whole, budget = totals.relevance + (cost or 0.0), scheduler.budget
+        spent = None if budget is None else scheduler.spent(now)
         return Overview(
             now=now,
             started=self._started,
@@ -101,10 +105,20 @@ class StatusReporter:
             cost=cost,
             cost_share=None if cost is None or not whole else cost / abs(whole),
             least=self._least_cost(),
+            budget=None if budget is None else budget.share,
+            budget_spent=None if spent is None else spent.share,
+            gave_way="" if budget is None or spent is None else budget.text(spent),
             degraded=degraded,
             promises=promises,
             groups=self._groups(),
-            alerts=self._alerts.now(now, promises, degraded=degraded, shards=shards, clock_skew=clock_skew),
+            alerts=self._alerts.now(
+                now,
+                promises,
+                degraded=degraded,
+                shards=shards,
+                clock_skew=clock_skew,
+                budget="" if budget is None or spent is None else budget.text(spent),
+            ),
             shards=shards,
         )
 
@@ -146,6 +160,9 @@ class StatusReporter:
             self._coordinator.k,
             scheduler.periods.requests,
             scheduler.attribute,
+            {one: name for name, one in scheduler.state.promises.items()},
+            scheduler.budget,
+            scheduler.given_up(scheduler.plan.statuses),
         )
 
     def _natural_rates(self) -> dict[Label, float]:
@@ -190,6 +207,7 @@ class StatusReporter:
                 cost_share=costs.get(label),
             )
             for code, label in enumerate(groups.labels)
+            if not is_selection(label)
         ]
 
     def _floors(self) -> list[int]:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fairsync.schedule import Plan, ScheduledPromise
     from fairsync.service.promises.clock import ClockReading
+    from fairsync.service.promises.giving_way import GivenUp
 
 
 # A clock that differs by less than this, and this share of the time since, was not set: it drifts.
@@ -54,10 +55,10 @@ def windows_ended(
     The service planned at 21:50, and was down until 0:10.
 
     >>> from datetime import UTC, datetime
-    >>> from fairsync.schedule import Forecast, ScheduledPromise, Window, make_plan
+    >>> from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window, make_plan
     >>> hourly = ScheduledPromise.of_group("toys", 9, Window.hour("UTC"))
     >>> evening = datetime(2026, 3, 2, 21, 50, tzinfo=UTC)
-    >>> plan = make_plan([hourly], {}, Forecast(rate=1.0), evening, k=10, capacities={"toys": 10})
+    >>> plan = make_plan([hourly], {}, Forecast(rate=1.0), evening, Supply.of_groups({"toys": 10}, k=10))
     >>> ended = windows_ended(plan, {"a": hourly}, datetime(2026, 3, 3, 0, 10, tzinfo=UTC))
     >>> [(name, status.span.start.hour) for name, status in ended]
     [('a', 21), ('a', 22), ('a', 23)]
@@ -142,7 +143,14 @@ def describe_outage(gap: Span) -> str:
 
 
 def past_window(
-    name: str, status: PromiseStatus, exposures: int, requests: int, outage: str, k: int = 1, attribute: str = "group"
+    name: str,
+    status: PromiseStatus,
+    exposures: int,
+    requests: int,
+    outage: str,
+    k: int = 1,
+    attribute: str = "group",
+    lost: GivenUp | None = None,
 ) -> PastWindow:
     """Return the record of a window that is over.
 
@@ -160,6 +168,8 @@ def past_window(
         Candidates per request: a share is one of all slots that the window really had.
     attribute
         The attribute of the groups.
+    lost
+        Why it was given up, if it was.
     """
     promise, slots = status.promise.promise, k * requests
     floor, cap = promise.floor(slots), promise.cap(slots)
@@ -181,5 +191,7 @@ def past_window(
         at_risk_since=status.at_risk_since,
         impossible_since=status.impossible_since,
         foreseen=status.foreseen,
-        note="" if kept else outage,
+        note="" if kept else outage or ("" if lost is None else lost.reason),
+        gave_way_to=[] if kept else [one.promise.name for one in status.gives_way_to],
+        would_cost=None if kept or lost is None else lost.would_cost,
     )

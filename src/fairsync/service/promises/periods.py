@@ -140,17 +140,19 @@ class Periods:
             {span: self.requests_in(span, past) for span in at.values() if span is not None},
         )
 
-    def exposures(self, promises: Iterable[ScheduledPromise]) -> dict[ScheduledPromise, int]:
-        """Return the exposures of promises in their present windows."""
-        counts = dict(zip(self._coordinator.labels, self.counted().tolist(), strict=True))
+    def exposures(
+        self, promises: Iterable[ScheduledPromise], present: Totals | None = None
+    ) -> dict[ScheduledPromise, int]:
+        """Return the exposures of promises in their present windows, with those of the present period so far."""
+        counts = dict(zip(self._coordinator.labels, self.counted(present).tolist(), strict=False))
         return {
             promise: self.before.exposures.get(promise, 0) + counts.get(column_of(promise, self._attribute), 0)
             for promise in promises
         }
 
-    def requests(self, span: Span) -> int:
+    def requests(self, span: Span, present: Totals | None = None) -> int:
         """Return the requests of a present window so far."""
-        return self.before.in_window.get(span, 0) + self.present.requests
+        return self.before.in_window.get(span, 0) + (self.present if present is None else present).requests
 
     def exposures_in(self, span: Span, promise: ScheduledPromise, periods: Sequence[Totals]) -> int:
         """Return the exposures of a promise in those periods that belong to a window."""
@@ -178,6 +180,10 @@ class Periods:
             return self._coordinator.groups.code_of(label)
         except UnknownGroupError:
             return -1
+
+    def within(self, span: Span) -> list[Totals]:
+        """Return the periods that belong to a window, with the present one."""
+        return self._within(span, self.all())
 
     def _within(self, span: Span, periods: Sequence[Totals]) -> list[Totals]:
         started = [(one, self.started(one)) for one in periods]

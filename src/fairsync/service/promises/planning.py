@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
 
 from fairsync.floors import group_capacities
-from fairsync.schedule import check_promise, make_plan
+from fairsync.promises import Promise
+from fairsync.promises.resolve import find_atoms
+from fairsync.promises.selection import conditions_of, is_selection
+from fairsync.schedule import Supply, check_promise, make_plan
+from fairsync.service.promises.columns import group_of, selection_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
+    from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
-    from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
+    from fairsync.schedule import Feasibility, Forecast, Plan, PromiseStatus, ScheduledPromise, TrafficForecast, Window
     from fairsync.service.promises.impression_rate import ExposureRule
 
+_Number = TypeVar("_Number", int, float)
 _log = logging.getLogger(__name__)
 
 
@@ -32,10 +40,23 @@ class Planner:
         What counts as an exposure.
     worst_case_traffic
         Worst-case traffic, as a fraction of the forecast; see :func:`fairsync.schedule.make_plan`.
+    attribute
+        The attribute of the groups.
+    catalog
+        Returns the items, if promises may be about other selections than groups.
     """
 
-    def __init__(self, coordinator: Coordinator, rule: ExposureRule, worst_case_traffic: float) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        rule: ExposureRule,
+        worst_case_traffic: float,
+        attribute: str = "group",
+        catalog: Callable[[], Catalog] | None = None,
+    ) -> None:
         self._coordinator, self._rule, self.worst_case_traffic = coordinator, rule, worst_case_traffic
+        self._attribute, self._catalog = attribute, catalog
+        self._supplied: tuple[Catalog, tuple[str, ...], Supply] | None = None
 
     def capacities(self) -> dict[Label, int]:
         """Return the largest number of each group's items in one answer."""
@@ -43,6 +64,21 @@ class Planner:
             self._coordinator.groups, self._coordinator.k, self._coordinator.terms.max_exclude
         )
         return dict(zip(self._coordinator.labels, capacities.tolist(), strict=True))
+
+    def supply(self, promises: Iterable[ScheduledPromise]) -> Supply:
+        """Return what one answer can hold of each selection that promises are about."""
+        others = tuple(dict.fromkeys(one.selection for one in promises if group_of(one, self._attribute) is None))
+        if not others or self._catalog is None:
+            capacities = {label: one for label, one in self.capacities().items() if not is_selection(label)}
+            return Supply.of_groups(capacities, self._coordinator.k, self._attribute)
+        catalog = self._catalog()
+        if self._supplied is None or self._supplied[0] is not catalog or self._supplied[1] != others:
+            supply = supply_of(catalog, others, self._coordinator.k, self._coordinator.terms.max_exclude)
+            self._supplied = catalog, others, supply
+        return self._supplied[2]
+
+    def _by_selection(self, values: Mapping[Label, _Number]) -> dict[str, _Number]:
+        return {selection_of(label, self._attribute): value for label, value in values.items()}
 
     def traffic(self, forecast: Forecast) -> TrafficForecast:
         """Return the forecast of requests whose exposures count in time."""
@@ -55,6 +91,10 @@ class Planner:
         forecast: Forecast,
         now: datetime,
         previous: Plan | None,
+        requests: Mapping[ScheduledPromise, int] | None = None,
+        until_next: int = 1,
+        *,
+        logs: bool = True,
     ) -> Plan:
         """Return the plan from now to the end of the period, and log promises that it finds at risk or impossible."""
         labels = self._coordinator.labels
@@ -63,14 +103,16 @@ class Planner:
             exposures,
             self.traffic(forecast),
             now,
-            self._coordinator.k,
-            self.capacities(),
+            self.supply(promises),
             previous,
-            self._rule.shares(labels),
-            self._rule.pending(labels),
-            self.worst_case_traffic,
+            impression_rates=self._by_selection(self._rule.shares(labels)),
+            pending=self._by_selection(self._rule.pending(labels)),
+            requests=requests,
+            worst_case_traffic=self.worst_case_traffic,
+            until_next=until_next,
         )
-        _log_warnings(plan.statuses, now)
+        if logs:
+            _log_warnings(plan.statuses, now)
         return plan
 
     def check(
@@ -91,19 +133,50 @@ class Planner:
         exposures: Mapping[ScheduledPromise, int],
         forecast: Forecast,
         now: datetime,
+        requests: Mapping[ScheduledPromise, int] | None = None,
     ) -> FeasibilityCheck:
         """Return the check of a promise, which takes time and depends on nothing that changes."""
-        shares = self._rule.shares(self._coordinator.labels)
+        rates, every = self._by_selection(self._rule.shares(self._coordinator.labels)), (promise, *others)
         return FeasibilityCheck(
-            promise,
-            tuple(others),
-            exposures,
-            self.traffic(forecast),
-            now,
-            self._coordinator.k,
-            self.capacities(),
-            shares,
+            promise, every[1:], exposures, self.traffic(forecast), now, self.supply(every), rates, requests
         )
+
+
+def supply_of(catalog: Catalog, selections: Sequence[str], k: int, max_exclude: int = 0) -> Supply:
+    """Return what one answer can hold of each label of the groups, and of further selections.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    selections
+        The names of the selections.
+    k
+        Candidates per request.
+    max_exclude
+        The most items that a request excludes.
+    """
+    attribute = catalog.group_attribute
+    names = dict.fromkeys(
+        [selection_of(label, attribute) for label in catalog.labels if not is_selection(label)]
+    ) | dict.fromkeys(selections)
+    atoms = find_atoms(catalog, [Promise(conditions_of(name), at_least=0) for name in names])
+    capacities = np.clip(atoms.sizes - max_exclude, 0, k)
+    return Supply(tuple(names), atoms.membership, capacities, k)
+
+
+def alike(promises: Mapping[str, ScheduledPromise]) -> list[list[str]]:
+    """Return the ids of promises that have the same windows, priority and kind of bounds, the largest floor first.
+
+    If the first of them fits beside all others, all of them do.
+    """
+    found: dict[tuple[Window, int, tuple[str, ...]], list[str]] = {}
+    for name, promise in promises.items():
+        given = promise.promise
+        bounds = (given.at_least, given.at_most, given.at_most_per_list)
+        key = promise.window, given.priority, tuple(type(bound).__name__ for bound in bounds)
+        found.setdefault(key, []).append(name)
+    return [sorted(names, key=lambda name: -(promises[name].promise.at_least or 0)) for names in found.values()]
 
 
 @dataclass(frozen=True)
@@ -115,9 +188,9 @@ class FeasibilityCheck:
     exposures: Mapping[ScheduledPromise, int]
     traffic: TrafficForecast
     now: datetime
-    k: int
-    capacities: Mapping[Label, int]
-    shares: Mapping[Label, float]
+    supply: Supply
+    rates: Mapping[str, float]
+    requests: Mapping[ScheduledPromise, int] | None = None
 
     def run(self, checkpoint: Callable[[], object] = lambda: None) -> Feasibility:
         """Return whether the expected traffic can deliver the promise.
@@ -129,7 +202,34 @@ class FeasibilityCheck:
         """
         traffic = _CheckpointedTraffic(self.traffic, checkpoint)
         return check_promise(
-            self.promise, self.others, self.exposures, traffic, self.now, self.k, self.capacities, self.shares
+            self.promise, self.others, self.exposures, traffic, self.now, self.supply,
+            impression_rates=self.rates, requests=self.requests,
+        )  # fmt: skip
+
+    def pushes_out(self, verdict: Feasibility) -> tuple[ScheduledPromise, ...]:
+        """Return the promises that would miss more if the promise were made, whether it was accepted or not."""
+        if verdict.accepted:
+            return verdict.pushes_out
+        if verdict.displaced:
+            return verdict.displaced
+        is_active = self.promise.window.at(self.now) is not None
+        moment = self.now if is_active else verdict.tightest.start
+        exposures, requests = (self.exposures, self.requests) if is_active else ({}, {})
+        most = replace(self.promise.promise, priority=1)  # as if it came before all others
+        forced = replace(self.promise, promise=most)
+
+        def missed(promises: tuple[ScheduledPromise, ...]) -> dict[ScheduledPromise, int]:
+            plan = make_plan(
+                promises, exposures, self.traffic, moment, self.supply, impression_rates=self.rates, requests=requests
+            )
+            return {one.promise: one.shortfall for one in plan.statuses}
+
+        later = tuple(  # those of its own priority, too, would have to give way
+            replace(one, promise=replace(one.promise, priority=one.promise.priority + 1)) for one in self.others
+        )
+        before, after = missed(later), missed((*later, forced))
+        return tuple(
+            other for other, one in zip(self.others, later, strict=True) if after.get(one, 0) > before.get(one, 0)
         )
 
 
@@ -152,8 +252,11 @@ class _CheckpointedTraffic:
 def _log_warnings(statuses: Sequence[PromiseStatus], now: datetime) -> None:
     """Log each promise of which it has just become known that it may be missed, or will be."""
     for one in statuses:
-        until = f"{one.promise} until {one.promise.window.local(one.span.end)}"
         if one.impossible_since == now:
-            _log.warning("%s cannot be kept: %d will be missing", until, one.shortfall)
+            _log.warning("%s cannot be kept: %d will be missing", _until(one), one.shortfall)
         elif one.at_risk_since == now:
-            _log.info("%s is at risk: %d may be missing", until, one.promise.floor - one.certain)
+            _log.info("%s is at risk: %d may be missing", _until(one), one.floor - one.certain)
+
+
+def _until(status: PromiseStatus) -> str:
+    return f"{status.promise} until {status.promise.window.local(status.span.end)}"

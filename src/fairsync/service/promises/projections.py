@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.schedule import PromiseStatus, ScheduledPromise, Span, TrafficForecast
+    from fairsync.service.promises.budget import Budget
+    from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.schema import PastWindow
 
 # Ends of windows until which requests are forecast.
@@ -55,6 +57,12 @@ class Projections:
         Returns the requests of a present window so far.
     attribute
         The attribute of the groups.
+    names
+        Ids of promises.
+    budget
+        The budget, and which floors give way to it.
+    given_up
+        The promises that are given up, with the reasons.
     """
 
     def __init__(
@@ -69,7 +77,11 @@ class Projections:
         k: int = 1,
         requests: Callable[[Span], int] = lambda _: 0,
         attribute: str = "group",
+        names: Mapping[ScheduledPromise, str] | None = None,
+        budget: Budget | None = None,
+        given_up: Mapping[ScheduledPromise, GivenUp] | None = None,
     ) -> None:
+        self._names, self._budget, self._given_up = names or {}, budget, given_up or {}
         self.now, self._k, self._requests_in, self._attribute = now, k, requests, attribute
         self._statuses = {one.promise: one for one in statuses}
         self._exposures, self._past, self._forecast = exposures, past, traffic
@@ -86,17 +98,21 @@ class Projections:
         if span is None:
             return self._ended(name, promise)
         slots = self.slots(span)
-        floor, cap = promise.promise.floor(slots), promise.promise.cap(slots)
+        floor, cap = (
+            (status.floor, status.cap) if status else (promise.promise.floor(slots), promise.promise.cap(slots))
+        )
         state: Literal["kept", "on track", "at risk", "impossible"] = "on track"
+        gives_way = self._budget is not None and self._budget.gives_way(promise) and so_far < floor
         if cap is not None and so_far > cap:
             state = "impossible"
         elif so_far >= floor:
             # More requests may follow, which raise a share and may exceed a cap.
             state = "kept" if isinstance(promise.promise.at_least, int) and cap is None else "on track"
-        elif status and not status.possible:
+        elif gives_way or (status and not status.possible):
             state = "impossible"
         elif status and status.at_risk:
             state = "at risk"
+        lost = self._given_up.get(promise) if so_far < floor else None
         return PromiseView(
             id=name,
             **promise_fields(promise, self._attribute),
@@ -112,6 +128,9 @@ class Projections:
             shortfall=float(max(floor - max(status.reachable, so_far), 0)) if status else 0.0,
             impossible_since=status.impossible_since if status and state != "kept" else None,
             state=state,
+            reason="" if lost is None else lost.reason,
+            would_cost=None if lost is None else lost.would_cost,
+            gives_way_to=[self._names[one] for one in status.gives_way_to if one in self._names] if status else [],
         )
 
     def slots(self, span: Span) -> int:
@@ -124,6 +143,9 @@ class Projections:
 
     def floor(self, promise: ScheduledPromise, span: Span) -> int:
         """Return the floor of a promise in a window; of a share, by expected traffic."""
+        status = self._statuses.get(promise)
+        if status is not None:
+            return status.floor
         share = isinstance(promise.promise.at_least, float)
         return promise.promise.floor(self.slots(span) if share else 0)
 
@@ -139,7 +161,7 @@ class Projections:
             span = promise.window.after(self.now)
             floor = 0 if span is None else self.floor(promise, span)
             return Projection(*(3 * [float(max(floor, so_far))]))
-        cap = promise.promise.cap(self.slots(status.span)) if promise.promise.at_most is not None else None
+        cap = status.cap
         found = self._uncapped(promise, status, so_far)
         return found if cap is None else Projection(*(min(level, max(float(cap), so_far)) for level in found))
 

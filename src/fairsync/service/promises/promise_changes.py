@@ -85,7 +85,8 @@ def split_at(
     if not window.recurs or window.at(moment) != window.after(moment):
         return [promise]  # the rest of the present window is enough
     later = replace(promise, window=replace(window, start=moment))
-    if before is None or before.window.at(now) is None:
+    has_begun = before is not None and (before.window.start is None or before.window.start < moment)
+    if before is None or not has_begun or before.window.at(now) is None:
         return [later]
     if is_easier(promise.promise, before.promise) or not before.window.recurs:
         return [promise]

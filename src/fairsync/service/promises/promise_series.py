@@ -7,15 +7,23 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairsync.promises import each
+from fairsync.service.promises.first_days import begun, days_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import datetime
 
     from fairsync.catalog import Catalog
-    from fairsync.schedule import ScheduledPromise
+    from fairsync.schedule import ScheduledPromise, Window
 
 
-def promises_of(series: str, template: ScheduledPromise, catalog: Catalog) -> dict[str, ScheduledPromise]:
+def promises_of(
+    series: str,
+    template: ScheduledPromise,
+    catalog: Catalog,
+    now: datetime,
+    before: Mapping[str, ScheduledPromise] | None = None,
+) -> dict[str, ScheduledPromise]:
     """Return the promises of a series, one for each label that items have, by id.
 
     An id depends on the series and the conditions only, so that a label keeps its promise when the series is changed.
@@ -28,15 +36,21 @@ def promises_of(series: str, template: ScheduledPromise, catalog: Catalog) -> di
         What is promised for each label: a promise with `each`, whose conditions all items meet.
     catalog
         The items.
+    now
+        When the windows of first days begin.
+    before
+        The promises so far by id, whose first days have begun.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from datetime import UTC, datetime
     >>> from fairsync.catalog import Catalog
     >>> from fairsync.promises import Promise
     >>> from fairsync.schedule import ScheduledPromise, Window
+    >>> moment = datetime(2026, 3, 2, tzinfo=UTC)
     >>> daily = ScheduledPromise(Promise({}, at_least=20, each="maker"), Window.day("UTC"))
-    >>> made = promises_of("s", daily, Catalog(np.eye(3), {"maker": ["acme", "best", "acme"]}))
+    >>> made = promises_of("s", daily, Catalog(np.eye(3), {"maker": ["acme", "best", "acme"]}), moment)
     >>> [str(one) for one in made.values()]
     ['20 exposures of maker=acme (each day, UTC)', '20 exposures of maker=best (each day, UTC)']
     """
@@ -53,7 +67,20 @@ def promises_of(series: str, template: ScheduledPromise, catalog: Catalog) -> di
     )
     named = found if given.has_default_name else [replace(one, name=f"{given.name}: {one.name}") for one in found]
     made = [replace(template, promise=one) for one in named]
-    return {f"{series}-{hashlib.blake2s(one.selection.encode(), digest_size=5).hexdigest()}": one for one in made}
+    by_id = {f"{series}-{hashlib.blake2s(one.selection.encode(), digest_size=5).hexdigest()}": one for one in made}
+    if days_of(template.window) is None:
+        return by_id
+    return {
+        name: replace(one, window=_first_days(template, (before or {}).get(name), now)) for name, one in by_id.items()
+    }
+
+
+def _first_days(template: ScheduledPromise, before: ScheduledPromise | None, now: datetime) -> Window:
+    since = now if before is None or before.window.recurs or before.window.start is None else before.window.start
+    window = begun(template.window, since)
+    # One that is over stays over: it has had its first days, or its exposures.
+    is_over = before is not None and before.window.end is not None and before.window.end <= now
+    return before.window if before is not None and is_over else window
 
 
 def series_of(name: str, series: Mapping[str, ScheduledPromise]) -> str | None:
@@ -69,12 +96,15 @@ def series_of(name: str, series: Mapping[str, ScheduledPromise]) -> str | None:
 
 
 def with_labels(
-    promises: Mapping[str, ScheduledPromise], series: Mapping[str, ScheduledPromise], catalog: Catalog
+    promises: Mapping[str, ScheduledPromise],
+    series: Mapping[str, ScheduledPromise],
+    catalog: Catalog,
+    now: datetime,
 ) -> dict[str, ScheduledPromise]:
     """Return the promises after a change of items: new labels get theirs, and labels without items lose it."""
     kept = dict(promises)
     for name, template in series.items():
-        wanted = promises_of(name, template, catalog)
+        wanted = promises_of(name, template, catalog, now)
         selections = {one.selection for one in wanted.values()}
         mine = {one: promise for one, promise in kept.items() if series_of(one, {name: template})}
         for one, promise in mine.items():

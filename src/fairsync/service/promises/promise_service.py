@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import time
 import uuid
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +24,8 @@ from fairsync.schedule import WORST_CASE_TRAFFIC
 from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
-from fairsync.service.promises.impressions import groups_shown
+from fairsync.service.promises.first_days import days_of
+from fairsync.service.promises.impressions import groups_shown, items_shown
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
 from fairsync.service.promises.promise_changes import all_but, check_known, check_unique_all, split_at, with_start_of
@@ -38,7 +40,6 @@ from fairsync.service.schema import ImpressionResult, Preview
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from fairsync.explain import Explanation
     from fairsync.schedule import Feasibility, Forecast, ScheduledPromise
     from fairsync.service.promises.item_changes import ItemChanges
+    from fairsync.service.promises.planning import FeasibilityCheck
     from fairsync.service.promises.reservoir import RequestRules
     from fairsync.service.schema import AuditView, Overview, Pace, PastWindow, PromiseView
     from fairsync.service.schema.statement import Statement
@@ -61,6 +63,10 @@ _DEGRADED_WEIGHT = 0.01
 _REPLAN_AFTER = timedelta(seconds=0.25)
 # Least time between them, as a multiple of the time that the last one took.
 _SEARCHES_PER_REPLAN = 4
+# Checks of the first days of items when a promise for each is changed, at most.
+_MOST_CHECKS = 16
+# Promises that a refusal names.
+_MOST_NAMED = 3
 
 
 class _PromisesChanged(Exception):  # noqa: N818
@@ -93,6 +99,8 @@ class PromiseService:
         deliver are brought forward far enough to be met.
     item_changes
         Saves changes of items. Without it, they last as long as the process.
+    budget
+        The part of the relevance that all promises together may cost; see :mod:`fairsync.service.promises.budget`.
     """
 
     def __init__(
@@ -108,6 +116,7 @@ class PromiseService:
         report_within: float = 60.0,
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
         item_changes: ItemChanges | None = None,
+        budget: float | None = None,
     ) -> None:
         if count not in ("retrieved", "impressions"):
             raise InvalidInputError(f"count must be 'retrieved' or 'impressions', got {count!r}.")
@@ -118,12 +127,15 @@ class PromiseService:
         series = {name: one for name, one in given.items() if one.promise.each is not None}
         single = {name: one for name, one in given.items() if name not in series}
         initial = SavedState(
-            tuple(coordinator.labels), with_labels(single, series, front.catalog), forecast, series=series
+            tuple(coordinator.labels),
+            with_labels(single, series, front.catalog, datetime.fromtimestamp(self._clock(), UTC)),
+            forecast,
+            series=series,
         )
         read_clock = self._clock.read if isinstance(self._clock, MonotonicClock) else None
         self.scheduler = Scheduler(
             coordinator, initial, count, self._clock, plan_seconds, report_within, worst_case_traffic, read_clock,
-            front.catalog.group_attribute,
+            front.catalog.group_attribute, lambda: self.front.catalog, budget,
         )  # fmt: skip
         self.cost_monitor = CostMonitor(self._conditions)
         self.readiness, self._preview_limit = Readiness(coordinator.ledger), PreviewLimit()
@@ -218,8 +230,11 @@ class PromiseService:
         labels, unknown = groups_shown(items, answer, self.catalog)
         if answer and not self.front.count_cold and Candidates.load(answer).cold.any():
             return ImpressionResult(counted=0, repeated=0, unknown=unknown)
-        codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
-        counts = np.bincount(codes, minlength=len(self.coordinator.labels))
+        if self.coordinator.promises is None:
+            codes = np.array([self.groups.code_of(label) for label in labels], dtype=np.int64)
+            counts = np.bincount(codes, minlength=len(self.coordinator.labels))
+        else:
+            counts = self.front.count(items_shown(items, answer, self.catalog))
         key = json.dumps(["shown", request_id, report_id])  # as all versions have written it
         with self.readiness.serving():
             is_new = self.coordinator.record_impressions(counts, key)
@@ -261,19 +276,29 @@ class PromiseService:
         with self.scheduler.lock:
             promises, others = self.scheduler.state.promises, self._all_but(replacing)
             asked = self._asked({replacing or _new_id(): promise}, promises)
-            ((check, _),) = self.scheduler.prepare_checks(asked, others)
+            checks = [check for check, _ in self._prepare_checks({"": promise}, asked, others)]
+            names = {one: name for name, one in others.items()}
             rates = exposure_rates(
                 [*others.values(), *asked.values()], self.scheduler.state.forecast, self.scheduler.now(), self.k,
                 self.catalog.group_attribute,
             )  # fmt: skip
             prices, catalog, index = self.coordinator.prices(), self.catalog, self.front.index
-        verdict, estimate = check.run(checkpoint), None
-        if verdict.accepted:
+        verdicts = [(check, check.run(checkpoint)) for check in checks]
+        check, verdict = next(((one, found) for one, found in verdicts if not found.accepted), verdicts[0])
+        estimate = None
+        if verdict.accepted and self.coordinator.promises is None and all(label in catalog.labels for label in rates):
             estimate = self._recent.estimate(catalog, index, self.k, rates, prices, checkpoint)
+        largest, safe, share = verdict.largest, verdict.largest_safe, None
+        if isinstance(verdict.promise.promise.at_least, float):
+            span, share = verdict.tightest, verdict.largest
+            slots = self.k * check.traffic.expected(span.start, span.end, check.now)
+            largest, safe = (math.floor(one * slots) for one in (largest, safe))
         return Preview(
             feasible=verdict.accepted,
-            largest=verdict.largest,
-            safe=verdict.largest_safe,
+            largest=int(largest),
+            safe=int(safe),
+            largest_share=share,
+            pushes_out=[names[one] for one in check.pushes_out(verdict) if one in names],
             least_cost=None if estimate is None else estimate.cost,
             least_cost_share=None if estimate is None else estimate.share,
             message=verdict.message,
@@ -311,21 +336,47 @@ class PromiseService:
                 others = self._all_but(changed)
                 asked = self._asked(given, seen)
                 check_unique_all(asked, others)
+                self._check_budget(asked)
                 series = {name: one for name, one in known.items() if name != changed}
                 series |= {name: one for name, one in given.items() if one.promise.each is not None}
-                checks = self.scheduler.prepare_checks(asked, others)
+                checks = self._prepare_checks(given, asked, others)
             # Beside thousands of promises a check takes seconds, and planning and requests go on meanwhile.
             starts = {}
             for check, names in checks:
                 verdict = check.run()
                 if not verdict.accepted:
-                    raise _refusal(verdict, len(asked))
+                    raise _refusal(verdict, check.pushes_out(verdict), len(asked))
                 assert verdict.effective_from is not None, "it was accepted"
                 starts.update(dict.fromkeys(names, verdict.effective_from))
             with self.scheduler.lock, contextlib.suppress(_PromisesChanged):
                 self.scheduler.change(partial(self._change, asked, starts, others, seen), by, series)
                 views = self._reporter.promises()
                 return [views[name] for name in asked]
+
+    def _prepare_checks(
+        self,
+        given: Mapping[str, ScheduledPromise],
+        asked: Mapping[str, ScheduledPromise],
+        others: Mapping[str, ScheduledPromise],
+    ) -> list[tuple[FeasibilityCheck, list[str]]]:
+        """Return the checks of what is asked for. First days that are over stay over, and need none."""
+        if all(days_of(one.window) is None for one in given.values()):
+            return self.scheduler.prepare_checks(asked, others)
+        now = self.scheduler.now()
+        open_ = {name: one for name, one in asked.items() if one.window.end is None or one.window.end > now}
+        if not open_:
+            raise InvalidInputError("all items have had their first days: make another promise for those that come.")
+        return self.scheduler.prepare_checks(open_, others, _MOST_CHECKS)
+
+    def _check_budget(self, asked: Mapping[str, ScheduledPromise]) -> None:
+        """Refuse floors that would give way to the budget at once."""
+        budget = self.scheduler.budget
+        for promise in asked.values():
+            if budget is not None and budget.gives_way(promise):
+                reason = f"{promise} cannot be kept: {budget.text(self.scheduler.spent(self.scheduler.now()))}"
+                remedy = "Give it a smaller number as its priority, end other promises, or raise the budget."
+                names = [promise.promise.name]
+                raise InfeasibleFloorsError(promise.promise.name, 0, reason.rstrip("."), 0, remedy, names)
 
     def _all_but(self, name: str | None) -> dict[str, ScheduledPromise]:
         """Return all promises but one, or but those of one series."""
@@ -344,7 +395,8 @@ class PromiseService:
         asked: dict[str, ScheduledPromise] = {}
         for name, promise in given.items():
             each_label = promise.promise.each is not None
-            asked |= promises_of(name, promise, self.catalog) if each_label else {name: promise}
+            now = self.scheduler.now()
+            asked |= promises_of(name, promise, self.catalog, now, seen) if each_label else {name: promise}
         if not asked:
             raise InvalidInputError("no item has a label of that attribute: add items first.")
         return {name: with_start_of(one, seen.get(name)) for name, one in asked.items()}
@@ -362,7 +414,10 @@ class PromiseService:
             raise _PromisesChanged
         made, now = dict(others), self.scheduler.now()
         for name, promise in asked.items():
-            parts = split_at(promises.get(name), promise, starts[name], now)
+            start, following = starts.get(name, now), promise.window.after(now)
+            if promise.window.recurs and following is not None and not self.scheduler.counts_since_start(promise, now):
+                start = max(start, following.start)  # nobody knows what the present window has had
+            parts = split_at(promises.get(name), promise, start, now)
             made |= dict(zip([name, _new_id()], parts, strict=False))
         return made
 
@@ -472,7 +527,9 @@ class PromiseService:
             counted = scheduler.periods.counted()
             missing = scheduler.missing_at_start()
             asked = np.clip(missing / np.maximum(counted, 1), 0.0, 1.0)
-            return Conditions(self.catalog, self.front.index, asked, self.coordinator.prices(), scheduler.now())
+            overlaps = self.coordinator.promises is not None
+            prices, now = self.coordinator.prices(), scheduler.now()
+            return Conditions(self.catalog, self.front.index, None if overlaps else asked, prices, now)
 
     def _change_items(
         self, change: Callable[[Catalog], CatalogChange], save: Callable[[ItemChanges, Catalog], None]
@@ -489,7 +546,8 @@ class PromiseService:
                 save(self._item_changes, changed.catalog)
                 self.coordinator.announce()
                 self._follow_items()
-            self.scheduler.change(lambda promises: with_labels(promises, self.scheduler.state.series, self.catalog))
+            now, series = self.scheduler.now(), self.scheduler.state.series
+            self.scheduler.change(lambda promises: with_labels(promises, series, self.catalog, now))
 
     def _follow_items(self) -> None:
         """Apply the changes of items that were saved since the last call, by this service or another one."""
@@ -505,10 +563,12 @@ class PromiseService:
 
     def _follow_change(self, changed: CatalogChange) -> None:
         groups, known = changed.catalog.groups, self.groups
-        if groups.labels != known.labels or (groups.group_sizes != known.group_sizes).any():
+        overlap = self.coordinator.promises is not None
+        if overlap or groups.labels != known.labels or (groups.group_sizes != known.group_sizes).any():
             # Labels are saved before the ledger counts them, or a crash in between would leave counts without a label;
             # and the coordinator must know a group before any of its items can be retrieved.
-            self.scheduler.save_labels(changed.catalog.labels)
+            new = [label for label in groups.labels if label not in set(known.labels)]
+            self.scheduler.save_labels([*known.labels, *new])
             self.coordinator.change_items(changed.catalog)
         self.front.follow(changed)
 
@@ -523,11 +583,18 @@ def _by_request(
     return list(compress(rules, of.tolist()))
 
 
-def _refusal(verdict: Feasibility, n: int) -> InfeasibleFloorsError:
+def _refusal(verdict: Feasibility, pushed_out: Sequence[ScheduledPromise], n: int) -> InfeasibleFloorsError:
     """Return the error that refuses promises, one of which cannot be kept beside all others."""
-    asked = verdict.promise
-    reason = verdict.reason if n == 1 else f"{verdict.reason}, {n:,} new ones included; none of them was made"
-    return InfeasibleFloorsError(asked.promise.name, asked.floor, reason, verdict.largest, verdict.remedy)
+    asked, reason = verdict.promise, f"{verdict.promise} cannot be kept: {verdict.reason}"
+    if n > 1:
+        reason += f", {n:,} new ones included; none of them was made"
+    if pushed_out:
+        some = ", ".join(str(one) for one in pushed_out[:_MOST_NAMED])
+        more = f" and {len(pushed_out) - _MOST_NAMED:,} more" if len(pushed_out) > _MOST_NAMED else ""
+        reason += f". It would push out {some}{more}"
+    names = [asked.promise.name, *(one.promise.name for one in pushed_out)]
+    largest = math.floor(verdict.largest)
+    return InfeasibleFloorsError(asked.promise.name, asked.promise.floor(0), reason, largest, verdict.remedy, names)
 
 
 def _new_id() -> str:

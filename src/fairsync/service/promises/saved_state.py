@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -17,7 +18,6 @@ from fairsync.service.schema import PastWindow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
 
     from fairsync.catalog.groups import Label
     from fairsync.ledger import Ledger
@@ -53,6 +53,8 @@ class SavedState:
         The clock when the state was last saved.
     series : Mapping
         Promises for each label of an attribute, by id; see :mod:`fairsync.service.promises.promise_series`.
+    counted : Mapping
+        Since when the exposures of each selection that is no group have been counted, by name.
     """
 
     labels: tuple[Label, ...]
@@ -64,6 +66,7 @@ class SavedState:
     ledger_time: LedgerTime = field(default_factory=LedgerTime)
     reading: ClockReading | None = None
     series: Mapping[str, ScheduledPromise] = field(default_factory=dict)
+    counted: Mapping[str, datetime] = field(default_factory=dict)
 
     def with_past(self, windows: Sequence[PastWindow]) -> SavedState:
         """Return the state with more past windows; one that ended before, by a clock that was set back, is replaced."""
@@ -107,6 +110,7 @@ class SavedState:
             "ledger_time": self.ledger_time.offsets,
             "reading": None if self.reading is None else asdict(self.reading),
             "series": {name: promise.to_dict() for name, promise in self.series.items()},
+            "counted": {name: since.isoformat() for name, since in self.counted.items()},
         }
         return {_NAME: json.dumps(document).encode()}
 
@@ -140,4 +144,5 @@ class SavedState:
             LedgerTime(tuple((since, seconds) for since, seconds in document.get("ledger_time", ()))),
             None if reading is None else ClockReading(**reading),
             {name: ScheduledPromise.from_dict(promise) for name, promise in document.get("series", {}).items()},
+            {name: datetime.fromisoformat(since) for name, since in document.get("counted", {}).items()},
         )

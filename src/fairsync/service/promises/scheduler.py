@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
+from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from fairsync.catalog.groups import grow
 from fairsync.errors import BackendUnavailableError
+from fairsync.promises import Promise
+from fairsync.promises.selection import selection_name
 from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.audit import audit_changes, audit_start
+from fairsync.service.promises.budget import Budget, Spent
 from fairsync.service.promises.clock import TOLERANCE
+from fairsync.service.promises.columns import column_of, group_of
+from fairsync.service.promises.first_days import days_of
+from fairsync.service.promises.giving_way import given_up
 from fairsync.service.promises.impression_rate import ExposureRule
 from fairsync.service.promises.leadership import Leadership
 from fairsync.service.promises.past_windows import (
@@ -22,26 +33,33 @@ from fairsync.service.promises.past_windows import (
     windows_ended,
 )
 from fairsync.service.promises.periods import Periods, missing_at_start
-from fairsync.service.promises.planning import Planner
+from fairsync.service.promises.planning import Planner, alike
+from fairsync.service.promises.promise_series import series_of
 from fairsync.service.promises.saved_state import MOST_PAST, SavedState
 from fairsync.service.promises.window_archive import WindowArchive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from fairsync.catalog import Catalog
     from fairsync.catalog.groups import Label
     from fairsync.coordination.coordinator import Coordinator
+    from fairsync.ledger import Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.schedule import Feasibility, Plan, ScheduledPromise, TrafficForecast, Window
+    from fairsync.schedule import Feasibility, Plan, PromiseStatus, ScheduledPromise, TrafficForecast
     from fairsync.service.promises.clock import ClockReading
+    from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.promises.planning import FeasibilityCheck
 
 _log = logging.getLogger(__name__)
 # Seconds between two saves, at most: they keep the traffic that the forecast has observed.
 _SAVE_SECONDS = 60.0
+# Plans that show how many requests come between two of them.
+_PLANS = 8
+# Seconds until the next plan, at most, for which requests are forecast.
+_LONGEST_PAUSE = 3600.0
 # A window that ended longer ago than this was not observed: the service was down.
 _UNOBSERVED = timedelta(minutes=1)
 # A service that has not answered a request yet, and is away for longer than this, was not in use: it missed nothing.
@@ -77,6 +95,10 @@ class Scheduler:
         Returns a reading of the clock, if it has readings: they tell an outage from a clock that was set.
     attribute
         The attribute of the groups.
+    catalog
+        Returns the items, if promises may be about other selections than groups.
+    budget
+        The part of the relevance that promises may cost; see :mod:`fairsync.service.promises.budget`.
 
     Attributes
     ----------
@@ -99,14 +121,20 @@ class Scheduler:
         worst_case_traffic: float = WORST_CASE_TRAFFIC,
         read_clock: Callable[[], ClockReading] | None = None,
         attribute: str = "group",
+        catalog: Callable[[], Catalog] | None = None,
+        budget: float | None = None,
     ) -> None:
+        self.budget = None if budget is None else Budget(budget)
+        self._subsidies = np.zeros(0)  # the last ones, by column: what floors would cost once they give way
         self.attribute = attribute
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
         self._rule = ExposureRule(count, report_within)
-        self.planner = Planner(coordinator, self._rule, worst_case_traffic)
+        self.planner = Planner(coordinator, self._rule, worst_case_traffic, attribute, catalog)
         self._clock, self._plan_seconds = clock, plan_seconds
         self._saved_at = self._planned_at = self._loaded_at = 0.0
+        self._planned_requests: int | None = None  # requests ever at the last plan
+        self._came: deque[int] = deque(maxlen=_PLANS)  # requests between two plans
         self._leadership = Leadership(coordinator)
         self._leadership.wait_for_state(lambda: SavedState.load(coordinator.ledger, attribute) is not None)
         found = SavedState.load(coordinator.ledger, attribute)
@@ -148,6 +176,7 @@ class Scheduler:
                 self._begin_period(now)
             elif exceeded or now.timestamp() - self._planned_at >= self._plan_seconds:
                 self._make_plan(now)
+                self._end_reached(now)
             else:
                 planned = False
             if now.timestamp() - self._saved_at >= _SAVE_SECONDS:
@@ -234,23 +263,44 @@ class Scheduler:
     def prepare_check(self, promise: ScheduledPromise, others: Mapping[str, ScheduledPromise]) -> FeasibilityCheck:
         """Return the check of a promise beside others. Running it needs no lock."""
         exposures = {**self.exposures(), promise: self._exposures_of(promise)}
-        return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, self.now())
+        now, requests = self.now(), self.requests([*others.values(), promise])
+        return self.planner.prepare_check(promise, others.values(), exposures, self.state.forecast, now, requests)
+
+    def requests(
+        self, promises: Iterable[ScheduledPromise], present: Totals | None = None
+    ) -> dict[ScheduledPromise, int]:
+        """Return the requests so far in the present window of each promise."""
+        now = self.now()
+        at = {window: window.at(now) for window in {one.window for one in promises}}
+        came = {span: self.periods.requests(span, present) for span in at.values() if span is not None}
+        return {one: came[span] for one in promises if (span := at[one.window]) is not None}
 
     def prepare_checks(
-        self, promises: Mapping[str, ScheduledPromise], others: Mapping[str, ScheduledPromise]
+        self,
+        promises: Mapping[str, ScheduledPromise],
+        others: Mapping[str, ScheduledPromise],
+        most: int | None = None,
     ) -> list[tuple[FeasibilityCheck, list[str]]]:
         """Return checks of new promises beside each other and others, with the ids that each check is about.
 
-        One promise of each window is enough: if it fits beside all others, all of them fit.
+        One promise of each window, priority and kind of bounds is enough: if it fits beside all others, all of them
+        fit.
+
+        Parameters
+        ----------
+        promises, others
+            New promises, and those that there are, by id.
+        most
+            The most checks: of more windows, as the first days of items have them, those that end first are checked.
         """
-        of_window: dict[Window, list[str]] = {}
-        for name, promise in promises.items():
-            of_window.setdefault(promise.window, []).append(name)
-        checks = []
-        for names in of_window.values():
-            largest = max(names, key=lambda name: promises[name].floor)
-            beside = {**others, **{name: one for name, one in promises.items() if name != largest}}
-            checks.append((self.prepare_check(promises[largest], beside), names))
+        checks, groups = [], alike(promises)
+        if most is not None and len(groups) > most:
+            groups.sort(key=lambda names: promises[names[0]].window.end or datetime.max.replace(tzinfo=UTC))
+            rest = [name for names in groups[most:] for name in names]
+            groups = [*groups[: most - 1], [*groups[most - 1], *rest]]
+        for names in groups:
+            beside = {**others, **{name: one for name, one in promises.items() if name != names[0]}}
+            checks.append((self.prepare_check(promises[names[0]], beside), names))
         return checks
 
     def save(self) -> None:
@@ -330,6 +380,7 @@ class Scheduler:
             self.periods.time = time.following(began, now.timestamp())
             self.state = replace(self.state, ledger_time=self.periods.time)
             self.save()
+        lost = {} if last is None else self.given_up(last.statuses)
         self._make_plan(now, begins_period=True)
         if last is not None:  # from now on no replica adds to the period that has ended
             periods = self.periods.all()
@@ -342,8 +393,9 @@ class Scheduler:
             ended = windows_ended(last, promises, now, known_since, MOST_PAST)
             exposures = self.periods.exposures_in_each([(one.promise, one.span) for _, one in ended], periods)
             requests = {span: self.periods.requests_in(span, periods) for span in {one.span for _, one in ended}}
+            k, attribute = self.coordinator.k, self.attribute
             past = [
-                past_window(name, one, count, requests[one.span], outage, self.coordinator.k, self.attribute)
+                past_window(name, one, count, requests[one.span], outage, k, attribute, lost.get(one.promise))
                 for (name, one), count in zip(ended, exposures, strict=True)
             ]
             self._archive.add([(one, status) for one, (_, status) in zip(past, ended, strict=True)], now)
@@ -351,22 +403,71 @@ class Scheduler:
             self._audit += audit_changes(promises, self.state.promises, "", now, "its last window is over")
         self.save()
 
+    def _end_reached(self, now: datetime) -> None:
+        """End the promises of first days that have what was promised: each ends for itself."""
+        state = self.state
+        if not any(days_of(one.window) is not None for one in state.series.values()):
+            return
+        names = {promise: name for name, promise in state.promises.items()}
+        reached = [
+            (names[one.promise], replace(one, span=Span(one.span.start, now)))
+            for one in self.plan.statuses
+            if 0 < one.floor <= one.exposures and one.span.start < now and one.promise in names
+            and (series := series_of(names[one.promise], state.series)) is not None
+            and days_of(state.series[series].window) is not None
+        ]  # fmt: skip
+        if not reached:
+            return
+        k, attribute = self.coordinator.k, self.attribute
+        past = [past_window(name, one, one.exposures, one.requests, "", k, attribute) for name, one in reached]
+        self._archive.add([(one, status) for one, (_, status) in zip(past, reached, strict=True)], now)
+        over = {name: replace(one.promise, window=replace(one.promise.window, end=now)) for name, one in reached}
+        promises = {**state.promises, **over}
+        self._audit += audit_changes(state.promises, promises, "", now, "it has what was promised")
+        self.state = replace(state, promises=promises).with_past(past)
+        self.save()
+
     def _make_plan(self, now: datetime, *, begins_period: bool = False, saves: bool = False) -> None:
         """Plan, and set the coordinator's targets; with `saves`, save the state in the same transaction."""
-        promises, start = tuple(self.state.promises.values()), None
+        start, since, until_next = None, None, self._requests_until_next_plan(now)
+        promises = tuple(one for one in self.state.promises.values() if one.window.end is None or one.window.end > now)
+        self._save_columns(promises, now)
+        prices = self.coordinator.prices()
+        known = grow(self._subsidies[: len(prices)], len(prices))
+        self._subsidies = np.where(prices < 0, -prices, known)
         if begins_period:
             start = self.periods.recount_for_next(promises, now)
             exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
+            in_window = self.periods.before.in_window
+            requests = {one: in_window.get(span, 0) for one in promises if (span := one.window.at(now)) is not None}
         else:
-            exposures = self.periods.exposures(promises)
-        plan = self.planner.plan(promises, exposures, self.state.forecast, now, self.state.plan)
+            since = self.coordinator.totals()
+            exposures, requests = self.periods.exposures(promises, since), self.requests(promises, since)
+        forecast, before = self.state.forecast, self.state.plan
+        plan = self.planner.plan(promises, exposures, forecast, now, before, requests, until_next)
+        targets = self._targets(plan, promises)
+        if self.budget is not None:
+            self.budget = self._budget_after(self.budget, plan, now)
+            if self.budget.cut is not None:
+                in_force = self.budget.in_force(promises)
+                had, came = (
+                    {kept: counts[one] for kept, one in in_force.items() if one in counts}
+                    for counts in (exposures, requests)
+                )
+                kept = self.planner.plan([*in_force], had, forecast, now, None, came, until_next, logs=False)
+                targets, plan = self._targets(kept, promises), replace(plan, horizon=kept.horizon)
         state, saved = replace(self.state, plan=plan), None
         if saves:
             state = replace(state, reading=self._read_clock())
             saved = state.dump()
         audit = self._audit if saves else []
-        self.coordinator.set_targets(plan.floors, plan.horizon, restart_at=start, saves=saved, audit=audit)
+        self.coordinator.set_targets(
+            requests=plan.horizon, restart_at=start, saves=saved, audit=audit,
+            promises=targets, since=since,
+        )  # fmt: skip
         self.state, self._planned_at = state, now.timestamp()
+        if tuple(self.coordinator.labels) != self.state.labels:  # the coordinator may count every slot, too
+            self.save_labels(self.coordinator.labels)
         self._archive.observe({one: name for name, one in state.promises.items()}, plan.statuses, now)
         if saves:
             self._audit = []
@@ -374,6 +475,72 @@ class Scheduler:
             self._saved_at = now.timestamp()
         if begins_period:  # other replicas may have added to the period before until it ended
             self._recount()
+
+    def _requests_until_next_plan(self, now: datetime) -> int:
+        """Return how many requests may come before the next plan: those expected, or as many as lately."""
+        ever, before = self.state.requests, self._planned_requests
+        came, self._planned_requests = 0 if before is None else max(ever - before, 0), ever
+        self._came.append(came)
+        seconds = timedelta(seconds=min(self._plan_seconds, _LONGEST_PAUSE))
+        expected = self.state.forecast.expected(now, now + seconds, now)
+        return max(math.ceil(expected), *self._came, 1)
+
+    def _targets(self, plan: Plan, promises: Iterable[ScheduledPromise]) -> list[Promise]:
+        """Return the targets of a plan, and all other selections: they are counted before their windows begin."""
+        aimed = {selection_name(one.where) for one in plan.targets}
+        others = {one.selection: one.promise.where for one in promises if one.selection not in aimed}
+        return [*plan.targets, *(Promise(where, at_least=0) for where in others.values())]
+
+    def _save_columns(self, promises: Iterable[ScheduledPromise], now: datetime) -> None:
+        """Save which selections will be counted, before the ledger counts them."""
+        selections = {one.selection for one in promises if group_of(one, self.attribute) is None}
+        counted = {name: self.state.counted.get(name, now) for name in sorted(selections)}
+        self.state = replace(self.state, counted=counted)
+        known = self.coordinator.labels
+        if not selections <= set(known):
+            self.save_labels([*known, *sorted(selections - set(known))])
+
+    def _budget_after(self, budget: Budget, plan: Plan, now: datetime) -> Budget:
+        """Return the budget after what was spent so far, by what the floors of each priority will still cost."""
+        spent, longest, ahead = self.spent(now), self._longest(now), dict[int, float]()
+        subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
+        for one in plan.statuses:
+            if one.missing:
+                cost = one.missing * subsidies.get(column_of(one.promise, self.attribute), 0.0)
+                priority = one.promise.promise.priority
+                ahead[priority] = ahead.get(priority, 0.0) + cost
+        left = 0.0 if longest is None else self.state.forecast.expected(now, longest.end, now)
+        whole = spent.base * (1 + left / max(spent.requests, 1))
+        return budget.after(spent, ahead, whole)
+
+    def _longest(self, now: datetime) -> Span | None:
+        """Return the longest window under way."""
+        spans = {window.at(now) for window in {one.window for one in self.state.promises.values()}}
+        return max((span for span in spans if span is not None), key=lambda span: span.seconds, default=None)
+
+    def spent(self, now: datetime) -> Spent:
+        """Return what promises have cost in the longest window under way."""
+        longest = self._longest(now)
+        periods = [self.periods.present] if longest is None else self.periods.within(longest)
+        cost, relevance = (sum(getattr(one, name) for one in periods) for name in ("cost", "relevance"))
+        return Spent(float(cost), abs(float(relevance + cost)), sum(one.requests for one in periods))
+
+    def given_up(self, statuses: Iterable[PromiseStatus]) -> dict[ScheduledPromise, GivenUp]:
+        """Return which of the promises are given up, why, and what keeping them would cost."""
+        limited = self.coordinator.gave_way() if self.coordinator.terms.max_prices is not None else {}
+        subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
+        return given_up(statuses, subsidies, limited, self.budget, self.attribute)
+
+    def counts_since_start(self, promise: ScheduledPromise, now: datetime) -> bool:
+        """Return whether all exposures of a promise in its present window are counted.
+
+        Labels of the groups are always counted, other selections from the moment at which a promise is about them.
+        """
+        span = promise.window.at(now)
+        if span is None or group_of(promise, self.attribute) is not None:
+            return True
+        since = self.state.counted.get(promise.selection)
+        return since is not None and since <= span.start
 
     def _exposures_of(self, promise: ScheduledPromise) -> int:
         """Return the exposures that any promise, made or not, has in its present window."""

@@ -106,7 +106,7 @@ def label_in(promise: dict[str, Any], attribute: str, label: str) -> Label | Non
 
 def _row(window: ArchivedWindow) -> StatementRow:
     past, floor = window.past, window.past.get("floor")
-    missing = 0 if past["kept"] or floor is None else max(floor - past["exposures"], 0)
+    cap, missing = past.get("cap"), 0 if past["kept"] or floor is None else max(floor - past["exposures"], 0)
     return StatementRow(
         promise=past["promise"],
         promised=window.text,
@@ -114,10 +114,12 @@ def _row(window: ArchivedWindow) -> StatementRow:
         start=datetime.fromisoformat(past["start"]),
         end=window.end,
         floor=floor,
+        cap=cap,
         delivered=past["exposures"],
         reached=None if window.reached is None else datetime.fromisoformat(window.reached),
         kept=past["kept"],
         missing=missing,
+        exceeding=0 if cap is None else max(past["exposures"] - cap, 0),
         reason=reason_of(past),
     )
 

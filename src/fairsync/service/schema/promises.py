@@ -40,6 +40,13 @@ class WindowRecord(Record, frozen=True, kw_only=True):
             examples=["2026-03-14", "2026-03-14T20:00:00+01:00"],
         ),
     ] = None
+    days: Annotated[
+        Annotated[int, Meta(ge=1, le=400)] | None,
+        Meta(
+            description="Length of a campaign that begins for each label or item when it comes, in days: for promises"
+            " with `each`, in place of `start` and `end`."
+        ),
+    ] = None
 
 
 Bound = Annotated[int, Meta(ge=0, le=2**40)] | Annotated[float, Meta(ge=0, le=1)]
@@ -158,6 +165,13 @@ class PromiseView(Record, frozen=True, kw_only=True):
     gives_way_to: Annotated[
         list[str], Meta(description="Ids of the promises that need the slots that this one will miss.")
     ] = field(default_factory=list)
+    would_cost: Annotated[
+        float | None,
+        Meta(
+            description="Relevance that the exposures which are given up would cost, about; null if none are given up,"
+            " or if it is not known."
+        ),
+    ] = None
     eligible_share: Annotated[
         float | None,
         Meta(
@@ -191,6 +205,12 @@ class PastWindow(Record, frozen=True, kw_only=True):
     ] = None
     foreseen: Annotated[int, Meta(description="The shortfall that was foreseen at that time.")] = 0
     note: Annotated[str, Meta(description="Further reasons why the floor was missed.")] = ""
+    gave_way_to: Annotated[
+        list[str], Meta(description="Names of the promises that needed the slots that it missed.")
+    ] = field(default_factory=list)
+    would_cost: Annotated[
+        float | None, Meta(description="Relevance that the exposures which were given up would have cost, about.")
+    ] = None
 
 
 class PacePoint(Record, frozen=True, kw_only=True):

@@ -18,12 +18,16 @@ class StatementRow(Record, frozen=True, kw_only=True):
     start: Moment
     end: Annotated[Moment, Meta(description="The exposures were due by then.")]
     floor: Annotated[int | None, Meta(description="Exposures that were promised at least; null if none were.")]
+    cap: Annotated[
+        int | None, Meta(description="Exposures that were promised at most; null if there was no limit.")
+    ] = None
     delivered: Annotated[int, Meta(description="Exposures in the window.")]
     reached: Annotated[
         Moment | None, Meta(description="When the floor was first seen to be reached; null if it was not.")
     ]
     kept: bool
     missing: Annotated[int, Meta(description="Exposures that were missing at the end.")]
+    exceeding: Annotated[int, Meta(description="Exposures above the limit at the end.")] = 0
     reason: Annotated[str, Meta(description="Why the promise was missed; empty if it was kept.")]
 
 

@@ -109,6 +109,13 @@ class Overview(Record, frozen=True, kw_only=True):
     ]
     cost_share: Annotated[float | None, Meta(description="The cost as a share of the relevance without promises.")]
     least: LeastCost
+    budget: Annotated[float | None, Meta(description="The part of the relevance that promises may cost.")] = None
+    budget_spent: Annotated[
+        float | None, Meta(description="The cost in the longest window under way, as a share; null without a budget.")
+    ] = None
+    gave_way: Annotated[
+        str, Meta(description="Which floors give way to the budget, and what they would cost; empty if none does.")
+    ] = ""
     degraded: Annotated[float, Meta(description="Share of recent answers that lacked a part of the catalog.")]
     promises: list[PromiseView]
     groups: list[GroupView]

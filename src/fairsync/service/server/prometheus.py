@@ -160,6 +160,7 @@ class _PromiseCollector:
             ("exposures", "Exposures in the current window so far."),
             ("projected", "Exposures expected at the end of the window."),
             ("shortfall", "Exposures that will be missing at the end."),
+            ("would_cost", "Relevance that the exposures which are given up would cost, about."),
         ):
             family = GaugeMetricFamily(f"fairsync_promise_{name}", what, labels=["promise", "name", "group"])
             for promise in now.promises:
@@ -175,6 +176,12 @@ class _PromiseCollector:
             ("cost_share", "Relevance given up, as a share of the relevance without promises.", now.cost_share),
             ("least_cost_share", "Least possible cost share; an estimate.", now.least.least_share),
             ("cost_ratio", "Cost over least possible cost; an estimate.", now.least.ratio),
+            ("budget_share", "Part of the relevance that promises may cost.", now.budget),
+            (
+                "budget_spent_share",
+                "Part of the relevance that they have cost, of which that is the limit.",
+                now.budget_spent,
+            ),
             ("alerts", "Active alerts.", len(now.alerts)),
             ("shards_down", "Replicas of shards that do not answer.", sum(not shard.up for shard in now.shards)),
         ):

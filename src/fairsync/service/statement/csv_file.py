@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "attribute", "label", "promise", "promised", "zone", "start", "end", "floor", "delivered", "reached", "kept",
-    "missing", "reason",
+    "missing", "cap", "exceeding", "reason",
 )  # fmt: skip
 # What spreadsheets take for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -28,7 +28,7 @@ def statement_csv(statement: Statement) -> str:
         values = (
             statement.attribute, statement.label, row.promise, row.promised, row.zone, _iso(row.start, row.zone),
             _iso(row.end, row.zone), row.floor, row.delivered, _iso(row.reached, row.zone),
-            "yes" if row.kept else "no", row.missing, row.reason,
+            "yes" if row.kept else "no", row.missing, row.cap, row.exceeding, row.reason,
         )  # fmt: skip
         writer.writerow([_text(value) for value in values])
     return out.getvalue()

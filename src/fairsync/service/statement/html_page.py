@@ -48,7 +48,8 @@ def statement_html(statement: Statement) -> str:
 
 
 def _row(row: StatementRow) -> str:
-    result = "kept" if row.kept else f"missed: {row.missing:,} missing"
+    wrong = f"{row.exceeding:,} above the limit" if row.exceeding else f"{row.missing:,} missing"
+    result = "kept" if row.kept else f"missed: {wrong}"
     reason = f'<span class="reason">{escape(row.reason)}</span>' if row.reason else ""
     return (
         f"<tr{'' if row.kept else ' class=missed'}><td>{_time(row.start, row.zone)}</td><td>{escape(row.promised)}</td>"

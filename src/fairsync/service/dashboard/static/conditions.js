@@ -21,8 +21,7 @@ function nameOf(label, labels) {
 
 /** Load the attributes. */
 export async function loadAttributes() {
-  // The service keeps promises about labels of the first attribute.
-  attributes = (await api.attributes(null, "", MOST_SUGGESTED)).filter((one) => one.kind === "labels").slice(0, 1);
+  attributes = (await api.attributes(null, "", MOST_SUGGESTED)).filter((one) => one.kind === "labels");
   return attributes;
 }
 

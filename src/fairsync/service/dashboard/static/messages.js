@@ -82,7 +82,7 @@ export function groupCost(group, overview) {
 
 const PER_WINDOW = { hour: "an hour", day: "a day", week: "a week", campaign: "in the campaign" };
 
-export const perWindow = (window) => PER_WINDOW[window.every];
+export const perWindow = (window) => (window.days ? `in its first ${count(window.days)} ${plural(window.days, "day", "days")}` : PER_WINDOW[window.every]);
 
 /** How a promise is called: its label, or its name. */
 export function titleOf(promise) {
@@ -165,6 +165,13 @@ export function groupBoost(price, typical, state) {
   const amount = typical > 0 ? `${size} of the relevance of a typical candidate` : `${size} points of relevance`;
   if (price < 0) return { text: `+${size}`, explanation: `The relevance of each of its items is raised by ${amount}.` };
   return { text: `−${size}`, explanation: `The relevance of each of its items is lowered by ${amount}.` };
+}
+
+/** What keeping a promise that is given up would cost, as a share of the relevance of its window. */
+export function wouldCost(promise, overview) {
+  const whole = typicalRelevance(overview) * promise.slots;
+  const amount = whole > 0 ? `${smallPercent(promise.would_cost / whole)} of the relevance of its window` : `${figure(promise.would_cost)} points of relevance`;
+  return `About ${amount}, to get the exposures that are given up.`;
 }
 
 /** Mean relevance of a candidate in the present period; 0 before the first request. */

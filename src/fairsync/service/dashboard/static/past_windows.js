@@ -56,7 +56,7 @@ export function showPastWindows(root, past, promises, now) {
     return make("li", { "data-group": labelKey(one.group) },
       make("strong", {}, titleOf(one)), ` ${span(new Date(one.start), new Date(one.end), zone)}: `,
       make("span", { class: "missing" }, one.exposures < one.floor ? `${count(one.floor - one.exposures)} of ${count(one.floor)} missing` : `${count(one.exposures - one.cap)} above the ceiling of ${count(one.cap)}`),
-      make("span", { class: "dim" }, `, ${known}`));
+      make("span", { class: "dim" }, `, ${known}${one.note ? `: ${one.note}` : ""}`));
   });
   const more = missed.length - rows.length;
   root.replaceChildren(line, make("ul", { class: "plain" }, ...rows), more > 0 ? hiddenText(`and ${count(more)} more`) : "");

@@ -51,7 +51,8 @@ export async function openPromiseEditor({ promise = null, group = null, now, zon
     fields.at_most_per_list.value = promise.at_most_per_list ?? "";
     fields.max_price.value = promise.max_price ?? "";
     fields.title.value = promise.name;
-    fields.every.value = promise.window.every;
+    fields.every.value = promise.window.days ? "days" : promise.window.every;
+    if (promise.window.days) fields.days.value = promise.window.days;
   }
   fields.zone.value = promise?.window.zone ?? zone;
   const start = promise?.window.start ? new Date(promise.window.start) : now;
@@ -74,6 +75,8 @@ function showCampaignFields() {
     fields[name].closest("label").hidden = !campaign;
     fields[name].required = campaign;
   }
+  fields.days.closest("label").hidden = fields.every.value !== "days";
+  fields.days.required = fields.every.value === "days";
 }
 
 function clearVerdict() {
@@ -109,15 +112,16 @@ function readForm() {
     zoned = false;
   }
   fields.zone.setCustomValidity(zoned && fields.zone.value ? "" : "There is no such time zone: choose one from the list.");
-  const campaign = fields.every.value === "campaign";
+  const campaign = fields.every.value === "campaign", days = fields.every.value === "days";
+  fields.every.setCustomValidity(days && !conditions.each ? "First days begin for each: choose “each label”." : "");
   fields.end.setCustomValidity(campaign && fields.end.value <= fields.start.value ? "It must end after it starts." : "");
   if (!form.checkValidity()) return null;
   const zone = fields.zone.value;
-  const window = { every: fields.every.value, zone };
+  const window = days ? { every: "campaign", zone, days: Number(fields.days.value) } : { every: fields.every.value, zone };
   const before = target.promise?.window;
   for (const name of ["start", "end"]) {
     if (campaign) window[name] = fromLocal(fields[name].value, zone).toISOString();
-    else if (before?.every === window.every && before[name]) window[name] = before[name]; // kept: the form does not show them
+    else if (!days && before?.every === window.every && before[name]) window[name] = before[name]; // kept: the form does not show them
   }
   const name = target.promise && fields.title.value === target.promise.name ? "" : fields.title.value;
   return { ...conditions, at_least, at_most, at_most_per_list, priority: Number(fields.priority.value), max_price: optional("max_price"), name, window };

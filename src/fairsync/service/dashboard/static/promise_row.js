@@ -2,7 +2,7 @@
 
 import { draw, make, setAttribute, setText } from "./dom.js";
 import { compact, count, duration, full, smallPercent } from "./format.js";
-import { boundsText, groupBoost, groupCost, perWindow, promiseText, statusSentence, titleOf } from "./messages.js";
+import { boundsText, groupBoost, groupCost, perWindow, promiseText, statusSentence, titleOf, wouldCost } from "./messages.js";
 import { legend, paceChart, paceTable } from "./pace_chart.js";
 import { windowBars } from "./past_windows.js";
 import { badge } from "./states.js";
@@ -173,6 +173,7 @@ export class PromiseRow {
       const more = promise.gives_way_to.length > 5 ? ` and ${count(promise.gives_way_to.length - 5)} more` : "";
       known["Gives way to"] = `${some}${more}, by ${count(Math.ceil(promise.shortfall))} exposures`;
     }
+    if (promise.would_cost !== null) known["Would cost"] = wouldCost(promise, overview);
     if (facts.children.length !== Object.keys(known).length) {
       facts.replaceChildren(...Object.keys(known).map((name) => make("div", {}, make("dt", {}, name), make("dd", {}))));
     }

@@ -18,14 +18,14 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.data.synthetic import synthetic
 from fairsync.ledger import MemoryLedger
-from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.promise_service import PromiseService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fairsync.catalog.groups import Label
-    from fairsync.schedule import Forecast, ScheduledPromise, Span
+    from fairsync.schedule import Forecast, ScheduledPromise
     from fairsync.service.schema import PastWindow
 
 Times = npt.NDArray[np.float64]
@@ -47,8 +47,10 @@ class Shop:
         self.worst_case_traffic = float(options.get("worst_case_traffic", WORST_CASE_TRAFFIC))
         self.given: list[tuple[float, Label]] = []
         self.alerts: set[tuple[Label | None, datetime, str]] = set()
+        self.relevance = self.plain_relevance = 0.0
 
     def open(self, clock: Callable[[], float]) -> PromiseService:
+        """Return a promise service on the ledger of the shop."""
         coordinator = Coordinator(self.catalog, k=K, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
         front = FrontEnd(self.catalog, coordinator)
         return PromiseService(front, coordinator, self.promises, self.forecast, clock=clock, **self.options)
@@ -61,16 +63,100 @@ class Shop:
                 (one.promise, ends[one.promise], one.kind) for one in promise_service.overview().alerts if one.promise
             }
             return
-        found = promise_service.retrieve(self.vectors(first, last))
+        users = self.vectors(first, last)
+        found = promise_service.retrieve(users)
+        scores = users @ np.asarray(self.catalog.embeddings, dtype=np.float64).T
+        self.plain_relevance += float(-np.sort(-scores, axis=1)[:, :K].sum())
+        rows = np.asarray(found.ids, dtype=np.int64)
+        self.relevance += float(np.take_along_axis(scores, rows, axis=1).sum())
         self.given += [(promise_service.scheduler.now().timestamp(), label) for label in found.groups.ravel().tolist()]
 
     def vectors(self, first: int, last: int) -> npt.NDArray[np.float64]:
+        """Return the users of some requests."""
         return np.take(self.users, range(first, last), axis=0, mode="wrap")
 
     def had(self, window: PastWindow) -> int:
         """Return what a window has had, counted one by one."""
         start, end = window.start.timestamp(), window.end.timestamp()
         return sum(label == window.group and start <= at < end for at, label in self.given)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a window of a promise ended, counted one by one."""
+
+    promise: ScheduledPromise
+    span: Span
+    exposures: int
+    floor: int
+    cap: int | None
+
+    @property
+    def missing(self) -> int:
+        """The exposures that are missing."""
+        return max(self.floor - self.exposures, 0)
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether there are more exposures than the cap allows."""
+        return self.cap is not None and self.exposures > self.cap
+
+    @property
+    def labels(self) -> frozenset[Label]:
+        """The groups that the promise is about."""
+        (wanted,) = self.promise.promise.where.values()
+        return frozenset(wanted if isinstance(wanted, (list, tuple)) else [wanted])
+
+
+def outcomes(shop: Shop, start: datetime, end: datetime, came: Times) -> list[Outcome]:
+    """Return how every window between two moments ended. Shares are of the requests that came."""
+    at = np.array([moment for moment, _ in shop.given])
+    found = []
+    for promise in shop.promises:
+        first = promise.window.at(start) or promise.window.after(start)
+        spans = ([first] if first else []) + list(promise.window.between(first.end if first else end, end))
+        for span in spans:
+            if span.end > end:
+                continue
+            whole = Outcome(promise, span, 0, 0, None)
+            low, high = np.searchsorted(at, [span.start.timestamp(), span.end.timestamp()])
+            had = sum(label in whole.labels for _, label in shop.given[low:high])
+            slots = K * len(within(came, span))
+            one = promise.promise
+            found.append(Outcome(promise, span, had, one.floor(slots), one.cap(slots)))
+    return found
+
+
+def could_have_been_kept(shop: Shop, missed: Outcome, every: Sequence[Outcome], came: Times) -> bool:
+    """Say whether a missed floor could have been met without any other promise getting less than it got.
+
+    Variables are the exposures of each group in each stretch of time between two edges of windows.
+    """
+    edges = sorted({edge.timestamp() for one in every for edge in (one.span.start, one.span.end)})
+    requests = np.diff(np.searchsorted(came, edges))
+    labels, n = list(shop.capacities), len(requests)
+    entries: list[tuple[int, int, int]] = []
+    limits: list[int] = []
+
+    def add(groups: Sequence[int], first: int, last: int, sign: int, limit: int) -> None:
+        entries.extend((len(limits), group * n + stretch, sign) for group in groups for stretch in range(first, last))
+        limits.append(limit)
+
+    for stretch in range(n):
+        add(range(len(labels)), stretch, stretch + 1, 1, int(requests[stretch]) * K)
+    for one in every:
+        first, last = np.searchsorted(edges, [one.span.start.timestamp(), one.span.end.timestamp()]).tolist()
+        groups = [group for group, label in enumerate(labels) if label in one.labels]
+        floor = one.floor if one is missed else min(one.floor, one.exposures)
+        if floor > 0:
+            add(groups, first, last, -1, -floor)
+        if one.cap is not None:
+            add(groups, first, last, 1, max(one.cap, one.exposures))
+    rows, columns, values = zip(*entries, strict=True)
+    matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(labels) * n))
+    most = [(0, int(shop.capacities[label] * count)) for label in labels for count in requests]
+    found = linprog(np.zeros(len(most)), matrix.tocsr(), limits, bounds=most)  # type: ignore[call-overload]  # stubs know no sparse matrix
+    return bool(found.status == 0)
 
 
 @dataclass(frozen=True)
@@ -97,6 +183,7 @@ class Audit:
 
     @property
     def figures(self) -> Counter[str]:
+        """The numbers of windows."""
         return Counter(
             kept=len(self.kept),
             possible=len(self.kept) + len(self.surprised),
@@ -161,6 +248,22 @@ def without(came: Times, down: Sequence[Span]) -> Times:
     for gap in down:
         came = came[(came < gap.start.timestamp()) | (came >= gap.end.timestamp())]
     return came
+
+
+def outages(start: datetime, end: datetime) -> list[Span]:
+    """Return two outages in the middle of some days."""
+    length = end - start
+    return [Span(start + first * length, start + last * length) for first, last in ((0.3, 0.38), (0.6, 0.75))]
+
+
+def with_trouble(times: Times, start: datetime, end: datetime, trouble: str, seed: int = 0) -> Times:
+    """Return traffic with three times or a third of the requests in the middle, or with a tenth from some hour on."""
+    length = end - start
+    if trouble == "collapse":
+        hour = np.random.default_rng([seed, 7]).uniform(0.15, 0.6)
+        return changed(times, start + float(hour) * length, end, 0.1, seed)
+    factor = {"surge": 3.0, "slump": 1 / 3}.get(trouble)
+    return changed(times, start + 0.35 * length, start + 0.7 * length, factor) if factor else times
 
 
 def changed(times: Times, start: datetime, end: datetime, factor: float, seed: int = 0) -> Times:

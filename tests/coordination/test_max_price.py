@@ -1,0 +1,108 @@
+"""The highest price of a promise in coordinators: it gives up rather than pay more, whoever keeps the counts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import fairsync as fs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+K, REQUESTS = 4, 400
+
+
+def make_catalog() -> fs.Catalog:
+    """Return items of which "far" lie further from all users than "near": an exposure costs about one half."""
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(0.0, 0.02, size=(60, 6))
+    vectors[:, 0] += np.repeat([1.0, 0.5], 30)
+    return fs.Catalog(
+        vectors, {"place": ["near"] * 30 + ["far"] * 30, "new": [number % 2 == 0 for number in range(60)]}
+    )
+
+
+def make_users(n: int) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    users = rng.normal(0.0, 0.1, size=(n, 6))
+    users[:, 0] = 1.0
+    return users
+
+
+def serve(coordinator: fs.Coordinator, targets: list[fs.Promise], *, by_the_clock: bool = True) -> tuple[int, int]:
+    """Return the exposures of far items, and of new ones, with the targets set again every 50 requests."""
+    catalog, shown = make_catalog(), np.zeros(2, dtype=np.int64)
+    front, users = fs.FrontEnd(catalog, coordinator), make_users(REQUESTS)
+    for begin in range(0, REQUESTS, 50):
+        if by_the_clock:
+            left = REQUESTS - begin
+            had = {"far": int(shown[0]), "new": int(shown[1])}
+            more = [
+                fs.Promise(one.where, max(int(one.at_least or 0) - had["far" if "place" in one.where else "new"], 0),
+                           max_price=one.max_price)
+                for one in targets
+            ]  # fmt: skip
+            coordinator.set_targets(promises=more, requests=left, restart_at=1.0 if not begin else None)
+        rows = catalog.rows_of(front.retrieve(users[begin : begin + 50]).ids.ravel())
+        shown += [int((rows >= 30).sum()), int((rows % 2 == 0).sum())]
+    return int(shown[0]), int(shown[1])
+
+
+def clocked(**settings: Any) -> fs.Coordinator:
+    return fs.Coordinator(make_catalog(), k=K, horizon=1, auto_restart=False, batch_size=16, **settings)
+
+
+@pytest.fixture(params=["local", "shared"])
+def open_clocked(request: pytest.FixtureRequest) -> Callable[[], fs.Coordinator]:
+    if request.param == "local":
+        return clocked
+    start = request.getfixturevalue("start")
+    return lambda: start(make_catalog(), k=K, horizon=1, auto_restart=False, batch_size=16)
+
+
+def test_a_promise_gives_up_rather_than_pay_more(open_clocked: Callable[[], fs.Coordinator]) -> None:
+    far, new = fs.Promise({"place": "far"}, 600, max_price=0.2), fs.Promise({"new": True}, 900)
+    coordinator = open_clocked()
+    had, others = serve(coordinator, [far, new])
+    assert had < 300, "an exposure costs half of the relevance of the last candidate"
+    assert others >= 900, "the others are kept"
+    gave_way = coordinator.report().gave_way["far"]
+    assert gave_way.reason == "max_price"
+    assert gave_way.exposures == 600 - had
+
+
+def test_a_price_that_suffices_changes_nothing(open_clocked: Callable[[], fs.Coordinator]) -> None:
+    coordinator = open_clocked()
+    had, others = serve(coordinator, [fs.Promise({"place": "far"}, 600, max_price=5.0), fs.Promise({"new": True}, 900)])
+    assert had >= 600
+    assert others >= 900
+    assert not coordinator.report().gave_way
+
+
+def test_over_a_horizon() -> None:
+    def far(price: float | None) -> int:
+        promises = [fs.Promise({"place": "far"}, 600, max_price=price), fs.Promise({"new": True}, 900)]
+        with fs.Coordinator(make_catalog(), k=K, promises=promises, horizon=REQUESTS, batch_size=16) as coordinator:
+            had, others = serve(coordinator, [], by_the_clock=False)
+            assert others >= 900
+            assert (price == 0.2) == ("place=far" in coordinator.report().gave_way)
+            return had
+
+    assert far(0.2) < 300
+    assert far(5.0) >= 600
+    assert far(None) >= 600
+
+
+@pytest.mark.parametrize("price", [0.2, 5.0])
+def test_the_limit_ends_with_the_horizon(price: float) -> None:
+    coordinator = clocked()
+    far = fs.Promise({"place": "far"}, 200, max_price=price)
+    for start in (1.0, 2.0):
+        coordinator.set_targets(promises=[far], requests=REQUESTS, restart_at=start)
+        assert coordinator.totals().requests == 0
+        front = fs.FrontEnd(make_catalog(), coordinator)
+        front.retrieve(make_users(REQUESTS))
+        assert ("far" in coordinator.report().gave_way) == (price == 0.2)

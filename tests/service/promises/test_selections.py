@@ -1,0 +1,207 @@
+"""Promises about any selection of items: caps, shares, conjunctions and priorities, day after day."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairsync.catalog import Catalog
+from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.errors import InfeasibleFloorsError, InvalidInputError
+from fairsync.ledger import Ledger, MemoryLedger, SqlLedger
+from fairsync.promises import Promise
+from fairsync.schedule import Forecast, ScheduledPromise, Window
+from fairsync.service.ledger_settings import fit_ledger
+from fairsync.service.promises.promise_service import PromiseService
+from service.promises.test_promise_service import START, Clock
+
+DAY, K = Window.day("UTC"), 4
+
+
+def promised(where: dict[str, Any], window: Window = DAY, **bounds: Any) -> ScheduledPromise:
+    return ScheduledPromise(Promise(where, **bounds), window)
+
+
+class Shop:
+    """A service over items with a category, a maker and whether they are new. Users prefer the category "big"."""
+
+    def __init__(self, promises: list[ScheduledPromise], ledger: Ledger | None = None, **options: Any) -> None:
+        self.rng = np.random.default_rng(0)
+        n = 120
+        vectors = self.rng.normal(size=(n, 8)) + np.repeat([[1.0], [0.0], [0.0]], n // 3, axis=0)
+        attributes = {
+            "category": ["big"] * 40 + ["toys"] * 40 + ["books"] * 40,
+            "maker": [f"m{number % 5}" for number in range(n)],
+            "new": [number % 4 == 0 for number in range(n)],
+        }
+        self.catalog, self.clock, self.promises, self.options = Catalog(vectors, attributes), Clock(), promises, options
+        self.ledger = MemoryLedger(3) if ledger is None else ledger
+        self.counts: dict[str, int] = {}
+        self.start()
+
+    def start(self) -> None:
+        catalog = fit_ledger(self.catalog, self.ledger)
+        coordinator = Coordinator(catalog, k=K, floors=0, horizon=1, ledger=self.ledger, auto_restart=False)
+        forecast = Forecast(rate=100 / 3600, slot=3600)
+        self.service = PromiseService(
+            FrontEnd(catalog, coordinator), coordinator, self.promises, forecast, clock=self.clock, **self.options
+        )
+
+    def pass_hours(self, hours: int, per_hour: int = 100) -> np.ndarray[Any, Any]:
+        """Let hours pass, and return the rows of all candidates."""
+        rows = []
+        for _ in range(2 * hours):
+            self.service.refresh()
+            found = self.service.retrieve(self.rng.normal(size=(per_hour // 2, 8)) + 1.0)
+            rows.append(found.ids)
+            self.clock.go_on(minutes=30)
+        self.service.refresh()
+        return np.concatenate(rows)
+
+    def number(self, rows: np.ndarray[Any, Any], where: dict[str, Any]) -> int:
+        selection = self.catalog.select(where)
+        assert selection is not None
+        return int(selection.mask[self.catalog.rows_of(rows.ravel())].sum())
+
+
+def test_caps_shares_and_conjunctions_are_kept_and_counted_exactly() -> None:
+    new_toys, big, maker = {"category": "toys", "new": True}, {"category": "big"}, {"maker": "m3"}
+    shop = Shop([promised(new_toys, at_least=900), promised(big, at_most=0.5), promised(maker, at_least=0.25)])
+    shown = shop.pass_hours(24)
+    past = {one.name: one for one in shop.service.past()}
+    assert {name: one.kept for name, one in past.items()} == dict.fromkeys(past, True)
+    assert len(past) == 3
+    for one, where in (
+        (past["category=toys, new=True"], new_toys),
+        (past["category=big"], big),
+        (past["maker=m3"], maker),
+    ):
+        assert one.exposures == shop.number(shown, where), "counted one by one"
+    assert past["category=big"].cap == shown.size // 2
+    assert past["maker=m3"].share is not None
+    assert past["maker=m3"].share >= 0.25
+    views = {one.name: one for one in shop.service.promises()}
+    assert views["category=toys, new=True"].group is None
+    assert views["category=big"].group == "big"
+
+
+def test_a_selection_that_was_not_counted_begins_with_its_next_window() -> None:
+    shop = Shop([promised({"category": "toys"}, at_least=100)])
+    shop.pass_hours(6)
+    made = shop.service.set_promise(promised({"maker": "m1"}, at_least=500))
+    assert made.start == START + timedelta(days=1)
+    label = shop.service.set_promise(promised({"category": "books"}, at_least=100))
+    assert label.start == START
+    shown = shop.pass_hours(18)
+    shown = shop.pass_hours(24)
+    (past,) = [one for one in shop.service.past() if one.name == "maker=m1"]
+    assert past.kept
+    assert past.exposures == shop.number(shown, {"maker": "m1"})
+
+
+def test_a_refusal_says_what_could_hold_and_what_it_would_push_out() -> None:
+    shop = Shop([promised({"category": "toys"}, at_least=8_000)])
+    with pytest.raises(InfeasibleFloorsError) as refused:
+        shop.service.set_promise(promised({"category": "books", "new": True}, at_least=3_000))
+    assert "push out 8,000 exposures of category=toys" in str(refused.value)
+    largest = refused.value.largest_feasible
+    assert 0 < largest < 3_000
+    preview = shop.service.preview(promised({"category": "books", "new": True}, at_least=3_000))
+    assert (preview.feasible, preview.largest) == (False, largest)
+    assert preview.pushes_out == [one.id for one in shop.service.promises()]
+    assert len(shop.service.promises()) == 1, "nothing was changed"
+    lower = promised({"category": "books", "new": True}, at_least=3_000, priority=2)
+    assert not shop.service.preview(lower).feasible, "it has to fit beside those that come first"
+    over = Window.campaign(START - timedelta(days=2), START - timedelta(days=1), "UTC")
+    with pytest.raises(InvalidInputError, match="is over"):
+        shop.service.set_promise(promised({"maker": "m1"}, over, at_least=1))
+
+
+def test_lower_priorities_give_way_when_traffic_collapses() -> None:
+    books = {"category": "books", "maker": "m1"}
+    promises = [promised({"category": "toys"}, at_least=3_500), promised(books, at_least=3_500, priority=2)]
+    shop = Shop(promises, worst_case_traffic=1 / 3)
+    shop.pass_hours(6)
+    shop.pass_hours(12, per_hour=20)
+    views = {one.name: one for one in shop.service.promises()}
+    assert views["category=books, maker=m1"].state == "impossible"
+    assert views["category=books, maker=m1"].gives_way_to == [views["category=toys"].id]
+    assert views["category=books, maker=m1"].reason == "it gives way to category=toys"
+    assert (views["category=books, maker=m1"].would_cost or 0.0) > 0
+    shop.pass_hours(6, per_hour=20)
+    past = {one.name: one for one in shop.service.past()}
+    lost = past["category=books, maker=m1"]
+    assert lost.exposures < 3_500
+    assert (lost.kept, lost.gave_way_to, lost.note) == (False, ["category=toys"], "it gives way to category=toys")
+    assert lost.would_cost is not None
+
+
+def test_selections_survive_a_restart(tmp_path: Path) -> None:
+    new = {"new": True}
+    with SqlLedger(tmp_path / "a.db", 3) as ledger:
+        shop = Shop([promised(new, at_least=3_000)], ledger)
+        shown = [shop.pass_hours(6)]
+        before = shop.service.promises()[0].exposures
+        shop.service.close()
+        shop.start()
+        assert shop.service.promises()[0].exposures == before == shop.number(shown[0], new)
+        shown.append(shop.pass_hours(18))
+        (past,) = shop.service.past()
+        assert past.kept
+        assert past.exposures == shop.number(np.concatenate(shown), new)
+
+
+def test_impressions_of_selections_count() -> None:
+    new = {"new": True}
+    shop = Shop([promised(new, at_least=1_000)], count="impressions")
+    for hour in range(24):
+        shop.service.refresh()
+        for number in range(10):
+            name = f"{hour}-{number}"
+            found = shop.service.retrieve(shop.rng.normal(size=(1, 8)) + 1.0, [name])
+            shop.service.record_impressions(name, found.ids[0].tolist())
+        shop.clock.go_on(hours=1)
+    shop.service.refresh()
+    (past,) = shop.service.past()
+    assert 0 < past.exposures <= 24 * 10 * K
+
+
+def test_a_budget_gives_up_the_lowest_priorities_first() -> None:
+    first, second = promised({"category": "toys"}, at_least=400), promised({"new": True}, at_least=7_500, priority=2)
+    shop = Shop([first, second], budget=0.05)
+    shop.pass_hours(4)
+    overview = shop.service.overview()
+    assert overview.budget_spent is not None
+    assert overview.budget_spent > 0.05
+    assert "floors of priority 2 and after give way" in overview.gave_way
+    assert [one.kind for one in overview.alerts if one.kind == "budget"] == ["budget"]
+    views = {one.name: one for one in overview.promises}
+    assert views["new=True"].reason == "it gives way to the budget"
+    assert (views["new=True"].would_cost or 0.0) > 0
+    assert views["category=toys"].state in ("on track", "kept")
+    with pytest.raises(InfeasibleFloorsError, match="the budget is 5 %"):
+        shop.service.set_promise(promised({"maker": "m1"}, at_least=10, priority=3))
+    shop.service.set_promise(promised({"maker": "m1"}, at_least=10))
+    shop.pass_hours(20)
+    past = {one.name: one.kept for one in shop.service.past()}
+    assert past["category=toys"]
+    assert not past["new=True"]
+
+
+def test_a_promise_gives_up_rather_than_pay_more_than_its_highest_price() -> None:
+    dear, other = {"category": "books", "new": True}, {"category": "toys"}
+    outcomes = {}
+    for price in (0.01, 10.0):
+        shop = Shop([promised(dear, at_least=2_000, max_price=price), promised(other, at_least=1_000)])
+        shop.pass_hours(4)
+        views = {one.name: one for one in shop.service.promises()}
+        assert views["category=toys"].reason == ""
+        outcomes[price] = views["category=books, new=True"].reason
+        shop.pass_hours(20)
+        past = {one.name: one for one in shop.service.past()}
+        assert past["category=toys"].kept
+        assert past["category=books, new=True"].kept == (price == 10.0)
+    assert outcomes == {0.01: "an exposure would cost more than its max_price", 10.0: ""}
