@@ -58,11 +58,11 @@ def test_from_start_to_stop(cluster: RayCluster, tmp_path: Path) -> None:
     shown: Counter[str] = Counter()
     alone = FairRetriever(CATALOG, k=10, floors={"blue": 700}, horizon=120)
     for number, half in enumerate((USERS[:60], USERS[60:])):
-        started = run("start", items, *promise, "--shards", "3", "--replicas", "2", "--place-within", "300")
+        started = run("start", items, *promise, "--shards", "3", "--replicas", "2")
         assert started.exit_code == 0, started.output
         assert "3 shards × 2" in started.output
         np.save(users, half)
-        answered = run("retrieve", items, users, "--out", out, "--deadline", "60")
+        answered = run("retrieve", items, users, "--out", out)
         assert answered.exit_code == 0, answered.output
         assert "60 requests answered, 0 of them without" in answered.output
         with np.load(out) as found:

@@ -25,12 +25,6 @@ from fairsync.search import Hits
 from search.ray_cluster import RayCluster
 from worlds import World, make_world
 
-SECONDS = 600.0  # that a call may take: on a busy machine, actors start slowly
-
-
-def start(catalog: Catalog, ledger: str, name: str, **settings: Any) -> RayCoordinator:
-    return RayCoordinator.start(catalog, ledger, name, timeout=SECONDS, **settings)
-
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[RayCluster]:
@@ -61,7 +55,7 @@ def serve_side_by_side(world: World, fronts: list[FrontEnd], calls: int = 6) -> 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=900)
+        thread.join(timeout=120)
     assert not failures
     return sum(counts, Counter())
 
@@ -69,7 +63,7 @@ def serve_side_by_side(world: World, fronts: list[FrontEnd], calls: int = 6) -> 
 @pytest.mark.parametrize("front_ends", [1, 4, 16])
 def test_floors_hold_with_any_number_of_front_ends(name: str, tmp_path: Path, front_ends: int) -> None:
     world = make_world(7, items=60, horizon=480, tightness=0.9)
-    coordinator = start(
+    coordinator = RayCoordinator.start(
         world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=world.floors, horizon=480, batch_size=8
     )
     returned = serve_side_by_side(world, [FrontEnd(world.catalog, coordinator) for _ in range(front_ends)])
@@ -85,8 +79,8 @@ def test_floors_at_the_very_edge_hold_whatever_is_excluded(name: str, tmp_path: 
     catalog = Catalog(np.random.default_rng(2).normal(size=(12, 4)), ["a"] * 3 + ["b"] * 9)
     terms: dict[str, Any] = {"k": 3, "floors": {"a": 40, "b": 80}, "horizon": 40, "batch_size": 4, "max_exclude": 2}
     with pytest.raises(InfeasibleFloorsError, match="'a'"):
-        start(catalog, str(tmp_path / "no.db"), name, **{**terms, "floors": {"a": 41, "b": 79}})
-    coordinator = start(catalog, str(tmp_path / "a.db"), name, **terms)
+        RayCoordinator.start(catalog, str(tmp_path / "no.db"), name, **{**terms, "floors": {"a": 41, "b": 79}})
+    coordinator = RayCoordinator.start(catalog, str(tmp_path / "a.db"), name, **terms)
     fronts, rows, shown = [FrontEnd(catalog, coordinator) for _ in range(2)], np.arange(12), Counter[Any]()
     for number in range(40):
         label = max(("a", "b"), key=lambda one: terms["floors"][one] - shown[one])
@@ -101,10 +95,10 @@ def test_floors_at_the_very_edge_hold_whatever_is_excluded(name: str, tmp_path: 
 def test_killed_while_front_ends_are_at_work(name: str, tmp_path: Path) -> None:
     """Twice, under load: no call fails, no count is lost or recorded twice, floors hold."""
     world = make_world(8, items=60, horizon=600, tightness=0.9)
-    coordinator = start(
+    coordinator = RayCoordinator.start(
         world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=world.floors, horizon=600, lease_seconds=3.0
     )
-    fronts = [FrontEnd(world.catalog, RayCoordinator(name, SECONDS)) for _ in range(4)]
+    fronts = [FrontEnd(world.catalog, RayCoordinator(name)) for _ in range(4)]
     killed: list[int] = []
 
     def kill() -> None:
@@ -117,12 +111,12 @@ def test_killed_while_front_ends_are_at_work(name: str, tmp_path: Path) -> None:
     killer = threading.Thread(target=kill)
     killer.start()
     returned = serve_side_by_side(world, fronts, calls=15)
-    killer.join(timeout=600)
+    killer.join(timeout=60)
     assert len({*killed, int(coordinator.facts()["pid"])}) == 3
     # Leases of the dead were settled with those who followed, but their requests were given to others again: these
     # front ends have had their 600, and the horizon may lack as many as were out when the coordinator died.
     left = 600 - coordinator.report().requests
-    assert 0 <= left < 600
+    assert 0 <= left <= 2 * 4 * 16
     if left:
         more = fronts[0].retrieve(np.resize(world.users, (left, world.users.shape[1])))
         returned.update(more.groups.ravel().tolist())
@@ -134,13 +128,15 @@ def test_killed_while_front_ends_are_at_work(name: str, tmp_path: Path) -> None:
 
 def test_front_ends_in_other_processes(name: str, tmp_path: Path) -> None:
     world = make_world(9, items=60, horizon=200, tightness=0.8)
-    coordinator = start(world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=world.floors, horizon=200)
+    coordinator = RayCoordinator.start(
+        world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=world.floors, horizon=200
+    )
 
     catalog = world.catalog
 
     @ray.remote(num_cpus=1)
     def serve(part: Any) -> list[Any]:
-        front = FrontEnd(catalog, RayCoordinator(name, SECONDS))
+        front = FrontEnd(catalog, RayCoordinator(name))
         return [label for some in np.array_split(part, 5) for label in front.retrieve(some).groups.ravel().tolist()]
 
     returned = Counter(
@@ -157,7 +153,7 @@ def test_promises_made_later_outlive_it(name: str, tmp_path: Path) -> None:
     vectors = rng.normal(size=(60, 8))
     catalog = Catalog(vectors[:40], ["a"] * 20 + ["b"] * 20, ids=list(range(40)))
     ledger = str(tmp_path / "a.db")
-    coordinator = start(catalog, ledger, name, k=4, floors={"b": 50}, horizon=100)
+    coordinator = RayCoordinator.start(catalog, ledger, name, k=4, floors={"b": 50}, horizon=100)
     front = FrontEnd(catalog, coordinator)
     front.retrieve(rng.normal(size=(40, 8)))
     new = (vectors[40:], ["c"] * 20, list(range(40, 60)))
@@ -169,7 +165,7 @@ def test_promises_made_later_outlive_it(name: str, tmp_path: Path) -> None:
     front.retrieve(rng.normal(size=(10, 8)))
     assert coordinator.report().floors == {"a": 0, "b": 60, "c": 100}
     assert RayCoordinator.end(name)
-    again = start(front.catalog, ledger, name, k=4, floors={"b": 60, "c": 100}, horizon=90)
+    again = RayCoordinator.start(front.catalog, ledger, name, k=4, floors={"b": 60, "c": 100}, horizon=90)
     FrontEnd(front.catalog, again).retrieve(rng.normal(size=(40, 8)))
     report = again.report()
     assert (report.requests, report.esp) == (90, 1)
@@ -178,21 +174,21 @@ def test_promises_made_later_outlive_it(name: str, tmp_path: Path) -> None:
 def test_bad_calls_are_refused(name: str, tmp_path: Path) -> None:
     world = make_world(1)
     with pytest.raises(InvalidInputError, match="there is no coordinator"):
-        RayCoordinator(name, SECONDS)
+        RayCoordinator(name)
     assert not RayCoordinator.end(name)
     with pytest.raises(InfeasibleFloorsError):
-        start(world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=10**6)
+        RayCoordinator.start(world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=10**6)
     with pytest.raises(FairSyncError, match="make it first"):
-        start(world.catalog, str(tmp_path / "none" / "a.db"), name, k=world.k)
-    start(world.catalog, str(tmp_path / "a.db"), name, k=world.k)
+        RayCoordinator.start(world.catalog, str(tmp_path / "none" / "a.db"), name, k=world.k)
+    RayCoordinator.start(world.catalog, str(tmp_path / "a.db"), name, k=world.k)
     with pytest.raises(InvalidInputError, match="runs already"):
-        start(world.catalog, str(tmp_path / "b.db"), name, k=world.k)
+        RayCoordinator.start(world.catalog, str(tmp_path / "b.db"), name, k=world.k)
 
 
 def test_a_search_that_fails_releases_its_lease(name: str, tmp_path: Path) -> None:
     """All slots are promised, so that a lease that stayed open would block the others for an hour."""
     catalog = Catalog(np.eye(2), ["a", "b"])
-    coordinator = start(
+    coordinator = RayCoordinator.start(
         catalog, str(tmp_path / "a.db"), name, k=1, floors=5, horizon=10, batch_size=2, lease_seconds=3600
     )
 
@@ -210,7 +206,7 @@ def test_a_search_that_fails_releases_its_lease(name: str, tmp_path: Path) -> No
 
 def test_cold_requests_that_do_not_count_are_saved(name: str, tmp_path: Path) -> None:
     world = make_world(8, items=30, horizon=40)
-    coordinator = start(world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=0, horizon=40)
+    coordinator = RayCoordinator.start(world.catalog, str(tmp_path / "a.db"), name, k=world.k, floors=0, horizon=40)
     front, other = (FrontEnd(world.catalog, coordinator, count_cold=False) for _ in range(2))
     found = front.retrieve(np.vstack([world.users[:1], np.zeros((1, 5))]), request_ids=["warm", "cold"])
     again = other.retrieve(np.zeros((1, 5)), request_ids=["cold"])

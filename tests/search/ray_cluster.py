@@ -24,15 +24,11 @@ from ray.cluster_utils import Cluster
 reset_auth_token_state()  # Ray looks when it is imported, which may have been before
 
 _STORE_BYTES = 80 << 20
-_STARTS_WITHIN = 300.0
 _WORKER_PORTS = range(10002, 20000)  # Ray gives these to workers
 
 
-# A node that is gone is noticed after eight checks, 0.4 s apart; by default Ray takes longer. One that is only slow has
-# a minute to answer each of them.
-_NOTICE_SOON = {"health_check_timeout_ms": 60_000, "health_check_period_ms": 400, "health_check_failure_threshold": 8}
-_SLOW_STARTS = {"worker_register_timeout_seconds": 600}
-_ATTEMPTS = 4  # Ray gives up a start after 30 s, which a busy machine may need
+# A node that is gone is noticed after four checks, 0.4 s apart; by default Ray takes longer.
+_NOTICE_SOON = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 400, "health_check_failure_threshold": 4}
 
 
 class RayCluster:
@@ -45,23 +41,10 @@ class RayCluster:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings of Ray itself
             self._only_one = _wait_for_turn()
-            for attempt in range(_ATTEMPTS):
-                self._cluster = Cluster()
-                try:
-                    self._start(nodes, cpus)
-                    break
-                except Exception:
-                    self._end()
-                    if attempt == _ATTEMPTS - 1:
-                        raise
-
-    def _start(self, nodes: int, cpus: int) -> None:
-        # Another process may take a free port before Ray does: each attempt chooses another one.
-        head = {"num_cpus": 0, "gcs_server_port": free_port(), "_system_config": _NOTICE_SOON | _SLOW_STARTS}
-        self._cluster.add_node(wait=False, **head, **_NODE)
-        self._cluster.wait_for_nodes(_STARTS_WITHIN)
-        self.nodes = [self.add_node(cpus) for _ in range(nodes)]
-        ray.init(address=self.address, log_to_driver=False, configure_logging=False)
+            head = {"num_cpus": 0, "gcs_server_port": free_port(), "_system_config": _NOTICE_SOON}
+            self._cluster = Cluster(initialize_head=True, head_node_args=head | _NODE)
+            self.nodes = [self.add_node(cpus) for _ in range(nodes)]
+            ray.init(address=self.address, log_to_driver=False, configure_logging=False)
 
     @property
     def address(self) -> str:
@@ -70,9 +53,7 @@ class RayCluster:
 
     def add_node(self, cpus: int = 2) -> Any:
         """Start one more node."""
-        node = self._cluster.add_node(wait=False, num_cpus=cpus, **_NODE)
-        self._cluster.wait_for_nodes(_STARTS_WITHIN)
-        return node
+        return self._cluster.add_node(num_cpus=cpus, **_NODE)
 
     def kill_node(self, node: Any) -> None:
         """End a node and all its workers with SIGKILL."""
@@ -82,12 +63,9 @@ class RayCluster:
 
     def stop(self) -> None:
         """End everything."""
-        self._end()
-        self._only_one.close()
-
-    def _end(self) -> None:
         ray.shutdown()
         self._cluster.shutdown()  # type: ignore[no-untyped-call]
+        self._only_one.close()
 
     def __enter__(self) -> "RayCluster":
         return self
@@ -118,7 +96,7 @@ def free_port() -> int:
             return port
 
 
-def wait_for(what: Any, seconds: float = 300.0, pause: float = 0.05) -> None:
+def wait_for(what: Any, seconds: float = 120.0, pause: float = 0.05) -> None:
     """Wait until a question is answered with yes."""
     end = time.monotonic() + seconds
     while not what():

@@ -42,7 +42,10 @@ class SimulatedShop:
         forecast = Forecast(RATE, slot=3600).learn(self._month_before(start), start - timedelta(days=28), start)
         coordinator = Coordinator(catalog, k=K, floors=0, horizon=1, auto_restart=False)
         front = FrontEnd(catalog, coordinator, index=index(catalog))
-        self.promise_service = PromiseService(front, coordinator, promises, forecast, clock=lambda: self._seconds)
+        # With more caution, most promises would be kept by noon.
+        self.promise_service = PromiseService(
+            front, coordinator, promises, forecast, clock=lambda: self._seconds, worst_case_traffic=1 / 3
+        )
         self.promise_service.cost_monitor.every = math.inf
 
     def advance(self, hours: int, traffic: float = 1.0) -> None:

@@ -32,12 +32,13 @@ class NewsShop(SimulatedShop):
 
 @pytest.fixture(scope="module")
 def shop() -> NewsShop:
-    """A shop at noon of a day without much traffic, of which two promises share the rest."""
+    """A shop at noon of a day on which traffic has collapsed, so that two promises compete for the rest."""
     day = Window.day("UTC")
     first = ScheduledPromise(Promise({"category": "Toys"}, at_least=3_000), day)
     second = ScheduledPromise(Promise({"category": "Books", "new": True}, at_least=3_000, priority=2), day)
     made = NewsShop(["Toys", "Books", "Garden"], [first, second], utc("2026-03-03T00:00"))
-    made.advance(hours=12, traffic=0.3)
+    made.advance(hours=8)
+    made.advance(hours=4, traffic=0.1)
     return made
 
 

@@ -16,7 +16,7 @@ class WindowRecord(Record, frozen=True, kw_only=True):
     --------
     >>> import msgspec
     >>> msgspec.json.decode(b'{"every": "campaign", "start": "2026-03-01", "end": "2026-03-14"}', type=WindowRecord)
-    WindowRecord(every='campaign', zone='UTC', start='2026-03-01', end='2026-03-14')
+    WindowRecord(every='campaign', zone='UTC', start='2026-03-01', end='2026-03-14', days=None)
     """
 
     every: Annotated[
