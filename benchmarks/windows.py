@@ -249,8 +249,11 @@ def main() -> int:
     parser.add_argument("--worst-case", nargs="+", type=float, default=[WORST_CASE_TRAFFIC], help="traffic.worst_case")
     parser.add_argument("--without-shares", action="store_true", help="only promises of whole numbers")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="made-up days with one seed only")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
+    if options.quick:
+        options.days, options.seeds = ["made-up"], 1
     screen = make_screen()
     tasks = [
         (name, trouble, options.first_seed + seed, shares, worst_case)
