@@ -7,7 +7,7 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
-from fairsync.coordination.outside_lists import OutsideList, Settled, settle_outside
+from fairsync.coordination.outside_lists import OutsideList, SettledLists, settle_outside
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import MemoryLedger
 from fairsync.promises import Promise
@@ -40,7 +40,9 @@ class World:
         self.coordinator = Coordinator(self.catalog, k=K, ledger=ledger, **settings)  # type: ignore[arg-type]
         self.front = FrontEnd(self.catalog, self.coordinator)
 
-    def settle(self, number: int, lists: list[OutsideList], prices: npt.NDArray[np.float64] | None = None) -> Settled:
+    def settle(
+        self, number: int, lists: list[OutsideList], prices: npt.NDArray[np.float64] | None = None
+    ) -> SettledLists:
         items = self.front.items_under(self.coordinator.terms.membership)
         return settle_outside(self.coordinator, items, number, lists, prices)
 
@@ -72,7 +74,7 @@ def test_a_lease_is_counted_once_and_unknown_items_are_named() -> None:
     lease = world.coordinator.lease(2)
     lists = [OutsideList(["i0", "i1", "gone", "i1"]), OutsideList(["i2", 7])]
     settled = world.settle(lease.number, lists)
-    assert settled == Settled(requests=2, exposures=3, repeated=0, unknown=("gone", 7), expired=False, learned=0)
+    assert settled == SettledLists(requests=2, exposures=3, repeated=0, unknown=("gone", 7), expired=False, learned=0)
     assert world.coordinator.totals().exposures.tolist() == [1, 1, 1]
     again = world.settle(lease.number, lists)
     assert (again.requests, again.exposures, again.repeated) == (0, 0, 2)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairsync.schedule import Forecast, ScheduledPromise, Supply, Window, make_plan
-from fairsync.schedule.active_windows import MOST_DEADLINES, ActiveWindows, Progress, thin_out
+from fairsync.schedule.active_windows import MOST_DEADLINES, ActiveWindows, WindowProgress, thin_out
 from schedule.traffic import START
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def test_later_windows_are_counted_as_one_by_one() -> None:
     active = ActiveWindows.of(promises, START, Supply.of_groups({"toys": 3}, 3))
     nothing = np.zeros(len(active.promises), dtype=np.int64)
     requests = np.arange(1, 1 + len(active.deadlines))
-    demands = active.program(Progress(nothing, nothing, nothing), requests).demands
+    demands = active.program(WindowProgress(nothing, nothing, nothing), requests).demands
     with_window = sum(span is not None for span in active.spans)
     for p, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True)):
         later = list(promise.window.between(span.end if span else START, active.deadlines[-1]))

@@ -54,7 +54,7 @@ class OutsideList:
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettledLists:
     """What became of the lists of a lease.
 
     Attributes
@@ -87,7 +87,7 @@ def settle_outside(
     number: int,
     lists: Sequence[OutsideList],
     prices: NDArray[np.float64] | None = None,
-) -> Settled:
+) -> SettledLists:
     """Settle a lease with the lists of another search. Idempotent: what is known is not counted again.
 
     Parameters
@@ -116,7 +116,7 @@ def settle_outside(
             repeated.update(error.request_ids)
         else:
             break
-    return Settled(
+    return SettledLists(
         requests=0 if counted is None else counted.requests,
         exposures=0 if counted is None else sum(len(one.rows) for one in kept),
         repeated=len(lists) if counted is None else len(lists) - len(kept),

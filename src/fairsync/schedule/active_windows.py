@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_DEADLINES = 64
 """Deadlines that a plan tells apart."""
 
-# With more selections than this by deadlines, fewer deadlines are told apart: the time of a plan grows with both.
+# With more selections than this by deadlines, a plan has fewer deadlines: the time of a plan grows with both.
 _MOST_CELLS = 60_000
 # A period does not wait longer than this for a window to begin: the forecast would have to reach that far.
 _LONGEST_WAIT = timedelta(days=7)
@@ -34,7 +34,7 @@ _LONGEST_WAIT = timedelta(days=7)
 _COVERED = 0.999
 
 
-class Progress(NamedTuple):
+class WindowProgress(NamedTuple):
     """How far the active window of each promise has come.
 
     Attributes
@@ -127,7 +127,7 @@ class ActiveWindows:
             raise InvalidInputError("impression_rates must be fractions above 0 and at most 1.")
         return cls(now, active, spans, end, thin_out(now, sorted({end} | ends), most), used, rates)
 
-    def program(self, progress: Progress, requests: Ints, ahead: int | None = None) -> Program:
+    def program(self, progress: WindowProgress, requests: Ints, ahead: int | None = None) -> Program:
         """Return the linear program, given (S,) the requests until each deadline.
 
         Parameters
@@ -162,7 +162,7 @@ class ActiveWindows:
             supply.membership, supply.capacities, supply.k, segments, demands, self.list_limits, ahead is not None
         )
 
-    def multiples(self, promise: int, progress: Progress, requests: Ints) -> tuple[Floats, Floats]:
+    def multiples(self, promise: int, progress: WindowProgress, requests: Ints) -> tuple[Floats, Floats]:
         """Return (D,) factors and summands that make the floors of a promise's demands out of its floor.
 
         A factor is 0 for demands of other promises.
@@ -192,23 +192,23 @@ class ActiveWindows:
         n = len(self.with_window)
         return int(self.with_window[demand] if demand < n else self._later.promise[demand - n])
 
-    def missing(self, progress: Progress, requests: Ints) -> Ints:
-        """Return (P,) the exposures that count and that floors miss, if (P,) so many requests come until the end."""
+    def missing(self, progress: WindowProgress, requests: Ints) -> Ints:
+        """Return (P,) the exposures that count and that floors miss, given (P,) the requests until the end."""
         floors, missing = self.floors(progress, requests), np.zeros(len(self.promises), dtype=np.int64)
         some = self.with_window
         missing[some] = np.maximum(floors - progress.exposures - progress.pending, 0)[some]
         return missing
 
-    def floors(self, progress: Progress, requests: Ints) -> Ints:
-        """Return (P,) the floors of the active windows, if (P,) so many requests come until the end."""
+    def floors(self, progress: WindowProgress, requests: Ints) -> Ints:
+        """Return (P,) the floors of the active windows, given (P,) the requests until the end."""
         floors = self._floor.copy()
         for p in self._shares.tolist():
             slots = self.supply.k * (int(progress.requests[p]) + int(requests[p]))
             floors[p] = self.promises[p].promise.floor(slots)
         return floors
 
-    def caps(self, progress: Progress, requests: Ints) -> Ints:
-        """Return (P,) the caps of the active windows, if (P,) so many requests come until the end."""
+    def caps(self, progress: WindowProgress, requests: Ints) -> Ints:
+        """Return (P,) the caps of the active windows, given (P,) the requests until the end."""
         caps = np.full(len(self.promises), NO_CAP)
         for p, promise in enumerate(self.promises):
             if promise.promise.at_most is not None:

@@ -21,7 +21,7 @@ import numpy as np
 from fairsync.plan import NO_CAP
 
 if TYPE_CHECKING:
-    from fairsync.schedule.active_windows import ActiveWindows, Progress
+    from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
     from fairsync.schedule.seasonal_profile import Ints
     from fairsync.schedule.traffic import Traffic
 
@@ -46,7 +46,7 @@ class Bank(NamedTuple):
     at_most: Ints
 
 
-def share_bank(active: ActiveWindows, progress: Progress, traffic: Traffic, until_next: int = 1) -> Bank:
+def share_bank(active: ActiveWindows, progress: WindowProgress, traffic: Traffic, until_next: int = 1) -> Bank:
     """Return what shares and caps ask for until the next plan.
 
     Parameters

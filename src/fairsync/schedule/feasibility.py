@@ -12,7 +12,7 @@ import numpy as np
 
 from fairsync.errors import InvalidInputError
 from fairsync.plan import largest_value, least_shortfall
-from fairsync.schedule.active_windows import ActiveWindows, Progress
+from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
 from fairsync.schedule.datetimes import check_aware
 from fairsync.text import count
 
@@ -250,7 +250,7 @@ class _Check:
     def _expected(self, active: ActiveWindows) -> Ints:
         return np.array([int(self._expect(active.now, end)) for end in active.deadlines], dtype=np.int64)
 
-    def _progress(self, active: ActiveWindows) -> Progress:
+    def _progress(self, active: ActiveWindows) -> WindowProgress:
         """Return how far windows will have come, if promises gain exposures at their pace until then."""
         exposures, requests = np.zeros((2, len(active.promises)), dtype=np.int64)
         for p, (promise, span) in enumerate(zip(active.promises, active.spans, strict=True)):
@@ -265,9 +265,9 @@ class _Check:
                 whole, left = (self._expect(at, active.deadlines[active.deadline[p]]) for at in (self.now, active.now))
                 exposures[p] = so_far + missing - (math.ceil(missing * left / whole) if whole else missing)
             requests[p] = came + soon
-        return Progress(exposures, np.zeros_like(exposures), requests)
+        return WindowProgress(exposures, np.zeros_like(exposures), requests)
 
-    def _largest(self, active: ActiveWindows, progress: Progress, requests: Ints) -> float:
+    def _largest(self, active: ActiveWindows, progress: WindowProgress, requests: Ints) -> float:
         """Return the largest floor of the promise, in exposures that count or as a share."""
         this = active.promises.index(self.promise)
         times, offset = active.multiples(this, progress, requests)

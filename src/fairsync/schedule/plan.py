@@ -12,7 +12,7 @@ from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_positive
 from fairsync.plan import NO_CAP, blockers, least_shortfall
 from fairsync.promises.promise import Promise
-from fairsync.schedule.active_windows import ActiveWindows, Progress
+from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
 from fairsync.schedule.bank import share_bank
 from fairsync.schedule.datetimes import check_aware
 from fairsync.schedule.promise_status import PromiseStatus
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fairsync.schedule.promise import ScheduledPromise
     from fairsync.schedule.seasonal_profile import Ints
     from fairsync.schedule.supply import Supply
-    from fairsync.schedule.targets import Targets
+    from fairsync.schedule.targets import PlanTargets
 
 WORST_CASE_TRAFFIC = 0.1
 """Default worst-case traffic, as a fraction of the forecast."""
@@ -201,16 +201,16 @@ def _progress(
     exposures: Mapping[ScheduledPromise, int],
     pending: Mapping[str, int],
     requests: Mapping[ScheduledPromise, int],
-) -> Progress:
+) -> WindowProgress:
     promises = active.promises
-    return Progress(
+    return WindowProgress(
         np.array([int(exposures.get(promise, 0)) for promise in promises], dtype=np.int64),
         np.array([int(pending.get(promise.selection, 0)) for promise in promises], dtype=np.int64),
         np.array([int(requests.get(promise, 0)) for promise in promises], dtype=np.int64),
     )
 
 
-def _as_promises(active: ActiveWindows, targets: Targets) -> tuple[Promise, ...]:
+def _as_promises(active: ActiveWindows, targets: PlanTargets) -> tuple[Promise, ...]:
     """Return one promise for each selection."""
     n = len(active.supply.selections)
     priority = np.full(n, np.iinfo(np.int64).max)
@@ -235,7 +235,7 @@ def _as_promises(active: ActiveWindows, targets: Targets) -> tuple[Promise, ...]
 
 def _statuses(
     active: ActiveWindows,
-    progress: Progress,
+    progress: WindowProgress,
     forecast: TrafficForecast,
     traffic: Traffic,
     previous: Plan | None,
@@ -277,7 +277,9 @@ def _statuses(
     return tuple(statuses)
 
 
-def _counted_shortfall(active: ActiveWindows, progress: Progress, requests: Ints, solution: ShortfallPlan) -> Ints:
+def _counted_shortfall(
+    active: ActiveWindows, progress: WindowProgress, requests: Ints, solution: ShortfallPlan
+) -> Ints:
     """Return (P,) the exposures that count and that each promise will miss at its deadline."""
     missing = active.missing(progress, requests)
     needed, short = active.retrieved(missing), np.zeros(len(missing), dtype=np.int64)

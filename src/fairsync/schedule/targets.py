@@ -12,7 +12,7 @@ from fairsync.plan import NO_CAP, give_way, least_shortfall
 from fairsync.promises.plan_bounds import PlanBounds
 
 if TYPE_CHECKING:
-    from fairsync.schedule.active_windows import ActiveWindows, Progress
+    from fairsync.schedule.active_windows import ActiveWindows, WindowProgress
     from fairsync.schedule.bank import Bank
     from fairsync.schedule.seasonal_profile import Floats, Ints
     from fairsync.schedule.traffic import Traffic
@@ -22,7 +22,7 @@ _ROUNDING = 1e-6
 _SOON = 0.02
 
 
-class Targets(NamedTuple):
+class PlanTargets(NamedTuple):
     """Bounds on the exposures of each selection within a number of requests. They can hold together.
 
     Attributes
@@ -59,7 +59,9 @@ def apportion(total: int, weights: list[int]) -> list[int]:
     return shares
 
 
-def next_targets(active: ActiveWindows, progress: Progress, traffic: Traffic, bank: Bank, until_next: int) -> Targets:
+def next_targets(
+    active: ActiveWindows, progress: WindowProgress, traffic: Traffic, bank: Bank, until_next: int
+) -> PlanTargets:
     """Return what to aim at until the next plan.
 
     A promise should get the part of its missing exposures that the requests of the period are of those until its end.
@@ -89,7 +91,7 @@ def next_targets(active: ActiveWindows, progress: Progress, traffic: Traffic, ba
 
 
 def _needed_soon(
-    active: ActiveWindows, progress: Progress, traffic: Traffic, least: int, most: int, paced: Ints
+    active: ActiveWindows, progress: WindowProgress, traffic: Traffic, least: int, most: int, paced: Ints
 ) -> tuple[int, Floats]:
     """Return a number of requests, and (selections,) what must come within them.
 
@@ -127,7 +129,7 @@ def _needed_soon(
     return found
 
 
-def _least_needed(active: ActiveWindows, progress: Progress, traffic: Traffic, soon: int) -> Ints:
+def _least_needed(active: ActiveWindows, progress: WindowProgress, traffic: Traffic, soon: int) -> Ints:
     """Return (selections,) what must come within some requests although no other selection needed any slot.
 
     Later requests, of which only the lower bound comes, could not hold it.
@@ -166,7 +168,7 @@ def _until_end(active: ActiveWindows, traffic: Traffic) -> Ints:
     return requests
 
 
-def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic) -> Ints:
+def _paced_exposures(active: ActiveWindows, progress: WindowProgress, traffic: Traffic) -> Ints:
     """Return (selections,) the exposures to retrieve in the period, in proportion to expected traffic.
 
     Promises with the same deadline are apportioned together, so that rounding does not inflate their sum.
@@ -183,7 +185,7 @@ def _paced_exposures(active: ActiveWindows, progress: Progress, traffic: Traffic
     return most
 
 
-def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_most: Ints) -> Targets:
+def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_most: Ints) -> PlanTargets:
     """Return targets that the requests of the horizon can deliver, lowered by priority where they could not."""
     supply, total = active.supply, horizon * active.supply.k
     limits = supply.k if active.list_limits is None else active.list_limits
@@ -192,7 +194,7 @@ def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_mo
     if supply.is_disjoint:
         if int(should.sum()) > total:
             should = _in_order(must, should, _ranks(active), total)
-        return Targets(horizon, should, at_most)
+        return PlanTargets(horizon, should, at_most)
     # Every selection twice: once for what it must have, once for what it should have.
     n, table = len(must), supply.membership
     both = np.concatenate([table.promises, table.promises + n])
@@ -207,7 +209,7 @@ def _fitted(active: ActiveWindows, horizon: int, must: Ints, should: Ints, at_mo
         total,
     )
     lower = give_way(bounds, np.concatenate([2 * ranks, 2 * ranks + 1])).lower
-    return Targets(horizon, np.maximum(lower[:n], lower[n:]), at_most)
+    return PlanTargets(horizon, np.maximum(lower[:n], lower[n:]), at_most)
 
 
 def _ranks(active: ActiveWindows) -> Ints:

@@ -7,7 +7,7 @@ one, and three things follow:
 - A list is as promising as its *mean chance*: its bonus is tail · log(mean of exp(b / tail)) over its items, which lies
   between the mean and the largest bonus.
 - Codes rank the items of all lists with the bonus of their list. An item whose own bonus is d larger is found among the
-  best k · exp(d / tail) of these, divided by the mean chance of all items: so many have to be fetched.
+  best k · exp(d / tail) of these, divided by the mean chance of all items. This is how many are fetched.
 - Few items may have most of the chances. These are taken out and scored one by one, whatever list they are in.
 """
 

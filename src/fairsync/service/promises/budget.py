@@ -51,7 +51,7 @@ class Spent:
 
 
 @dataclass(frozen=True)
-class Budget:
+class RelevanceBudget:
     """The budget, and what has given way to it.
 
     Attributes
@@ -69,7 +69,7 @@ class Budget:
 
     Examples
     --------
-    >>> budget = Budget(0.01).after(Spent(2.0, 100.0, 100), {1: 0.5, 3: 9.0}, 1000.0)
+    >>> budget = RelevanceBudget(0.01).after(Spent(2.0, 100.0, 100), {1: 0.5, 3: 9.0}, 1000.0)
     >>> budget.cut, budget.after(Spent(9.9, 200.0, 200), {1: 0.5, 3: 9.0}, 1000.0).cut
     (3, 1)
     >>> budget.after(Spent(4.5, 200.0, 200), {1: 0.5, 3: 9.0}, 1000.0).cut  # the rest fits into the budget
@@ -84,7 +84,7 @@ class Budget:
     pause: int = _STEP
     rate: float = 0.0
 
-    def after(self, spent: Spent, ahead: Mapping[int, float], whole: float) -> Budget:
+    def after(self, spent: Spent, ahead: Mapping[int, float], whole: float) -> RelevanceBudget:
         """Return the state after more requests of the same window.
 
         Parameters
@@ -97,7 +97,7 @@ class Budget:
             The relevance without promises that the whole window is expected to have.
         """
         if spent.requests < self.at.requests:  # another window
-            return Budget(self.share).after(spent, ahead, whole)
+            return RelevanceBudget(self.share).after(spent, ahead, whole)
         since = spent.since(self.at)
         if not math.isfinite(spent.cost) or since.requests < _STEP:
             return self
@@ -139,7 +139,7 @@ class Budget:
 
         Examples
         --------
-        >>> Budget(0.01, cut=2, at=Spent(2.0, 100.0, 100), rate=0.02).text(Spent(2.5, 200.0, 200))
+        >>> RelevanceBudget(0.01, cut=2, at=Spent(2.0, 100.0, 100), rate=0.02).text(Spent(2.5, 200.0, 200))
         'Promises have cost 1.25 % of relevance, and the budget is 1 %: floors of priority 2 and after give way. Keeping
         them would cost about 1.5 % more.'
         """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fairsync.catalog.groups import Label
     from fairsync.report.gave_way import GaveWay
     from fairsync.schedule import PromiseStatus, ScheduledPromise
-    from fairsync.service.promises.budget import Budget
+    from fairsync.service.promises.budget import RelevanceBudget
 
 # Promises that a reason names.
 _MOST_NAMED = 3
@@ -37,7 +37,7 @@ def given_up(
     statuses: Iterable[PromiseStatus],
     subsidies: Mapping[Label, float],
     limited: Mapping[Label, GaveWay],
-    budget: Budget | None = None,
+    budget: RelevanceBudget | None = None,
     attribute: str = "group",
 ) -> dict[ScheduledPromise, GivenUp]:
     """Return the promises that miss exposures and will not get them, each with its reason.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fairsync.catalog.groups import Label
     from fairsync.schedule import PromiseStatus, ScheduledPromise, Span, TrafficForecast
-    from fairsync.service.promises.budget import Budget
+    from fairsync.service.promises.budget import RelevanceBudget
     from fairsync.service.promises.giving_way import GivenUp
     from fairsync.service.schema import PastWindow
 
@@ -78,7 +78,7 @@ class Projections:
         requests: Callable[[Span], int] = lambda _: 0,
         attribute: str = "group",
         names: Mapping[ScheduledPromise, str] | None = None,
-        budget: Budget | None = None,
+        budget: RelevanceBudget | None = None,
         given_up: Mapping[ScheduledPromise, GivenUp] | None = None,
     ) -> None:
         self._names, self._budget, self._given_up = names or {}, budget, given_up or {}

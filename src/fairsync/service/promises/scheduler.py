@@ -18,7 +18,7 @@ from fairsync.promises import Promise
 from fairsync.promises.selection import selection_name
 from fairsync.schedule import WORST_CASE_TRAFFIC, Span
 from fairsync.service.promises.audit import audit_changes, audit_start
-from fairsync.service.promises.budget import Budget, Spent
+from fairsync.service.promises.budget import RelevanceBudget, Spent
 from fairsync.service.promises.clock import TOLERANCE
 from fairsync.service.promises.columns import column_of, group_of
 from fairsync.service.promises.first_days import days_of
@@ -124,7 +124,7 @@ class Scheduler:
         catalog: Callable[[], Catalog] | None = None,
         budget: float | None = None,
     ) -> None:
-        self.budget = None if budget is None else Budget(budget)
+        self.budget = None if budget is None else RelevanceBudget(budget)
         self._subsidies = np.zeros(0)  # the last ones, by column: what floors would cost once they give way
         self.attribute = attribute
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
@@ -500,7 +500,7 @@ class Scheduler:
         if not selections <= set(known):
             self.save_labels([*known, *sorted(selections - set(known))])
 
-    def _budget_after(self, budget: Budget, plan: Plan, now: datetime) -> Budget:
+    def _budget_after(self, budget: RelevanceBudget, plan: Plan, now: datetime) -> RelevanceBudget:
         """Return the budget after what was spent so far, by what the floors of each priority will still cost."""
         spent, longest, ahead = self.spent(now), self._longest(now), dict[int, float]()
         subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
