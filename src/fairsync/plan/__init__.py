@@ -2,7 +2,7 @@
 
 from fairsync.plan.blockers import blockers
 from fairsync.plan.give_way import GivenWay, give_way
-from fairsync.plan.largest import largest_value, with_floors
+from fairsync.plan.largest import largest_value
 from fairsync.plan.priorities import ShortfallPlan, least_shortfall
 from fairsync.plan.program import Demands, Program
 from fairsync.policies.base import NO_CAP
@@ -17,5 +17,4 @@ __all__ = [
     "give_way",
     "largest_value",
     "least_shortfall",
-    "with_floors",
 ]

@@ -49,9 +49,7 @@ class ShortfallPlan:
     shortfall: Floats
 
 
-def least_shortfall(
-    program: Program, seconds: float = SECONDS, *, is_whole: bool = False, is_even: bool = True
-) -> ShortfallPlan:
+def least_shortfall(program: Program, seconds: float = SECONDS, *, is_whole: bool = False) -> ShortfallPlan:
     """Return a plan with the least shortfall, lexicographically by priority.
 
     The total shortfall of the first priority is as small as possible, that of the second as small as possible beside
@@ -67,9 +65,6 @@ def least_shortfall(
         The time limit.
     is_whole
         Whether exposures must be whole numbers. This may take long.
-    is_even
-        Whether a plan at a constant rate will do where nothing is missed. It takes less time, and brings more
-        exposures than necessary in the first segments.
 
     Raises
     ------
@@ -90,7 +85,7 @@ def least_shortfall(
     deadline = time.monotonic() + seconds
     if not len(program.floors):
         return _solution(program, np.zeros(program.n_variables))
-    even = even_plan(program) if is_even and not is_whole else None
+    even = None if is_whole else even_plan(program)
     if even is not None:  # nothing is missed: no program has to be solved
         return ShortfallPlan(even, np.zeros(len(program.demands)))
     smaller = None if is_whole else aggregate(program)

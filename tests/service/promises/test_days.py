@@ -26,9 +26,10 @@ from benchmarks.replayed_days import (
     Shop,
     Times,
     audit,
-    changed,
+    outages,
     spread,
     usual_traffic,
+    with_trouble,
     within,
     without,
 )
@@ -36,7 +37,7 @@ from benchmarks.replayed_days import (
 from fairsync.data import prepare, read_completejourney
 from fairsync.data import replay as visits_of
 from fairsync.errors import InvalidInputError
-from fairsync.schedule import WORST_CASE_TRAFFIC, Forecast, ScheduledPromise, Span, Window
+from fairsync.schedule import WORST_CASE_TRAFFIC, Forecast, ScheduledPromise, Window
 from fairsync.service.client import Client
 from fairsync.service.promises.replay import replay
 from sequences import real_dataset
@@ -52,24 +53,11 @@ DAYS = int(os.environ.get("FAIRSYNC_DAYS", "1"))
 TROUBLES = ("none", "surge", "slump", "down")
 
 
-def with_trouble(times: Times, start: datetime, end: datetime, trouble: str) -> tuple[Times, list[Span]]:
-    """Return traffic that changes three times in the middle, or a service that is away for a while, twice."""
-    length = end - start
-    middle = start + 0.35 * length, start + 0.7 * length
-    if trouble == "down":
-        return times, [
-            Span(start + 0.3 * length, start + 0.38 * length),
-            Span(start + 0.6 * length, start + 0.75 * length),
-        ]
-    factors = {"none": 1.0, "surge": 3.0, "slump": 1 / 3}
-    return (times if trouble == "none" else changed(times, *middle, factors[trouble])), []
-
-
 def run(shop: Shop, times: Times, start: datetime, end: datetime, trouble: str, every: timedelta) -> Audit:
     """Replay, and check all that has to be true of every window."""
     start, end = start.astimezone(UTC), end.astimezone(UTC)
     times = times[(times >= start.timestamp()) & (times < end.timestamp())]
-    times, down = with_trouble(times, start, end, trouble)
+    times, down = with_trouble(times, start, end, trouble), outages(start, end) if trouble == "down" else []
     promise_service = replay(shop.open, times, shop.serve, start, end, every=every, down=down)
     past, came = promise_service.past(3000)[::-1], without(times, down)
 
