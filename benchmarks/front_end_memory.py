@@ -1,15 +1,17 @@
-"""Memory of a front end whose items are in Postgres: with the catalog, and without.
+"""Memory of a front end whose items are in Postgres: with the catalog, without, and of the service without.
 
     python -m benchmarks.front_end_memory                  # 1,000,000 items, some minutes
     python -m benchmarks.front_end_memory --items 20000    # a smoke test
 
 A table of items is loaded by COPY into a Postgres that is started here, or whose URL is given. Then a process of its
-own answers requests under floors through `HostedFrontEnd`, whose items only Postgres holds, and says the most memory
-that it had. A second process makes a catalog of as many items, and says what that takes before it answers anything.
+own answers requests under promises that overlap through a `FrontEnd` over a `HostedCatalog`, whose items only Postgres
+holds, and says the most memory that it had. The same is asked of `fairsync serve` without a `[catalog]`, over HTTP. A
+third process makes a catalog of as many items, and says what that takes before it answers anything.
 """
 
 import argparse
 import json
+import socket
 import subprocess
 import sys
 import tempfile
@@ -23,13 +25,17 @@ from rich.console import Console
 
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
-from fairsync.coordination.hosted_front_end import HostedFrontEnd
+from fairsync.coordination.front_end import FrontEnd
+from fairsync.errors import FairSyncError
+from fairsync.promises import Promise
 from fairsync.search.engines import make_engine
-from fairsync.search.engines.hosted_items import HostedItems
+from fairsync.search.engines.hosted_catalog import HostedCatalog
+from fairsync.service.client import Client
 
 K, DIM, GROUPS = 20, 32, 100
 TABLE = "fairsync_memory"
 _AT_ONCE = 50_000
+_SERVE = "from fairsync.cli import app; app()"
 
 
 def load(url: str, items: int) -> float:
@@ -41,35 +47,88 @@ def load(url: str, items: int) -> float:
         connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
         connection.execute(f"DROP TABLE IF EXISTS {TABLE}".encode())
         connection.execute(
-            f"CREATE TABLE {TABLE} (id bigint PRIMARY KEY, embedding vector({DIM}), seller text)".encode()
+            f"CREATE TABLE {TABLE} (id bigint PRIMARY KEY, embedding vector({DIM}), seller text, new boolean,"
+            " price real)".encode()
         )
         with connection.cursor() as cursor, cursor.copy(f"COPY {TABLE} FROM STDIN".encode()) as copy:
             for start in range(0, items, _AT_ONCE):
                 vectors = rng.normal(size=(min(_AT_ONCE, items - start), DIM)).astype(np.float32).round(4)
                 sellers = np.minimum(rng.geometric(0.05, size=len(vectors)), GROUPS)
+                prices = rng.integers(1, 100, size=len(vectors))
                 lines = [
-                    f"{start + at}\t[{','.join(map(str, vector))}]\tseller {seller}\n"
-                    for at, (vector, seller) in enumerate(zip(vectors.tolist(), sellers.tolist(), strict=True))
+                    f"{start + at}\t[{','.join(map(str, vector))}]\tseller {seller}\t{price < 10}\t{price}\n"
+                    for at, (vector, seller, price) in enumerate(
+                        zip(vectors.tolist(), sellers.tolist(), prices.tolist(), strict=True)
+                    )
                 ]
                 copy.write("".join(lines))
         connection.execute(f"ANALYZE {TABLE}".encode())
     return time.perf_counter() - began
 
 
-def serve(url: str, requests: int) -> dict[str, float]:
+def answer(url: str, requests: int) -> dict[str, float]:
     """Answer requests without a catalog."""
     before = _megabytes()
-    items = HostedItems(make_engine("pgvector", url=url, table=TABLE, timeout=120.0), "seller", DIM, ids=int)
-    labels = items.groups.labels
-    floors = {label: K * requests // (2 * len(labels)) for label in labels}
-    coordinator = Coordinator(items.groups, k=K, floors=floors, horizon=requests, batch_size=16)
-    front, users = HostedFrontEnd(items, coordinator), np.random.default_rng(1).normal(size=(requests, DIM))
+    catalog = HostedCatalog(
+        make_engine("pgvector", url=url, table=TABLE, timeout=120.0), ["seller", "new"], filters=["price"]
+    )
+    floor = K * requests // (3 * catalog.n_groups)
+    promises = [Promise({"seller": label}, at_least=floor) for label in catalog.labels]
+    promises += [Promise({"new": True}, at_least=0.2, at_most=0.4)]
+    coordinator = Coordinator(catalog, k=K, promises=promises, horizon=requests, batch_size=16)
+    front, users = FrontEnd(catalog, coordinator), np.random.default_rng(1).normal(size=(requests, DIM))
     began = time.perf_counter()
     for start in range(0, requests, 4):
         front.retrieve(users[start : start + 4])
     seconds = time.perf_counter() - began
-    kept = coordinator.report().esp
+    kept = float(np.mean([row.kept for row in coordinator.report().promises]))
     return {"before": before, "most": _megabytes(), "kept": kept, "ms": 1000 * seconds / requests}
+
+
+def serve(url: str, requests: int, folder: Path) -> dict[str, float]:
+    """Run `fairsync serve` without a catalog, ask it for candidates, and return the most memory that it had."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    config = folder / "service.toml"
+    floor = K * requests // 3
+    config.write_text(
+        f'[search]\nengine = "pgvector"\nurl = "{url}"\ntable = "{TABLE}"\nattributes = ["seller", "new"]\n'
+        f'filters = ["price"]\ntimeout = 120\n[promise]\nk = {K}\n[ledger]\nurl = "sqlite:///exposures.db"\n'
+        f"[http]\nport = {port}\nrequest_seconds = 240\nmax_wait_seconds = 240\n"
+        f'[[promises]]\nwhere = {{seller = "seller 90"}}\nat_least = {floor}\nwindow = {{every = "day"}}\n'
+        f'[[promises]]\nwhere = {{new = true}}\nat_least = 0.2\nwindow = {{every = "day"}}\n'
+    )
+    process = subprocess.Popen([sys.executable, "-c", _SERVE, "serve", str(config)], stderr=subprocess.DEVNULL)
+    users = np.random.default_rng(1).normal(size=(requests, DIM))
+    began = time.perf_counter()
+    try:
+        with Client(f"http://127.0.0.1:{port}", attempts=3, timeout=300) as client:
+            _wait_for(client, process)
+            client.retrieve(users[:4])
+            start_seconds, began = time.perf_counter() - began, time.perf_counter()
+            for at in range(4, requests, 4):
+                client.retrieve(users[at : at + 4], where=[{"price": {"at_most": 50}}, None, None, None])
+            seconds = time.perf_counter() - began
+            got = sum(one.exposures for one in client.promises())
+        most = _megabytes(process.pid)
+    finally:
+        process.terminate()
+        process.wait(60)
+    return {"start": start_seconds, "most": most, "exposures": got, "ms": 1000 * seconds / max(requests - 4, 1)}
+
+
+def _wait_for(client: Client, process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a service answers; raise if it has ended."""
+    while True:
+        try:
+            client.overview()
+        except FairSyncError:
+            if process.poll() is not None:
+                raise
+            time.sleep(0.2)
+        else:
+            return
 
 
 def hold(items: int) -> dict[str, float]:
@@ -79,9 +138,9 @@ def hold(items: int) -> dict[str, float]:
     return {"before": before, "most": _megabytes(), "items": len(catalog)}
 
 
-def _megabytes() -> float:
-    """Return the most memory that this process has had (Linux). That of `getrusage` begins with the parent's."""
-    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+def _megabytes(process: int | str = "self") -> float:
+    """Return the most memory that a process has had (Linux). That of `getrusage` begins with the parent's."""
+    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
@@ -102,10 +161,10 @@ def main(arguments: Sequence[str] | None = None, screen: Console | None = None) 
     parser.add_argument("--requests", type=int, default=64)
     parser.add_argument("--postgres", help="URL of a database; one is started by default")
     parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--part", choices=["serve", "hold"], help=argparse.SUPPRESS)
+    parser.add_argument("--part", choices=["answer", "hold"], help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
-    if given.part == "serve":
-        print(json.dumps(serve(given.postgres, given.requests)))
+    if given.part == "answer":
+        print(json.dumps(answer(given.postgres, given.requests)))
         return 0
     if given.part == "hold":
         print(json.dumps(hold(given.items)))
@@ -123,19 +182,30 @@ def main(arguments: Sequence[str] | None = None, screen: Console | None = None) 
 
 def _measure(url: str, given: argparse.Namespace, screen: Console) -> int:
     seconds = load(url, given.items)
-    hosted = _child("--part", "serve", "--postgres", url, "--requests", str(given.requests))
+    hosted = _child("--part", "answer", "--postgres", url, "--requests", str(given.requests))
+    with tempfile.TemporaryDirectory() as folder:
+        served = serve(url, given.requests, Path(folder))
     held = _child("--part", "hold", "--items", str(given.items))
     rows = [
-        ["items in Postgres only", f"{hosted['before']:.0f}", f"{hosted['most']:.0f}", f"{hosted['ms']:.0f}"],
+        [
+            "items in Postgres only, in Python",
+            f"{hosted['before']:.0f}",
+            f"{hosted['most']:.0f}",
+            f"{hosted['ms']:.0f}",
+        ],
+        ["items in Postgres only, `fairsync serve`", "–", f"{served['most']:.0f}", f"{served['ms']:.0f}"],
         ["catalog, before any request", f"{held['before']:.0f}", f"{held['most']:.0f}", "–"],
     ]
     title = f"Memory of a front end, {given.items:,} items of {DIM} dimensions (loaded by COPY in {seconds:.0f} s)"
     table = Table(title, ["front end", "MB at the start", "MB at most", "ms a request"], rows)
     claims = [
         Claim("MB of a front end without a catalog", hosted["most"], 200.0),
-        Claim("floors kept", hosted["kept"], 1.0, at_most=False),
+        Claim("MB of `fairsync serve` without a catalog", served["most"], 200.0),
+        Claim("promises kept", hosted["kept"], 1.0, at_most=False),
     ]
-    return finish("front_end_memory", [table], claims, {"hosted": hosted, "held": held}, given.out, screen)
+    return finish(
+        "front_end_memory", [table], claims, {"hosted": hosted, "served": served, "held": held}, given.out, screen
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ The figure is the throughput of one coordinator if network and search are elsewh
 import argparse
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,8 @@ from benchmarks.output import OUT, Table, finish, make_screen, progress
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FrontEnd
-from fairsync.coordination.lease import Lease
+from fairsync.coordination.lease import Lease, Settlement
 from fairsync.data import synthetic
-from fairsync.eligible_slots import EligibleSlots
-from fairsync.ledger import Entry
-from fairsync.policies import Sample
-from fairsync.promise_costs import PromiseCosts
-from fairsync.promises.certificate import Certified
 from fairsync.search import ExactIndex
 
 DIM, K, FLOOR = 16, 20, 5
@@ -72,21 +67,9 @@ class TimedCoordinator(Coordinator):
             self.leasing.append(time.thread_time() - started)
         return lease
 
-    def settle(
-        self,
-        number: int,
-        entry: Entry,
-        sample: Sample | None,
-        answers: Mapping[str, bytes] | None = None,
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        costs: PromiseCosts | None = None,
-        last_relevance: float | None = None,
-    ) -> None:
+    def settle(self, number: int, settlement: Settlement) -> None:
         """Settle the oldest lease instead of this one, and measure the time, if enough leases are open."""
-        self.out.append(
-            partial(super().settle, number, entry, sample, answers, slots, certified, costs, last_relevance)
-        )
+        self.out.append(partial(super().settle, number, settlement))
         if len(self.out) > self.most_out:
             settle = self.out.popleft()
             started = time.thread_time()

@@ -21,7 +21,7 @@ CATEGORIES, PROVIDERS = 1_246, 5_000
 HORIZON, CALLS = 20_000, 24
 CLAIMED_ITEMS = 1_700_000
 # A third of it is the sums of the prices of 690,000 atoms, and a copy of the certificate.
-MOST_OUTSIDE = 0.11
+MOST_OUTSIDE = 0.10
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import linprog
@@ -46,6 +45,7 @@ class Shop:
         self.ledger = MemoryLedger(self.catalog.n_groups)
         self.worst_case_traffic = float(options.get("worst_case_traffic", WORST_CASE_TRAFFIC))
         self.given: list[tuple[float, Label]] = []
+        self.served: list[tuple[float, npt.NDArray[np.float64]]] = []
         self.alerts: set[tuple[Label | None, datetime, str]] = set()
         self.relevance = self.plain_relevance = 0.0
 
@@ -69,7 +69,9 @@ class Shop:
         self.plain_relevance += float(-np.sort(-scores, axis=1)[:, :K].sum())
         rows = np.asarray(found.ids, dtype=np.int64)
         self.relevance += float(np.take_along_axis(scores, rows, axis=1).sum())
-        self.given += [(promise_service.scheduler.now().timestamp(), label) for label in found.groups.ravel().tolist()]
+        at = promise_service.scheduler.now().timestamp()
+        self.given += [(at, label) for label in found.groups.ravel().tolist()]
+        self.served += [(at, user) for user in users]
 
     def vectors(self, first: int, last: int) -> npt.NDArray[np.float64]:
         """Return the users of some requests."""
@@ -83,13 +85,28 @@ class Shop:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a window of a promise ended, counted one by one."""
+    """How a window ended.
 
-    promise: ScheduledPromise
+    Attributes
+    ----------
+    labels : frozenset
+        The groups that it was promised to.
+    span : Span
+        The window.
+    exposures : int
+        The exposures of these groups in it.
+    floor, cap : int
+        The bounds that were promised; a cap may be None.
+    promise : str
+        The promise, in words.
+    """
+
+    labels: frozenset[Label]
     span: Span
     exposures: int
     floor: int
-    cap: int | None
+    cap: int | None = None
+    promise: str = ""
 
     @property
     def missing(self) -> int:
@@ -101,40 +118,40 @@ class Outcome:
         """Whether there are more exposures than the cap allows."""
         return self.cap is not None and self.exposures > self.cap
 
-    @property
-    def labels(self) -> frozenset[Label]:
-        """The groups that the promise is about."""
-        (wanted,) = self.promise.promise.where.values()
-        return frozenset(wanted if isinstance(wanted, (list, tuple)) else [wanted])
-
 
 def outcomes(shop: Shop, start: datetime, end: datetime, came: Times) -> list[Outcome]:
     """Return how every window between two moments ended. Shares are of the requests that came."""
     at = np.array([moment for moment, _ in shop.given])
     found = []
     for promise in shop.promises:
+        (wanted,) = promise.promise.where.values()
+        labels: frozenset[Label] = frozenset(wanted if isinstance(wanted, (list, tuple)) else [wanted])
         first = promise.window.at(start) or promise.window.after(start)
         spans = ([first] if first else []) + list(promise.window.between(first.end if first else end, end))
         for span in spans:
             if span.end > end:
                 continue
-            whole = Outcome(promise, span, 0, 0, None)
             low, high = np.searchsorted(at, [span.start.timestamp(), span.end.timestamp()])
-            had = sum(label in whole.labels for _, label in shop.given[low:high])
+            had = sum(label in labels for _, label in shop.given[low:high])
             slots = K * len(within(came, span))
             one = promise.promise
-            found.append(Outcome(promise, span, had, one.floor(slots), one.cap(slots)))
+            found.append(Outcome(labels, span, had, one.floor(slots), one.cap(slots), str(promise)))
     return found
 
 
-def could_have_been_kept(shop: Shop, missed: Outcome, every: Sequence[Outcome], came: Times) -> bool:
-    """Say whether a missed floor could have been met without any other promise getting less than it got.
+def could_have_been_kept(
+    capacities: Mapping[Label, int], missed: Outcome, every: Sequence[Outcome], came: Times
+) -> bool:
+    """Say whether a missed floor could have been met without any other window getting less than it got.
 
     Variables are the exposures of each group in each stretch of time between two edges of windows.
     """
+    held = sum(capacities[label] for label in missed.labels)
+    if missed.floor > len(within(came, missed.span)) * min(held, K):
+        return False
     edges = sorted({edge.timestamp() for one in every for edge in (one.span.start, one.span.end)})
     requests = np.diff(np.searchsorted(came, edges))
-    labels, n = list(shop.capacities), len(requests)
+    labels, n = list(capacities), len(requests)
     entries: list[tuple[int, int, int]] = []
     limits: list[int] = []
 
@@ -154,7 +171,7 @@ def could_have_been_kept(shop: Shop, missed: Outcome, every: Sequence[Outcome], 
             add(groups, first, last, 1, max(one.cap, one.exposures))
     rows, columns, values = zip(*entries, strict=True)
     matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(labels) * n))
-    most = [(0, int(shop.capacities[label] * count)) for label in labels for count in requests]
+    most = [(0, int(capacities[label] * count)) for label in labels for count in requests]
     found = linprog(np.zeros(len(most)), matrix.tocsr(), limits, bounds=most)  # type: ignore[call-overload]  # stubs know no sparse matrix
     return bool(found.status == 0)
 
@@ -194,13 +211,13 @@ class Audit:
         )
 
 
-def audit(past: Sequence[PastWindow], came: Times, capacities: Mapping[Label, int], k: int = K) -> Audit:
-    """Compare windows with what the requests that came could carry, all together, by linear programs."""
-    got = [msgspec.structs.replace(one, floor=min(one.floor, one.exposures)) for one in past]
+def audit(past: Sequence[PastWindow], came: Times, capacities: Mapping[Label, int]) -> Audit:
+    """Compare the windows that a service has recorded with what the requests that came could carry."""
+    every = [Outcome(frozenset([group_of(one)]), Span(one.start, one.end), one.exposures, one.floor) for one in past]
     could: dict[bool, list[PastWindow]] = {True: [], False: []}
-    for place, one in enumerate(past):
+    for one, outcome in zip(past, every, strict=True):
         if not one.kept:
-            could[can_carry([*got[:place], one, *got[place + 1 :]], came, capacities, k)].append(one)
+            could[could_have_been_kept(capacities, outcome, every, came)].append(one)
     return Audit([one for one in past if one.kept], impossible=could[False], surprised=could[True])
 
 
@@ -210,32 +227,38 @@ def group_of(window: PastWindow) -> Label:
     return window.group
 
 
-def can_carry(windows: Sequence[PastWindow], came: Times, capacities: Mapping[Label, int], k: int) -> bool:
-    """Say whether requests at these times can give all these windows their floors.
+def least_given_up(shop: Shop, every: Sequence[Outcome]) -> float:
+    """Return the least part of the relevance that hindsight would give up so that no window gets less than it got.
 
-    Variables are the exposures of each group in each stretch of time between two edges of windows. The matrix is that
-    of a network, so that a whole-numbered way exists if any does.
+    A linear program over all requests: each has K slots, and of each group its K best items at most.
     """
-    alone = [one.floor <= len(within(came, one)) * capacities[group_of(one)] for one in windows]
-    if not all(alone):
-        return False
-    edges = sorted({edge.timestamp() for one in windows for edge in (one.start, one.end)})
-    requests = np.diff(np.searchsorted(came, edges))
-    labels = list(dict.fromkeys(map(group_of, windows)))
-    n = len(requests)
-    entries: list[tuple[int, int, int]] = []
-    for group in range(len(labels)):  # the slots of every stretch
-        entries += [(stretch, group * n + stretch, 1) for stretch in range(n)]
-    limits = (requests * k).tolist()
-    for row, one in enumerate(windows, start=n):
-        first, last = np.searchsorted(edges, [one.start.timestamp(), one.end.timestamp()])
-        entries += [(row, labels.index(group_of(one)) * n + stretch, -1) for stretch in range(first, last)]
-        limits.append(-one.floor)
-    rows, columns, values = zip(*entries, strict=True)
-    matrix = coo_array((values, (rows, columns)), shape=(len(limits), len(labels) * n))
-    most = [(0, int(capacities[label] * count)) for label in labels for count in requests]
-    found = linprog(np.zeros(len(most)), matrix.tocsr(), limits, bounds=most)  # type: ignore[call-overload]  # stubs know no sparse matrix
-    return bool(found.status == 0)
+    at, users = np.array([moment for moment, _ in shop.served]), np.array([user for _, user in shop.served])
+    scores, n = users @ np.asarray(shop.catalog.embeddings, dtype=np.float64).T, len(users)
+    best = [-np.sort(-scores[:, shop.catalog.group_of == code], axis=1)[:, :K] for code in range(len(shop.capacities))]
+    group = np.concatenate([np.full(one.size, code) for code, one in enumerate(best)])
+    request = np.concatenate([np.repeat(np.arange(n), one.shape[1]) for one in best])
+    entries: list[npt.NDArray[np.float64]] = [np.zeros((3, 0))]
+    limits: list[int] = []
+
+    def add(inside: npt.NDArray[np.int64], sign: int, limit: int) -> None:
+        rows = [np.full(len(inside), len(limits)), inside, np.full(len(inside), sign)]
+        entries.append(np.array(rows, dtype=np.float64))
+        limits.append(limit)
+
+    for one in every:
+        wanted = np.array([label in one.labels for label in shop.catalog.labels])
+        during = (at >= one.span.start.timestamp()) & (at < one.span.end.timestamp())
+        inside = np.flatnonzero(wanted[group] & during[request])
+        add(inside, -1, -min(one.floor, one.exposures))
+        if one.cap is not None:
+            add(inside, 1, max(one.cap, one.exposures))
+    row, column, sign = np.concatenate(entries, axis=1)
+    windows = coo_array((sign, (row.astype(int), column.astype(int))), shape=(len(limits), len(group)))
+    slots = coo_array((np.ones(len(group)), (request, np.arange(len(group)))), shape=(n, len(group)))
+    found = linprog(  # type: ignore[call-overload]  # stubs know no sparse matrix
+        -np.concatenate([one.ravel() for one in best]), windows.tocsr(), limits, slots.tocsr(), np.full(n, K), (0, 1)
+    )
+    return float(1 + found.fun / shop.plain_relevance)
 
 
 def within(came: Times, window: PastWindow | Span) -> Times:

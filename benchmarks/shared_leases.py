@@ -26,6 +26,7 @@ from benchmarks.output import OUT, Claim, Table, finish, make_screen, progress
 
 from fairsync.catalog.groups import Groups
 from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.lease import Settlement
 from fairsync.ledger import Entry, SqlLedger
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def replica(url: str, n_groups: int, begin: float, seconds: float) -> list[float
             started = time.perf_counter()
             lease = coordinator.lease(CALL)
             counts = np.bincount(rng.integers(n_groups, size=K * lease.batch.requests), minlength=n_groups)
-            coordinator.settle(lease.number, Entry(counts, lease.batch.requests, 1.0, 0.0), None)
+            coordinator.settle(lease.number, Settlement(Entry(counts, lease.batch.requests, 1.0, 0.0)))
             turns.append(time.perf_counter() - started)
     return turns
 

@@ -15,7 +15,7 @@ Everything is simulated twice: without and with calibration on past requests.
 
 import argparse
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import cycle
@@ -28,13 +28,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from rich.console import Console
 
 from fairsync import Catalog, Coordinator, FairRetriever, FrontEnd, hindsight
-from fairsync.coordination.lease import Lease
+from fairsync.coordination.lease import Lease, Settlement
 from fairsync.data import synthetic
-from fairsync.eligible_slots import EligibleSlots
-from fairsync.ledger import Entry
-from fairsync.policies import Sample
-from fairsync.promise_costs import PromiseCosts
-from fairsync.promises.certificate import Certified
 from fairsync.report.plot import save, tidy
 from fairsync.search import ExactIndex
 
@@ -113,22 +108,12 @@ class LateCoordinator(Coordinator):
         self.waiting += lease.batch.requests
         return lease
 
-    def settle(
-        self,
-        number: int,
-        entry: Entry,
-        sample: Sample | None,
-        answers: Mapping[str, bytes] | None = None,
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        costs: PromiseCosts | None = None,
-        last_relevance: float | None = None,
-    ) -> None:
+    def settle(self, number: int, settlement: Settlement) -> None:
         """Accept counts, to be settled later."""
         self.out.append(
             (
-                entry.requests,
-                partial(super().settle, number, entry, sample, answers, slots, certified, costs, last_relevance),
+                settlement.entry.requests,
+                partial(super().settle, number, settlement),
             )
         )
         while self.waiting > self.in_flight:

@@ -22,7 +22,7 @@ settings.load_profile("patient")
 # Tests of these files start something large, a cluster, a server or a browser, of which there should be one at a time.
 _TOGETHER = {
     "ray": ("ray/test_index.py", "ray/test_failover.py", "test_ray.py", "test_cluster.py"),
-    "milvus": ("milvus/test_server.py",),
+    "milvus": ("test_milvus.py", "test_hosted_milvus.py", "test_engine_faults.py"),
     "browser": (
         "test_accessibility.py",
         "test_audit_panel.py",

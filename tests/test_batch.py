@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fairsync.batch import serve
 from fairsync.errors import FairSyncError
 from fairsync.floors import make_terms
 from fairsync.inputs import check_users
@@ -15,6 +14,7 @@ from fairsync.policies import NoPolicy, make_policy
 from fairsync.policies.base import Floats
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
+from fairsync.serving import serve
 from worlds import make_world
 
 

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from effort import effort
-from fairsync.batch import serve
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
+from fairsync.coordination.lease import Settlement
 from fairsync.eligible import make_eligibility
 from fairsync.eligible_slots import CountedSlots, EligibleSlots, SlotForecast, highest_mean, lowest_mean
 from fairsync.guard import AskedSlots
@@ -21,6 +21,7 @@ from fairsync.policies import Guaranteed, Terms
 from fairsync.policies.base import Feedback
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex
+from fairsync.serving import serve
 from test_eligible import floors_at_the_edge
 from worlds import make_world
 
@@ -311,7 +312,7 @@ def test_a_coordinator_forecasts_as_a_retriever_does() -> None:
         eligible, _ = make_eligibility(None, where[here], catalog, lease.batch.requests)
         served = serve(lease.batch, catalog, retriever.index, users[here][:, None], eligible)
         assert [set(rows) for rows in served.hits.rows.tolist()] == [set(rows) for rows in expected.rows[here].tolist()]
-        coordinator.settle(lease.number, served.entry, served.sample, slots=served.slots)
+        coordinator.settle(lease.number, Settlement(served.entry, served.sample, slots=served.slots))
         start = here.stop
     assert coordinator.report().outlooks == retriever.report().outlooks
     assert coordinator.report().limited_requests == retriever.limited_requests > 0
@@ -350,7 +351,7 @@ def side_by_side(
             waits.append(start)
         if waiting and (lease is None or rng.random() < 0.3):
             number, served = waiting.pop(int(rng.integers(len(waiting))))
-            coordinator.settle(number, served.entry, served.sample, slots=served.slots)
+            coordinator.settle(number, Settlement(served.entry, served.sample, slots=served.slots))
     return coordinator, waits
 
 

@@ -62,14 +62,16 @@ from fairsync.report import Report
 from fairsync.report.cost_curve import CostCurve, cost_curve
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, HnswIndex, IvfIndex, OneHotIndex, ShardedIndex
+from fairsync.search.engines import make_engine
+from fairsync.search.engines.hosted_catalog import HostedCatalog
 
 if TYPE_CHECKING:
     from fairsync.catalog.files import open_catalog as open_catalog
     from fairsync.catalog.files import save_catalog as save_catalog
     from fairsync.coordination.ray import RayCoordinator as RayCoordinator
+    from fairsync.search.engines.milvus import MilvusIndex as MilvusIndex
     from fairsync.search.engines.pgvector import PgvectorIndex as PgvectorIndex
     from fairsync.search.engines.qdrant import QdrantIndex as QdrantIndex
-    from fairsync.search.milvus import MilvusIndex as MilvusIndex
     from fairsync.search.ray import RayIndex as RayIndex
     from fairsync.service.client import AccessError as AccessError
     from fairsync.service.client import AsyncClient as AsyncClient
@@ -93,6 +95,7 @@ __all__ = [
     "FrontEnd",
     "Hindsight",
     "HnswIndex",
+    "HostedCatalog",
     "InfeasibleFloorsError",
     "InvalidInputError",
     "IvfIndex",
@@ -122,6 +125,7 @@ __all__ = [
     "cost_curve",
     "each",
     "hindsight",
+    "make_engine",
 ]
 
 # Names that are imported on first use: the module of each, and the extra that installs what it needs. They are not in
@@ -130,7 +134,7 @@ _LAZY = {
     "AccessError": ("fairsync.service.client", "client"),
     "AsyncClient": ("fairsync.service.client", "client"),
     "Client": ("fairsync.service.client", "client"),
-    "MilvusIndex": ("fairsync.search.milvus", "milvus"),
+    "MilvusIndex": ("fairsync.search.engines.milvus", "milvus"),
     "PgvectorIndex": ("fairsync.search.engines.pgvector", "postgres"),
     "QdrantIndex": ("fairsync.search.engines.qdrant", "qdrant"),
     "RayCoordinator": ("fairsync.coordination.ray", "ray"),

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.batch import make_sample
 from fairsync.errors import InvalidInputError
 from fairsync.inputs import check_users
 from fairsync.policies import Feedback
+from fairsync.serving import make_sample
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -60,6 +60,9 @@ class Candidates:
     cold : numpy.ndarray
         (n,) whether nothing was known of the user, so that the answer comes from the fallback
         (:class:`fairsync.cold_start.ColdStart`). With a fixed list, its items come first, in its order.
+    plain : numpy.ndarray
+        (n,) relevance of all candidates of a request if there were no promises, or an upper bound of it where that is
+        not in the list that was searched; nan if it is unknown, as in answers that were loaded or received.
     explained : tuple
         What `explain` shows of each request, if that was asked for; otherwise empty.
 
@@ -79,6 +82,7 @@ class Candidates:
     rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
     unknown_excluded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64), kw_only=True)
     cold: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=bool), kw_only=True)
+    plain: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), kw_only=True)
     explained: tuple[Explainable | None, ...] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +92,8 @@ class Candidates:
             object.__setattr__(self, "unknown_excluded", np.zeros(self.searched.shape, dtype=np.int64))
         if self.cold.shape != self.searched.shape:
             object.__setattr__(self, "cold", np.zeros(self.searched.shape, dtype=bool))
+        if self.plain.shape != self.searched.shape:
+            object.__setattr__(self, "plain", np.full(self.searched.shape, np.nan))
 
     @property
     def degraded(self) -> bool:
@@ -154,6 +160,7 @@ class Candidates:
             rows=self.rows[positions],
             unknown_excluded=unknown,
             cold=self.cold[positions],
+            plain=self.plain[positions],
             explained=explained,
         )
 
@@ -170,6 +177,7 @@ class Candidates:
             rows=np.concatenate([part.rows for part in parts]),
             unknown_excluded=np.concatenate([part.unknown_excluded for part in parts]),
             cold=np.concatenate([part.cold for part in parts]),
+            plain=np.concatenate([part.plain for part in parts]),
             explained=_joined(parts),
         )
 
@@ -240,6 +248,7 @@ class Candidates:
         unknown_excluded: NDArray[np.int64] | None = None,
         cold: NDArray[np.bool_] | None = None,
         places: Callable[[NDArray[np.int64]], NDArray[np.intp]] | None = None,
+        plain: NDArray[np.float64] | None = None,
     ) -> Candidates:
         """Return the candidates in these rows of a catalog, sorted by relevance, ties by id; -1 is an empty place.
 
@@ -259,7 +268,8 @@ class Candidates:
                 names[rows < 0] = "" if names.dtype.kind == "U" else -1
         unknown = np.empty(0, dtype=np.int64) if unknown_excluded is None else unknown_excluded
         cold = np.empty(0, dtype=bool) if cold is None else cold
-        return Candidates(ids, groups, relevance, searched, rows=rows, unknown_excluded=unknown, cold=cold)
+        plain = np.empty(0) if plain is None else plain
+        return Candidates(ids, groups, relevance, searched, rows=rows, unknown_excluded=unknown, cold=cold, plain=plain)
 
 
 def _joined(parts: Sequence[Candidates]) -> tuple[Explainable | None, ...]:

@@ -101,6 +101,10 @@ class ColdStart:
             return
         if any(isinstance(value, list) for value in plain):
             raise InvalidInputError(f"{what}: one vector of {catalog.dim} numbers.")
+        if catalog.weights is not None:
+            raise InvalidInputError(
+                'cold is a list of ids, which needs a copy of the catalog: use "mean" or a vector of floats.'
+            )
         self._ids = check_names(list(dict.fromkeys(plain)), None, "the ids in cold", "id")
         check_same_kind(self._ids, catalog.ids[:1], "ids")
         unknown = self._ids[catalog.rows_of(self._ids) < 0].tolist()
@@ -210,7 +214,7 @@ class ColdStart:
         if mean.any():
             return mean
         if self._items_mean is None or self._items_mean[0] is not catalog:
-            mean = np.asarray(catalog.embeddings).mean(axis=0, dtype=np.float64)
+            mean = catalog.mean_embedding
             if not mean.any():  # any direction is better than the order of ids
                 mean = np.random.default_rng(0).normal(size=catalog.dim)
             self._items_mean = (catalog, mean)

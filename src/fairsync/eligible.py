@@ -13,11 +13,15 @@ from fairsync.catalog.conditions import parse_conditions
 from fairsync.catalog.names import are_words, check_names, check_same_kind
 from fairsync.errors import InvalidInputError
 from fairsync.search.eligibility import Eligibility
+from fairsync.search.engines.engine import Restricted
+from fairsync.search.engines.hosted_catalog import HostedCatalog
+from fairsync.search.engines.hosted_eligibility import HostedEligibility, all_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog, Selection, Where
+    from fairsync.catalog.conditions import Condition
 
 T = TypeVar("T")
 # Lists of different lengths are sorted in one table, unless that has this many times as many places as there are rows.
@@ -126,6 +130,81 @@ class Rules:
         return chosen
 
 
+class HostedRules(Rules):
+    """What each of n requests may get of a catalog that only an engine holds; see `Rules`."""
+
+    def __init__(
+        self,
+        exclude: Exclude | None,
+        where: Where | Sequence[Where | None] | None,
+        catalog: HostedCatalog,
+        n: int,
+        *,
+        allow_empty: bool = False,
+    ) -> None:
+        self._hosted, self._where, self._allow_empty = catalog, _checked_where(where, n), allow_empty
+        if exclude is not None and hasattr(exclude, "tocsr"):
+            raise InvalidInputError("a matrix of excluded items needs a copy of the catalog: give lists of ids.")
+        self._lists = [] if exclude is None else [list(dict.fromkeys(one)) for one in _id_lists(exclude, n)]
+        ids = list(dict.fromkeys(chain.from_iterable(self._lists)))
+        if ids:
+            check_same_kind(_joined([ids]), catalog.ids, "ids")
+        self._items = catalog.engine.fetch(ids) if ids else None
+        rows = np.empty(0, dtype=np.int64) if self._items is None else catalog.combinations_of(self._items)
+        names = [] if self._items is None else self._items.ids
+        self._place = {name: at for at, name in enumerate(names) if rows[at] >= 0}
+        self._rows = rows
+        unknown = [sum(name not in self._place for name in one) for one in self._lists] or [0] * n
+        self.unknown = np.array(unknown, dtype=np.int64)
+
+    def check(self) -> None:
+        """Raise for a condition that would be refused, whichever request has it, before any is answered."""
+        self._each(range(len(self.unknown)), self._conditions)
+
+    def eligibility_of(self, requests: Sequence[int]) -> HostedEligibility | None:
+        """Return the items that these requests may get, in this order; see `Rules.eligibility`."""
+        conditions = self._each(requests, self._conditions)
+        lists = [self._lists[i] if self._lists else [] for i in requests]
+        if not any(lists) and not any(conditions):
+            return None
+        distinct = [one for one in dict.fromkeys(conditions) if one]
+        places = [np.array([self._place[name] for name in one if name in self._place], dtype=np.int64) for one in lists]
+        meets = {one: self._hosted.meeting(self._items, one) for one in distinct} if self._items is not None else {}
+        met = [
+            meets[one][at] if one and meets else np.ones(len(at), bool)
+            for one, at in zip(conditions, places, strict=True)
+        ]
+        sizes = (*map(self._hosted.selected, distinct), self._hosted.weights)
+        return HostedEligibility(
+            len(self._hosted), (), np.array([distinct.index(one) if one else -1 for one in conditions], dtype=np.int64),
+            self._rows[all_of(places)], np.concatenate([[0], np.cumsum([len(at) for at in places], dtype=np.int64)]),
+            tuple(Restricted(one or (), names) for one, names in zip(conditions, lists, strict=True)),
+            sizes, np.concatenate([np.empty(0, dtype=bool), *met]), self._hosted.group_of,
+        )  # fmt: skip
+
+    def _conditions(self, where: Where) -> tuple[Condition, ...]:
+        conditions = parse_conditions(where, self._hosted.conditioned_attributes)
+        if conditions and not self._allow_empty and not self._hosted.selected(conditions).any():
+            raise InvalidInputError(f"no item meets the condition {dict(where)!r:.200}.")
+        return conditions
+
+
+def make_rules(
+    exclude: Exclude | None,
+    where: Where | Sequence[Where | None] | None,
+    catalog: Catalog,
+    n: int,
+    *,
+    allow_empty: bool = False,
+) -> Rules | None:
+    """Return what each of n requests may get; None if all may get everything. The parameters are those of `Rules`."""
+    if exclude is None and where is None:
+        return None
+    if isinstance(catalog, HostedCatalog):
+        return HostedRules(exclude, where, catalog, n, allow_empty=allow_empty)
+    return Rules(exclude, where, catalog, n, allow_empty=allow_empty)
+
+
 def make_eligibility(
     exclude: Exclude | None, where: Where | Sequence[Where | None] | None, catalog: Catalog, n: int
 ) -> tuple[Eligibility | None, NDArray[np.int64]]:
@@ -208,17 +287,7 @@ def _excluded(exclude: Exclude | None, catalog: Catalog, n: int) -> tuple[NDArra
         there = np.asarray(entries.data) != 0
         lengths = np.diff(np.concatenate([[0], np.cumsum(there)])[entries.indptr])
         return np.asarray(entries.indices)[there].astype(np.int64), lengths
-    exclude = to_values(exclude)
-    if isinstance(exclude, str | bytes | Mapping) or not isinstance(exclude, Sequence | np.ndarray):
-        raise InvalidInputError(f"exclude must be a list of ids for each request, got {exclude!r:.80}.")
-    if len(exclude) != n:
-        raise InvalidInputError(f"there are {n} requests, and exclude has {len(exclude)} lists of ids.")
-    lists = [() if one is None else to_values(one) for one in exclude]
-    for i, one in enumerate(lists):
-        if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
-            raise InvalidInputError(
-                f"exclude must have a list of ids for each request, got {one!r:.80} for request {i}."
-            )
+    lists = _id_lists(exclude, n)
     lengths = np.fromiter(map(len, lists), np.int64, n)
     if not lengths.any():
         return np.empty(0, dtype=np.int64), lengths
@@ -231,6 +300,22 @@ def _excluded(exclude: Exclude | None, catalog: Catalog, n: int) -> tuple[NDArra
     ids = _joined(lists)
     check_same_kind(ids, catalog.ids[:1], "ids")
     return catalog.rows_of(ids), lengths
+
+
+def _id_lists(exclude: Exclude, n: int) -> list[Any]:
+    """Return the ids that each of n requests excludes, or say what is wrong with them."""
+    exclude = to_values(exclude)
+    if isinstance(exclude, str | bytes | Mapping) or not isinstance(exclude, Sequence | np.ndarray):
+        raise InvalidInputError(f"exclude must be a list of ids for each request, got {exclude!r:.80}.")
+    if len(exclude) != n:
+        raise InvalidInputError(f"there are {n} requests, and exclude has {len(exclude)} lists of ids.")
+    lists = [() if one is None else to_values(one) for one in exclude]
+    for i, one in enumerate(lists):
+        if isinstance(one, str | bytes | Mapping) or not isinstance(one, Iterable):
+            raise InvalidInputError(
+                f"exclude must have a list of ids for each request, got {one!r:.80} for request {i}."
+            )
+    return lists
 
 
 def _joined(lists: Sequence[Any]) -> NDArray[Any]:

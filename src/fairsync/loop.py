@@ -4,7 +4,7 @@ It is a set of pure functions of a small, immutable state (:class:`LoopState`). 
 
     state = state.begin(terms, policy)                              # a new horizon or price batch, if one is due
     batch = state.next_batch(terms, policy, n)                      # requests, prices, missing exposures
-    served = serve(batch, catalog, index, users)                    # fairsync.batch: search and guard
+    served = serve(batch, catalog, index, users)                    # fairsync.serving: search and guard
     state, entry = state.record(policy, served.entry, served.sample, served.costs)
 
 and writes the entry to the ledger. :class:`fairsync.FairRetriever` does all of this in one process. A coordinator does
@@ -20,15 +20,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.batch import Batch
 from fairsync.catalog.groups import grow
-from fairsync.certificate_state import CertificateState
+from fairsync.certificate_opening import (
+    check_caps,
+    concession_of,
+    open_certificate,
+    require_certificate,
+    terms_in_force,
+)
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, check_reachable
-from fairsync.ledger import Entry, Totals
-from fairsync.policies import Feedback, Sample
-from fairsync.policies.base import NO_CAP
+from fairsync.ledger import Entry
+from fairsync.price_state import PriceState
+from fairsync.progress import Progress
 from fairsync.promise_costs import PromiseCosts
 from fairsync.promises.certificate import is_certificate
 from fairsync.promises.promise import EVERY_SLOT
@@ -39,221 +44,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fairsync.concession import Concession
-    from fairsync.policies import Policy, Terms
+    from fairsync.batch import Batch
+    from fairsync.certificate_state import CertificateState
+    from fairsync.ledger import Totals
+    from fairsync.policies import Policy, Sample, Terms
     from fairsync.promises.certificate import Certified
 
 _log = logging.getLogger(__name__)
-# Samples of a long price batch are merged when there are this many; the policy forgets the older ones anyway.
-_MAX_SAMPLES = 512
-
-
-@dataclass(frozen=True)
-class Progress:
-    """The progress of a horizon, as far as it is recorded.
-
-    Attributes
-    ----------
-    totals : Totals
-        The sum of the horizon's entries.
-    opens_horizon : bool
-        Whether the next entry opens this horizon in the ledger.
-
-    Examples
-    --------
-    >>> from fairsync.ledger import Entry
-    >>> progress, entry = Progress(Totals.zero(2)).restart().record(Entry(np.array([3, 1]), 2, 1.5, 0.0))
-    >>> progress.totals.requests, progress.opens_horizon, entry.opens_horizon
-    (2, False, True)
-    """
-
-    totals: Totals
-    opens_horizon: bool = False
-
-    def left(self, terms: Terms) -> int:
-        """Return how many requests the horizon has left; negative if more came than expected."""
-        return terms.horizon - self.totals.requests
-
-    def missing(self, terms: Terms) -> NDArray[np.int64]:
-        """Return (P,) exposures that each floor still misses."""
-        missing: NDArray[np.int64] = np.maximum(terms.floors - self.totals.exposures, 0)
-        return missing
-
-    def certain_missing(self, terms: Terms) -> NDArray[np.int64]:
-        """Return (P,) exposures that each floor still misses, 0 for floors that are not certain."""
-        missing = self.missing(terms)
-        return missing if terms.certain is None else np.where(terms.certain, missing, 0)
-
-    def room(self, terms: Terms, reserved: NDArray[np.int64] | None = None) -> NDArray[np.int64] | None:
-        """Return (P,) exposures that each cap still allows, less those reserved; None if there are no caps."""
-        if terms.caps is None:
-            return None
-        used = self.totals.exposures if reserved is None else self.totals.exposures + reserved
-        room: NDArray[np.int64] = np.maximum(terms.caps - used, 0)
-        return room
-
-    def is_over(self, terms: Terms) -> bool:
-        """Return whether every request of the horizon is recorded. A horizon that ends by the clock is never over."""
-        return terms.auto_restart and self.totals.requests >= terms.horizon
-
-    def restart(self, began: float = 0.0) -> Progress:
-        """Return the progress at the start of a new horizon, which began at this time."""
-        return Progress(Totals.zero(len(self.totals.exposures), began), opens_horizon=True)
-
-    def grown(self, n_groups: int) -> Progress:
-        """Return the same progress with zeros for groups that were added."""
-        return replace(self, totals=self.totals.grown(n_groups))
-
-    def record(self, entry: Entry) -> tuple[Progress, Entry]:
-        """Add an entry; return also the entry as the ledger has to record it."""
-        n_groups = len(self.totals.exposures)
-        if len(entry.counts) < n_groups:  # groups were added since it was made
-            entry = entry.grown(n_groups)
-        if (entry.opens_horizon, entry.began) != (self.opens_horizon, self.totals.began):
-            entry = replace(entry, opens_horizon=self.opens_horizon, began=self.totals.began)
-        return Progress(self.totals.after(entry)), entry
-
-
-@dataclass(frozen=True)
-class PriceState:
-    """The policy's state with its prices, and the price batch under way: the requests since the last policy step.
-
-    Attributes
-    ----------
-    state
-        State of the policy.
-    prices : numpy.ndarray
-        (P,) prices of that state, by promise.
-    counts, requests, samples
-        Exposures, requests and samples of the price batch under way.
-    version : int
-        Number of times that the prices have changed.
-    costs : PromiseCosts or None
-        Subsidies and costs of each group since the horizon began; None if they were not measured for every request.
-    slots : EligibleSlots or None
-        What requests could show before the price batch under way, from which the guard forecasts; None as long as that
-        is what was declared.
-    new_slots : EligibleSlots or None
-        What the requests of the price batch under way could show; None as for ``slots``.
-    """
-
-    state: Any
-    prices: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    version: int = 0
-    requests: int = 0
-    samples: tuple[Sample, ...] = ()
-    costs: PromiseCosts | None = None
-    slots: EligibleSlots | None = None
-    new_slots: EligibleSlots | None = None
-
-    @classmethod
-    def of(
-        cls,
-        policy: Policy,
-        state: Any,
-        version: int = 0,
-        costs: PromiseCosts | None = None,
-        slots: EligibleSlots | None = None,
-    ) -> PriceState:
-        """Return the prices of a policy's state, at the start of a price batch."""
-        prices = policy.prices(state)
-        return cls(state, prices, np.zeros(len(prices), dtype=np.int64), version, costs=costs, slots=slots)
-
-    def with_state(self, policy: Policy, state: Any, n_atoms: int | None = None) -> PriceState:
-        """Return the same price batch under another state of the policy, which may have more promises or atoms.
-
-        Samples are dropped: they were taken for the state before.
-        """
-        prices = policy.prices(state)
-        counts = grow(self.counts, len(prices))
-        costs = None if self.costs is None else self.costs.grown(len(prices))
-        size = len(prices) if n_atoms is None else n_atoms
-        slots, new_slots = (None if some is None else some.grown(size) for some in (self.slots, self.new_slots))
-        return replace(
-            self, state=state, prices=prices, counts=counts, version=self.version + 1, samples=(), costs=costs,
-            slots=slots, new_slots=new_slots,
-        )  # fmt: skip
-
-    def batch(
-        self,
-        terms: Terms,
-        policy: Policy,
-        requests: int,
-        missing: NDArray[np.int64],
-        left: int,
-        certificate: NDArray[np.int64] | None = None,
-        room: NDArray[np.int64] | None = None,
-        highest: NDArray[np.float64] | None = None,
-    ) -> Batch:
-        """Return a batch of these requests at the current prices."""
-        return Batch(
-            requests=requests,
-            prices=terms.atom_prices(self.prices),
-            version=self.version,
-            missing=missing,
-            left=left,
-            lookahead=policy.lookahead(self.state, terms.k),
-            watched=policy.watches(self.state),
-            keeps_floors=policy.keeps_floors,
-            terms=terms,
-            k=terms.k,
-            forecast=None if self.slots is None else self.slots.forecast(terms),
-            promise_prices=None if terms.membership is None else self.prices,
-            certificate=certificate,
-            room=room,
-            highest=highest,
-        )
-
-    def record(
-        self,
-        policy: Policy,
-        entry: Entry,
-        sample: Sample | None,
-        costs: PromiseCosts | None = None,
-        slots: EligibleSlots | None = None,
-    ) -> PriceState:
-        """Add the counts, the sample, the costs and the slots of some requests to the price batch under way."""
-        if slots is None and (self.slots is not None or self.new_slots is not None):
-            known = self.slots if self.new_slots is None else self.new_slots
-            slots = EligibleSlots.declared(entry.requests, len(known.shares) if known is not None else 0)
-        samples = self.samples if sample is None else (*self.samples, sample)
-        if len(samples) >= _MAX_SAMPLES:
-            samples = (Sample.join(samples, keep=policy.memory),)
-        # Not `replace`, which takes as long as the rest: this runs with every batch.
-        return PriceState(
-            self.state,
-            self.prices,
-            self.counts + entry.counts,
-            self.version,
-            self.requests + entry.requests,
-            samples,
-            None if self.costs is None or costs is None else self.costs.plus(costs),
-            self.slots,
-            _joined(self.new_slots, slots),
-        )
-
-    def step(
-        self, policy: Policy, terms: Terms, totals: Totals, highest: NDArray[np.float64] | None = None
-    ) -> PriceState:
-        """Let the policy learn from the price batch under way; return its new prices."""
-        left = max(terms.horizon - totals.requests, 1)
-        sample = Sample.join(self.samples, keep=policy.memory) if self.samples else None
-        slots = self.all_slots
-        most = None if slots is None else slots.highest(terms)
-        feedback = Feedback(self.requests, self.counts, totals.exposures, left, sample, most, highest)
-        return PriceState.of(policy, policy.step(self.state, terms, feedback), self.version + 1, self.costs, slots)
-
-    def restarted(self) -> PriceState:
-        """Return the same prices at the start of a new horizon, which has cost nothing so far."""
-        slots = self.all_slots
-        slots = None if slots is None else slots.restarted()
-        return replace(self, costs=PromiseCosts.zero(len(self.prices)), slots=slots, new_slots=None)
-
-    @property
-    def all_slots(self) -> EligibleSlots | None:
-        """What requests could show, the price batch under way included."""
-        return _joined(self.slots, self.new_slots)
 
 
 @dataclass(frozen=True)
@@ -312,7 +109,7 @@ class LoopState:
             _log.warning("continuing all the same: %s", error)
         costs = None if totals.requests else PromiseCosts.zero(len(terms.floors))
         progress = Progress(totals)
-        certificate = _certificate(progress, terms, policy, gives_way=allow_infeasible)
+        certificate = require_certificate(progress, terms, policy, gives_way=allow_infeasible)
         price_state = PriceState.of(policy, policy.start(terms), costs=costs)
         spending = Spending.of(terms, budget)
         return cls(progress, price_state, certificate, terms_in_force(terms, certificate), spending)
@@ -355,7 +152,7 @@ class LoopState:
             )
         goal = self.goal
         has_changed = spending is not None and (over or spending.has_changed)
-        if has_changed or _concession(certificate) is not _concession(self.certificate):
+        if has_changed or concession_of(certificate) is not concession_of(self.certificate):
             goal = terms_in_force(terms, certificate, spending)
         price_state = self.price_state.step(policy, goal or terms, totals, highest)
         if spending is not None:
@@ -410,7 +207,7 @@ class LoopState:
         policy
             The policy that makes the prices.
         entry, sample, costs, slots, certified, reached, last_relevance
-            As :func:`fairsync.batch.serve` returned them. Without costs, those of the horizon are unknown. Without
+            As :func:`fairsync.serving.serve` returned them. Without costs, those of the horizon are unknown. Without
             slots, the requests could show what was declared.
         """
         before = self.progress.totals.requests
@@ -540,7 +337,7 @@ class LoopState:
             if late:
                 is_late = np.arange(len(terms.floors)) >= len(before.floors)
                 asked = replace(asked, priorities=np.where(asked.order > 0, 2 * asked.order + is_late, 0))
-            certificate = _certificate(progress, asked, policy, self.certificate, gives_way=gives_way or late)
+            certificate = require_certificate(progress, asked, policy, self.certificate, gives_way=gives_way or late)
             goal = terms_in_force(terms, certificate, spending)
             return LoopState(progress, price_state, certificate, goal, spending)
         was_lost = before.auto_restart and not can_be_met(
@@ -560,89 +357,3 @@ def _spending_under(before: Spending | None, terms: Terms, *, is_new_model: bool
         return Spending.of(terms, None)
     grown = before.grown(len(terms.floors))
     return grown.forgetful() if is_new_model else grown
-
-
-def check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
-    """Refuse caps that have been exceeded already, unless they were the same before the change."""
-    if terms.caps is None or progress.left(terms) <= 0:  # or the next horizon starts with the next request
-        return
-    known = np.full(len(terms.caps), NO_CAP) if before.caps is None else grow(before.caps, len(terms.caps))
-    exceeded = np.flatnonzero((progress.totals.exposures > terms.caps) & (terms.caps != known))
-    if len(exceeded):
-        code = int(exceeded[0])
-        raise InvalidInputError(
-            f"A promise with at most {terms.caps[code]:,} exposures has had {progress.totals.exposures[code]:,} since"
-            " the horizon began. Raise at_most, lengthen the horizon, or wait for the next one."
-        )
-
-
-def open_certificate(
-    progress: Progress,
-    terms: Terms,
-    before: CertificateState | None = None,
-    leased: int = 0,
-    reserved: NDArray[np.int64] | None = None,
-    *,
-    gives_way: bool = False,
-) -> CertificateState | None:
-    """Return the certificate for promises that may overlap; None if they cannot be kept by the requests left.
-
-    Parameters
-    ----------
-    progress, terms
-        The progress of the horizon, and the promises.
-    before
-        The certificate before a change of promises or items.
-    leased, reserved
-        As for `LoopState.begin`.
-    gives_way
-        Whether floors give way where not all can be kept. Then None is never returned.
-    """
-    left = progress.left(terms) - leased
-    if left <= 0 and not terms.auto_restart:  # more requests came than were expected: the next targets plan for more
-        return CertificateState.aimed(replace(terms, certificate=None), left, before, 0)
-    if left <= 0 and not leased:  # the horizon is over: the next one starts with the next request
-        progress, left, before = progress.restart(), terms.horizon, None
-    missing, room = progress.certain_missing(terms), progress.room(terms, reserved)
-    return CertificateState.open(terms, missing, room, left, before, gives_way=gives_way)
-
-
-def _certificate(
-    progress: Progress,
-    terms: Terms,
-    policy: Policy,
-    before: CertificateState | None = None,
-    *,
-    gives_way: bool = False,
-) -> CertificateState | None:
-    """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
-    if terms.membership is None or not policy.keeps_floors:
-        return None
-    made = open_certificate(progress, terms, before, gives_way=gives_way)
-    error = (
-        f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
-        f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
-    )
-    if made is None:
-        raise InvalidInputError(error)
-    if made.concession is not None and progress.totals.requests:
-        _log.warning("floors of the lowest priority give way: %s", error)
-    return made
-
-
-def terms_in_force(
-    terms: Terms, certificate: CertificateState | None, spending: Spending | None = None
-) -> Terms | None:
-    """Return the terms without what floors have given up; None if that is nothing."""
-    asked, concession = terms if spending is None else spending.asked(terms), _concession(certificate)
-    if concession is not None:
-        asked = replace(asked, floors=np.maximum(asked.floors - grow(concession.shortfall, len(terms.floors)), 0))
-    return None if asked is terms else asked
-
-
-def _concession(certificate: CertificateState | None) -> Concession | None:
-    return None if certificate is None else certificate.concession
-
-
-def _joined(some: EligibleSlots | None, more: EligibleSlots | None) -> EligibleSlots | None:
-    return some if more is None else more if some is None else some.plus(more)

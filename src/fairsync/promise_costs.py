@@ -32,7 +32,7 @@ class PromiseCosts:
     ----------
     subsidies : numpy.ndarray
         (P,) the subsidy in force, summed over the exposures of the group. Under the guard a subsidy ends with its
-        floor: exposures beyond it have none.
+        floor: exposures beyond it have none. A charge for a cap counts as a negative subsidy.
     given_up : numpy.ndarray
         (P,) the relevance given up for the exposures of the group, an upper bound; nan if it was not measured.
 

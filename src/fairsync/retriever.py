@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.batch import Batch, ServedBatch, serve, uncounted_batch
+from fairsync.batch import Batch, ServedBatch, uncounted_batch
 from fairsync.calibration import calibrate
 from fairsync.candidates import Candidates, Explainable
 from fairsync.catalog import Catalog, Where
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.catalog.groups import Label
+from fairsync.certificate_opening import terms_in_force
 from fairsync.closing import Closable, NoCopies
 from fairsync.cold_start import MEAN, Cold, ColdStart, is_cold
 from fairsync.commitment import Commitment
@@ -29,7 +30,7 @@ from fairsync.inputs import check_catalog, check_seconds, check_users
 from fairsync.ledger import Entry, Ledger, MemoryLedger, open_ledger
 from fairsync.ledger.labels import check_labels, save_labels
 from fairsync.ledger.urls import MEMORY
-from fairsync.loop import LoopState, terms_in_force
+from fairsync.loop import LoopState
 from fairsync.policies import Policy, Terms, make_policy
 from fairsync.promises import Promise
 from fairsync.promises.resolve import ResolvedPromises, restore_promises
@@ -38,6 +39,7 @@ from fairsync.report.gave_way import find_given_way
 from fairsync.saved_prices import PriceSaver, SavedPrices
 from fairsync.search import Index, make_index, replace_index
 from fairsync.search.overlay import follow
+from fairsync.serving import serve
 from fairsync.spending import check_budget
 
 
@@ -229,7 +231,7 @@ class FairRetriever(NoCopies, Closable):
             vectors, cold = self._cold.fill(vectors, catalog)
             fixed = self._cold.fixed_list(cold, catalog)
             rows, relevance = np.empty((n, terms.k), dtype=np.int64), np.empty((n, terms.k))
-            searched, entries = np.empty(n), list[Entry]()
+            searched, plain, entries = np.empty(n), np.full(n, np.nan), list[Entry]()
             state, start, limited = self._state, 0, 0
             counted = None if self.count_cold or cold is None else np.flatnonzero(~cold)
             waiting = n if counted is None else len(counted)
@@ -252,6 +254,7 @@ class FairRetriever(NoCopies, Closable):
                 )
                 rows[places], relevance[places] = served.hits.rows, served.hits.relevance
                 searched[places] = served.searched
+                plain[places] = np.nan if served.plain is None else served.plain
                 limited += served.limited
                 if entries and not entry.opens_horizon:
                     entry = entries.pop().plus(entry)
@@ -264,6 +267,7 @@ class FairRetriever(NoCopies, Closable):
                 served = self._serve(batch, vectors, places, rules, fixed, explained if explain else None)
                 rows[places], relevance[places] = served.hits.rows, served.hits.relevance
                 searched[places] = served.searched
+                plain[places] = np.nan if served.plain is None else served.plain
             if entries:
                 self.ledger.record(entries)
             self._state = state
@@ -272,7 +276,7 @@ class FairRetriever(NoCopies, Closable):
             self._saver.save_if_due(terms, state)
         unknown = None if rules is None else rules.unknown
         list_first = None if fixed is None else fixed.places
-        found = Candidates.of(catalog, rows, relevance, searched, unknown, cold, list_first)
+        found = Candidates.of(catalog, rows, relevance, searched, unknown, cold, list_first, plain)
         return replace(found, explained=tuple(explained)) if explain else found
 
     def calibrate(self, past_users: npt.ArrayLike) -> "FairRetriever":

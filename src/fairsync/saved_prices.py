@@ -19,15 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairsync.catalog.atoms import Membership
+from fairsync.certificate_opening import terms_in_force
 from fairsync.certificate_state import CertificateState
 from fairsync.concession import Concession
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_seconds
 from fairsync.ledger import Totals
-from fairsync.loop import PriceState, terms_in_force
 from fairsync.policies import Sample, Terms
 from fairsync.policies.serialization import dump_state, dump_value, load_state, load_value
+from fairsync.price_state import PriceState
 from fairsync.promise_costs import PromiseCosts
 from fairsync.spending import Spending
 

@@ -41,11 +41,11 @@ def test_the_whole_loop_is_compared_with_plain_retrieval_and_with_faiss() -> Non
 
 def test_the_claims_of_the_whole_loop() -> None:
     single, large, middle = (
-        loop.WholeLoop(world, learns, 0.10, 0.13, 0.02 if world.call == 1 else None)
+        loop.WholeLoop(world, learns, 0.10, 0.114, 0.02 if world.call == 1 else None)
         for world, learns in zip((loop.WORLDS[2], *loop.WORLDS[:2]), (True, False, True), strict=True)
     )
     claims = loop.check_whole([single, large, middle])
-    assert [claim.value for claim in claims] == pytest.approx([5.0, 6.5, 1.3, 1.3])
+    assert [claim.value for claim in claims] == pytest.approx([5.0, 5.7, 1.14, 1.14])
     assert all(claim.met for claim in claims)
     assert not loop.check_whole([replace(large, guaranteed_ms=0.2)])[0].met
 

@@ -11,17 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairsync.batch import ServedBatch, serve
+from fairsync.batch import ServedBatch
 from fairsync.catalog import Catalog
 from fairsync.catalog.changes import upsert_items
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
+from fairsync.coordination.lease import Settlement
 from fairsync.errors import FairSyncError, InvalidInputError
 from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger
 from fairsync.policies import POLICIES
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits
+from fairsync.serving import serve
 from worlds import World, make_world
 
 
@@ -56,7 +58,7 @@ def chaos(world: World, batch: int, front_ends: int, rng: np.random.Generator) -
 
     def settle(number: int, served: ServedBatch) -> None:
         for _ in range(int(rng.integers(1, 3))):  # once or twice: it is idempotent
-            coordinator.settle(number, served.entry, served.sample)
+            coordinator.settle(number, Settlement(served.entry, served.sample))
         returned.update(world.catalog.group_of[served.hits.rows].ravel().tolist())
 
     while coordinator.report().requests < world.horizon:
@@ -133,8 +135,8 @@ def test_horizons_follow_each_other_also_out_of_order() -> None:
     assert coordinator.report().esp == 1
     first, second = coordinator.lease(1), coordinator.lease(1)
     entry = Entry(np.array([1, 0]), 1, 1.0, 0.0)
-    coordinator.settle(second.number, entry, None)
-    coordinator.settle(first.number, entry, None)
+    coordinator.settle(second.number, Settlement(entry))
+    coordinator.settle(first.number, Settlement(entry))
     report = coordinator.report()
     assert (report.requests, report.completed, report.exposures) == (2, 1, {"a": 2, "b": 0})
 
@@ -146,11 +148,11 @@ def test_the_lease_of_a_dead_front_end_expires() -> None:
     lost = coordinator.lease(1)
     FrontEnd(catalog, coordinator).retrieve(np.ones((10, 2)))
     assert coordinator.report().exposures == {"a": 5, "b": 5}
-    coordinator.settle(lost.number, Entry(np.array([1, 0]), 1, 1.0, 0.0), None)  # it was only slow
+    coordinator.settle(lost.number, Settlement(Entry(np.array([1, 0]), 1, 1.0, 0.0)))  # it was only slow
     report = coordinator.report()
     assert report.exposures == {"a": 6, "b": 5}
     assert report.requests == 10
-    coordinator.settle(lost.number, Entry(np.array([1, 0]), 1, 1.0, 0.0), None)
+    coordinator.settle(lost.number, Settlement(Entry(np.array([1, 0]), 1, 1.0, 0.0)))
     assert coordinator.report().exposures == {"a": 6, "b": 5}
 
 
@@ -203,15 +205,15 @@ def test_a_coordinator_may_die_at_any_moment(seed: int, tightness: float) -> Non
         elif out:
             number = int(rng.choice(list(out)))
             served = out.pop(number)
-            coordinator.settle(number, served.entry, served.sample)
+            coordinator.settle(number, Settlement(served.entry, served.sample))
             if rng.random() < 0.5:
                 coordinator = start() if rng.random() < 0.5 else coordinator  # it died before it could reply
-                coordinator.settle(number, served.entry, served.sample)
+                coordinator.settle(number, Settlement(served.entry, served.sample))
     for (
         number,
         served,
     ) in out.items():  # leases of dead coordinators, whose requests were granted again
-        coordinator.settle(number, served.entry, served.sample)
+        coordinator.settle(number, Settlement(served.entry, served.sample))
     assert coordinator.report().esp == 1
     assert coordinator.report().exposures == {label: returned[label] for label in world.catalog.labels}
 
@@ -255,7 +257,7 @@ def test_a_closed_coordinator_refuses_calls_and_its_leases_are_settled_with_the_
     served = serve(lease.batch, world.catalog, ExactIndex(world.catalog), vectors)
     for call in (
         lambda: first.lease(1),
-        lambda: first.settle(lease.number, served.entry, served.sample),
+        lambda: first.settle(lease.number, Settlement(served.entry, served.sample)),
         lambda: first.record_impressions(np.zeros(4, dtype=np.int64), "key"),
         lambda: first.promise(0),
         lambda: first.set_targets(0, 10),
@@ -264,7 +266,7 @@ def test_a_closed_coordinator_refuses_calls_and_its_leases_are_settled_with_the_
             call()
     first.release(lease.number)
     second = Coordinator(world.catalog, k=world.k, floors=world.floors, horizon=200, ledger=ledger)
-    second.settle(lease.number, served.entry, served.sample)
+    second.settle(lease.number, Settlement(served.entry, served.sample))
     assert ledger.totals().exposures.sum() == 4 * world.k
 
 
@@ -351,7 +353,7 @@ def test_a_new_promise_waits_for_leases_that_could_break_it() -> None:
     waiting.start()
     waiting.join(timeout=0.2)
     assert waiting.is_alive()
-    coordinator.settle(lease.number, Entry(np.array([5, 0]), 5, 1.0, 0.0), None)
+    coordinator.settle(lease.number, Settlement(Entry(np.array([5, 0]), 5, 1.0, 0.0)))
     waiting.join(timeout=240)
     assert coordinator.report().floors == {"a": 8, "b": 0}
     FrontEnd(catalog, coordinator).retrieve(np.tile([0.0, 1.0], (5, 1)))

@@ -10,6 +10,7 @@ from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import ExpiredRequestError, InvalidInputError, UnknownRequestError
 from fairsync.ledger import MemoryLedger, Retention
+from fairsync.promises import Promise
 from fairsync.retriever import FairRetriever
 
 RNG = np.random.default_rng(0)
@@ -87,6 +88,25 @@ def test_an_empty_answer_is_explained_too() -> None:
         assert explanation.why_not(0).reason == "condition"
         assert "relevance" in str(explanation)
     assert len(front.explain("y").candidates) == 4
+
+
+def test_saved_explanations_under_promises_say_why_an_item_is_not_there() -> None:
+    promises = [Promise({"kind": "b"}, at_least=90), Promise({"stock": False}, at_least=70, at_most=80)]
+    coordinator = Coordinator(CATALOG, k=4, promises=promises, horizon=48, batch_size=8)
+    ids = [f"r{i}" for i in range(48)]
+    exclude = [[int(item)] for item in RNG.integers(60, size=48)]
+    found = FrontEnd(CATALOG, coordinator).retrieve(USERS, None, ids, exclude=exclude, explain=True)
+    other, reasons, prices = FrontEnd(CATALOG, coordinator), set(), set()
+    for i, request_id in enumerate(ids):
+        explanation, later = found.explain(i), other.explain(request_id)
+        assert explanation == later
+        for item in set(range(60)) - set(found.ids[i].tolist()):
+            why = later.why_not(item)
+            assert why == explanation.why_not(item)
+            reasons.add(why.reason)
+            prices.add(why.price)
+    assert {"excluded", "price", "relevance"} <= reasons
+    assert len(prices) > 3
 
 
 @pytest.mark.parametrize("count_cold", [True, False])

@@ -7,8 +7,9 @@ from fairsync.catalog import Catalog
 from fairsync.coordination.lease_table import LeaseTable
 from fairsync.floors import make_terms
 from fairsync.ledger import Entry, Totals
-from fairsync.loop import LoopState, Progress
+from fairsync.loop import LoopState
 from fairsync.policies import make_policy
+from fairsync.progress import Progress
 
 TWO = Catalog(np.eye(2), ["a", "b"])
 ENTRY = Entry(np.array([2, 0]), 2, 1.0, 0.0)

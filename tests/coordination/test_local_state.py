@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fairsync.catalog import Catalog
-from fairsync.coordination.lease import Lease
+from fairsync.coordination.lease import Lease, Settlement
 from fairsync.coordination.local_state import LocalState
 from fairsync.coordination.targets import Targets
 from fairsync.errors import InvalidInputError
@@ -47,9 +47,9 @@ def test_a_lease_expires() -> None:
     clock.now += 10
     second = leased(state)
     assert second.batch.left == 10, "the requests of the first were granted again"
-    assert state.settle(second.number, A, None, {})
-    assert state.settle(lost.number, A, None, {}), "its counts arrive after all"
-    assert not state.settle(lost.number, A, None, {})
+    assert state.settle(second.number, Settlement(A))
+    assert state.settle(lost.number, Settlement(A)), "its counts arrive after all"
+    assert not state.settle(lost.number, Settlement(A))
     assert (ledger.totals().exposures.tolist(), ledger.totals().requests) == ([2, 0], 1)
 
 
@@ -57,10 +57,10 @@ def test_it_continues_where_another_has_died() -> None:
     ledger, clock = MemoryLedger(2), Clock()
     first = start(ledger, clock, {"a": 3})
     settled, lost = leased(first), leased(first)
-    first.settle(settled.number, A, None, {})
+    first.settle(settled.number, Settlement(A))
     second = start(ledger, clock, {"a": 3})
-    assert not second.settle(settled.number, A, None, {}), "the ledger knows its idempotency key"
-    assert second.settle(lost.number, A, None, {})
+    assert not second.settle(settled.number, Settlement(A)), "the ledger knows its idempotency key"
+    assert second.settle(lost.number, Settlement(A))
     assert leased(second).number not in (settled.number, lost.number)
     assert (ledger.totals().exposures.tolist(), ledger.totals().requests) == ([2, 0], 1)
 
@@ -76,12 +76,12 @@ def test_a_failed_write_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None
     with monkeypatch.context() as patched:
         patched.setattr(ledger, "record", fails)
         with pytest.raises(OSError, match="disk full"):
-            state.settle(lease.number, A, None, {})
+            state.settle(lease.number, Settlement(A))
         with pytest.raises(OSError, match="disk full"):
             state.record(A, "key")
     assert state.loop is before
     assert state.leases.open == {lease.number: 1}
-    assert state.settle(lease.number, A, None, {})
+    assert state.settle(lease.number, Settlement(A))
 
 
 def test_a_promise_waits_for_leases_that_could_break_it() -> None:
@@ -98,11 +98,11 @@ def test_a_promise_waits_for_leases_that_could_break_it() -> None:
 def test_targets_start_a_new_horizon_and_add_groups() -> None:
     ledger = MemoryLedger(2)
     state = start(ledger, Clock(), {}, auto_restart=False)
-    state.settle(leased(state).number, A, None, {})
+    state.settle(leased(state).number, Settlement(A))
     three = Catalog(np.eye(3), ["a", "b", "c"])
     state.set_targets(Targets(state.extended_groups(three), 5, (np.array([0, 0, 9]),)), restart_at=1000.0)
     assert (state.terms.floors.tolist(), state.terms.horizon) == ([0, 0, 5], 5), "no more than the requests can deliver"
-    state.settle(leased(state).number, A, None, {})  # made by a front end that does not know the new group yet
+    state.settle(leased(state).number, Settlement(A))  # made by a front end that does not know the new group yet
     assert ledger.totals().exposures.tolist() == [1, 0, 0]
     assert (ledger.totals().began, [one.requests for one in ledger.past()]) == (1000.0, [1])
     with pytest.raises(InvalidInputError, match="in their order"):

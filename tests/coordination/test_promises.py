@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fairsync as fs
+from fairsync.coordination.lease import Settlement
 from promise_worlds import make_catalog, make_users, some_promises
 
 if TYPE_CHECKING:
@@ -206,5 +207,5 @@ def test_a_lost_lease_is_not_settled_where_there_are_caps(was_alone: bool) -> No
     assert (exposures, requests) == (6 if other is None else 4, 16), "the other lease had two of them"
     for _ in range(2):
         with pytest.raises(fs.LostLeaseError, match="lease again"):
-            settle(seen[0], fs.ledger.Entry(np.array([8]), 4, 1.0, 0.0), None)
+            settle(seen[0], Settlement(fs.ledger.Entry(np.array([8]), 4, 1.0, 0.0)))
     assert coordinator.report().exposures["kind=a"] == exposures

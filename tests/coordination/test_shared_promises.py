@@ -14,6 +14,7 @@ import fairsync as fs
 import replicas as processes
 from coordination.test_promises import edge_promises
 from coordination.test_targets_by_selection import SELECTIONS, SlowSettlements, can_be_kept, counts_of
+from fairsync.coordination.lease import Settlement
 from fairsync.ledger import Entry
 from fairsync.promises.selection import selection_name
 from promise_worlds import make_catalog, make_users
@@ -158,9 +159,9 @@ def test_a_lost_lease_is_not_settled_where_there_are_caps(start: Start) -> None:
     entry = Entry(np.array([6]), 4, 1.0, 0.0)
     two.release(lost.number)
     with pytest.raises(fs.LostLeaseError, match="lease again"):
-        one.settle(lost.number, entry, None)
+        one.settle(lost.number, Settlement(entry))
     with pytest.raises(fs.LostLeaseError, match="lease again"):
-        two.settle(lost.number, entry, None)
+        two.settle(lost.number, Settlement(entry))
     found = np.concatenate([found, front.retrieve(users).ids])
     assert (found < 2).sum() == 6
     assert one.report().exposures["kind=a"] == 6
@@ -171,7 +172,7 @@ def test_a_settlement_that_was_counted_can_be_repeated_after_the_lease_is_gone(s
     coordinator = start(catalog, k=2, horizon=20, promises=[fs.Promise({"kind": "a"}, at_most=6)], batch_size=4)
     lease = coordinator.lease(2)
     for _ in range(2):
-        coordinator.settle(lease.number, Entry(np.array([3]), 2, 1.0, 0.0), None)
+        coordinator.settle(lease.number, Settlement(Entry(np.array([3]), 2, 1.0, 0.0)))
     assert coordinator.report().exposures["kind=a"] == 3
 
 

@@ -17,6 +17,8 @@ from fairsync.catalog import Catalog
 from fairsync.catalog.changes import upsert_items
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
+from fairsync.coordination.lease import Settlement
+from fairsync.coordination.shared_join import join_ledger
 from fairsync.coordination.shared_state import SharedState
 from fairsync.errors import (
     BackendUnavailableError,
@@ -114,12 +116,12 @@ def test_horizons_follow_each_other_for_all(start: Start, tightness: float) -> N
 
 def test_entries_are_added_to_the_totals_beside_settlements(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that are settled while a lease adds the others stay, and all count once."""
-    monkeypatch.setattr("fairsync.coordination.shared_state._MAX_ENTRIES", 2)
+    monkeypatch.setattr("fairsync.coordination.shared_rows._MAX_ENTRIES", 2)
     sharing = [start(k=1, horizon=10**6, batch_size=1) for _ in range(3)]
 
     def work(mine: int) -> None:
         for _ in range(60):
-            sharing[mine].settle(sharing[mine].lease(1).number, A, None)
+            sharing[mine].settle(sharing[mine].lease(1).number, Settlement(A))
 
     threads = [threading.Thread(target=work, args=(mine,)) for mine in range(3)]
     for thread in threads:
@@ -156,13 +158,13 @@ def test_a_server_that_was_replaced_is_not_told_what_it_has_forgotten(server: Po
     """As after a failover to a copy that lags behind: counts and requests of later entries stay together."""
     mine, other = (start(k=1, horizon=100) for _ in range(2))
     for _ in range(3):
-        mine.settle(mine.lease(1).number, A, None)
+        mine.settle(mine.lease(1).number, Settlement(A))
     ((pid,),) = execute(mine, "SELECT pg_backend_pid()")
     before = np.array([1, 0]).astype("<i8").tobytes()
     execute(other, "UPDATE entries SET requests = 1, exposures = :before", before=before)
     server.execute("SELECT pg_terminate_backend(%s)", pid)
-    mine.settle(mine.lease(1).number, B, None)
-    mine.settle(mine.lease(1).number, B, None)
+    mine.settle(mine.lease(1).number, Settlement(B))
+    mine.settle(mine.lease(1).number, Settlement(B))
     report = other.report()
     assert (report.exposures, report.requests) == ({"a": 1, "b": 2}, 3)
 
@@ -174,7 +176,7 @@ def test_horizons_begin_beside_settlements(start: Start) -> None:
 
     def work(mine: int) -> None:
         for _ in range(n_settled):
-            sharing[mine].settle(sharing[mine].lease(1).number, A, None)
+            sharing[mine].settle(sharing[mine].lease(1).number, Settlement(A))
 
     threads = [threading.Thread(target=work, args=(mine,)) for mine in range(2)]
     for thread in threads:
@@ -195,7 +197,7 @@ def test_rows_do_not_grow_with_the_number_of_leases(start: Start) -> None:
     for _ in range(20):
         leases = [one.lease(1) for one in sharing]
         for one, lease in zip(sharing, leases, strict=True):
-            one.settle(lease.number, A, None)
+            one.settle(lease.number, Settlement(A))
     assert execute(sharing[0], "SELECT count(*) FROM leases")[0][0] == 3
     assert execute(sharing[0], "SELECT count(*) FROM entries")[0][0] == 3
     assert sharing[1].ledger.totals().exposures.tolist() == [60, 0]
@@ -211,8 +213,8 @@ def test_a_dead_coordinator_is_not_waited_for(start: Start) -> None:
     FrontEnd(TWO, alive).retrieve(np.ones((10, 2)))
     assert alive.report().exposures == {"a": 5, "b": 5}
     for _ in range(2):
-        dead.settle(lost.number, A, None)  # it was only slow
-        alive.settle(lost.number, A, None)
+        dead.settle(lost.number, Settlement(A))  # it was only slow
+        alive.settle(lost.number, Settlement(A))
         assert alive.report().exposures == {"a": 6, "b": 5}
     assert alive.report().requests == 10
 
@@ -275,7 +277,7 @@ def test_a_lease_that_expires_while_others_are_deleted_is_deleted_too(server: Po
     leasing.join()
     assert granted[0].batch.left == 100
     assert open_leases(mine) == {granted[0].number: 5}
-    other.settle(second.number, Entry(np.array([5, 0]), 5, 1.0, 0.0), None)
+    other.settle(second.number, Settlement(Entry(np.array([5, 0]), 5, 1.0, 0.0)))
     assert (mine.report().requests, mine.report().exposures["a"]) == (0, 5)
 
 
@@ -289,9 +291,9 @@ def test_a_grant_whose_outcome_is_unknown_is_taken_back(
     lease = mine.lease(1)
     assert proxy.cuts == 1
     if others_were_faster:
-        other.settle(theirs.number, B, None)
+        other.settle(theirs.number, Settlement(B))
     assert open_leases(other) == {lease.number: 1, **({} if others_were_faster else {theirs.number: 1})}
-    mine.settle(lease.number, A, None)
+    mine.settle(lease.number, Settlement(A))
     assert (other.report().exposures["a"], other.report().requests) == (1, 1 + others_were_faster)
 
 
@@ -310,10 +312,10 @@ def test_a_settlement_whose_outcome_is_unknown_counts_once(url: str, start: Star
     mine, other = (start(k=1, floors={"a": 2}, horizon=10, ledger=each) for each in (proxy.through(url), url))
     lease = mine.lease(1)
     proxy.lose_answer(SETTLED)
-    mine.settle(lease.number, A, None, {"one": b"answer"})
+    mine.settle(lease.number, Settlement(A, answers={"one": b"answer"}))
     assert proxy.cuts == 1
     assert mine.totals().requests == 1
-    mine.settle(lease.number, A, None, {"one": b"answer"})
+    mine.settle(lease.number, Settlement(A, answers={"one": b"answer"}))
     proxy.lose_answer(SETTLED)
     assert mine.record_impressions([1, 0], "shown"), "this call has recorded it"
     assert not mine.record_impressions([1, 0], "shown")
@@ -325,13 +327,13 @@ def test_a_single_writer_counts_a_settlement_whose_outcome_is_unknown(url: str, 
     with SqlLedger(proxy.through(url), 2) as ledger, Coordinator(TWO, k=1, horizon=10, ledger=ledger) as coordinator:
         lease = coordinator.lease(1)
         proxy.lose_answer(COMMIT)
-        coordinator.settle(lease.number, A, None)
+        coordinator.settle(lease.number, Settlement(A))
         assert proxy.cuts == 1
         assert coordinator.report().requests == ledger.totals().requests == 1
 
 
 def make_state(ledger: SqlLedger, floors: dict[str, int]) -> SharedState:
-    return SharedState(ledger, TWO.groups, make_terms(TWO, 1, floors, 10, 16), make_policy("guaranteed"), 30.0)
+    return join_ledger(ledger, TWO.groups, make_terms(TWO, 1, floors, 10, 16), make_policy("guaranteed"), 30.0)
 
 
 def test_a_promise_that_is_repeated_does_not_undo_that_of_another(url: str, start: Start) -> None:
@@ -400,10 +402,11 @@ def test_an_entry_of_unknown_groups_is_refused(start: Start) -> None:
     mine, other = (start(k=1, horizon=10) for _ in range(2))
     lease, three = mine.lease(1), Entry(np.array([0, 0, 1]), 1, 1.0, 0.0)
     with pytest.raises(InvalidInputError, match="add the groups to the promise first"):
-        mine.settle(lease.number, three, None)
+        mine.settle(lease.number, Settlement(three))
     assert open_leases(other) == {lease.number: 1}
     other.promise(catalog=Catalog(np.eye(3), ["a", "b", "c"]))
-    mine.settle(lease.number, three, None)  # now they are known, though this coordinator has not heard of them yet
+    # They are known now, though this coordinator has not heard of them yet.
+    mine.settle(lease.number, Settlement(three))
     assert mine.totals().exposures.tolist() == [0, 0, 1]
     assert other.report().exposures == {"a": 0, "b": 0, "c": 1}
 
@@ -428,7 +431,7 @@ def test_a_promise_reaches_all(start: Start) -> None:
     lease = sharing[1].lease(1)
     assert lease.batch.terms.floors.tolist() == [0, 110, 60]
     sharing[1].release(lease.number)
-    sharing[2].settle(late.number, Entry(np.array([4, 0]), 1, 1.0, 0.0), None)
+    sharing[2].settle(late.number, Settlement(Entry(np.array([4, 0]), 1, 1.0, 0.0)))
     returned["a"] += 4
     fronts[0].upsert(*new)
     serve_some(5)
@@ -451,7 +454,7 @@ def test_a_promise_waits_for_leases_that_could_break_it(start: Start) -> None:
     mine, other = (start(k=1, floors=0, horizon=10, batch_size=5) for _ in range(2))
     lease = other.lease(5)
     mine.promise({"a": 5})
-    settled = threading.Timer(0.2, other.settle, (lease.number, Entry(np.array([0, 5]), 5, 1.0, 0.0), None))
+    settled = threading.Timer(0.2, other.settle, (lease.number, Settlement(Entry(np.array([0, 5]), 5, 1.0, 0.0))))
     settled.start()
     with pytest.raises(InvalidInputError, match="cannot be met"):
         mine.promise({"a": 6})
@@ -528,8 +531,9 @@ def test_a_request_is_answered_once_by_all(start: Start) -> None:
     assert again.ids[:5].tolist() == found.ids[5:].tolist()
     assert sharing[0].report().requests == 15
     lease, nothing = sharing[1].lease(1), np.zeros(4, dtype=np.int64)
+    settlement = Settlement(Entry(nothing, 1, 0.0, 0.0), answers={"request 3": b"x", "new": b"y"})
     with pytest.raises(RepeatedRequestError) as repeated:
-        sharing[1].settle(lease.number, Entry(nothing, 1, 0.0, 0.0), None, {"request 3": b"x", "new": b"y"})
+        sharing[1].settle(lease.number, settlement)
     assert repeated.value.request_ids == ("request 3",)
     assert sharing[0].report().requests == 15
     assert sharing[0].answers(["new"]) == {}
@@ -623,7 +627,7 @@ def test_horizons_by_the_clock_begin_once_for_all(start: Start) -> None:
     assert impressions is not None
     assert impressions.tolist() == [1, 1]
     assert sharing[1].terms.horizon == 8 + 2, "a lease of the horizon before is answered in the new one"
-    sharing[1].settle(out.number, Entry(np.array([2, 0]), 2, 1.0, 0.0), None)
+    sharing[1].settle(out.number, Settlement(Entry(np.array([2, 0]), 2, 1.0, 0.0)))
     FrontEnd(TWO, sharing[1]).retrieve(np.ones((12, 2)))
     report = sharing[0].report()
     assert (report.requests, report.completed, report.esp) == (14, 1, 1), "it continues until the next one begins"
@@ -665,12 +669,12 @@ def test_leases_of_a_coordinator_alone_are_settled_by_those_that_share(url: str,
     """A service that had the ledger for itself continues with several replicas."""
     with SqlLedger(url, 2) as ledger, Coordinator(TWO, k=1, floors={"a": 2}, horizon=10, ledger=ledger) as alone:
         one, two = alone.lease(1), alone.lease(1)
-        alone.settle(one.number, A, None)
+        alone.settle(one.number, Settlement(A))
         with pytest.raises(FairSyncError, match="in use by another process"):
             start(k=1, timeout=2.0)
     coordinator = start(k=1, floors={"a": 2}, horizon=10)
     for number in (one.number, two.number, two.number):
-        coordinator.settle(number, A, None)
+        coordinator.settle(number, Settlement(A))
     report = coordinator.report()
     assert (report.exposures, report.requests) == ({"a": 2, "b": 0}, 1)
 

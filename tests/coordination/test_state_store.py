@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from effort import effort
-from fairsync.batch import ServedBatch, serve
+from fairsync.batch import ServedBatch
+from fairsync.coordination.lease import Settlement
 from fairsync.coordination.local_state import LocalState
+from fairsync.coordination.shared_join import join_ledger
 from fairsync.coordination.shared_state import SharedState
 from fairsync.errors import InvalidInputError
 from fairsync.floors import can_be_met, make_terms
@@ -21,6 +23,7 @@ from fairsync.inputs import check_users
 from fairsync.ledger import Entry, MemoryLedger, SqlLedger
 from fairsync.policies import Terms, make_policy
 from fairsync.search import ExactIndex
+from fairsync.serving import serve
 from postgres_server import PostgresServer
 from worlds import World, make_world
 
@@ -62,7 +65,7 @@ class SharedStores:
 
     def make(self, terms: Terms) -> SharedState:
         ledger = SqlLedger(self.server.schema(self.schema), self.world.catalog.n_groups, shared=True)
-        return SharedState(ledger, self.world.catalog.groups, terms, make_policy("guaranteed"), LEASE_SECONDS, "follow")
+        return join_ledger(ledger, self.world.catalog.groups, terms, make_policy("guaranteed"), LEASE_SECONDS, "follow")
 
     def crash(self, number: int) -> None:
         self.stores[number].ledger.close()
@@ -194,14 +197,14 @@ class Run:
 
     def _settle(self, number: int, lease: int, leases: dict[int, ServedBatch]) -> None:
         served = self.settled[lease] = leases.pop(lease)
-        assert self.store(number).settle(lease, served.entry, served.sample, {})
+        assert self.store(number).settle(lease, Settlement(served.entry, served.sample))
         self.model.settle(lease, served.entry)
 
     def again(self, number: int) -> None:
         if self.settled:
             lease = list(self.settled)[number % len(self.settled)]
             served = self.settled[lease]
-            assert not self.store(number).settle(lease, served.entry, served.sample, {})
+            assert not self.store(number).settle(lease, Settlement(served.entry, served.sample))
 
     def release(self, number: int) -> None:
         if self.out:
@@ -219,6 +222,7 @@ class Run:
     def crash(self, number: int) -> None:
         model = self.model
         self.stores.crash(number % len(self.stores.stores))
+        model.delete_expired()
         if self.stores.one_by_one:
             model.open.clear()
             model.expired.clear()
@@ -271,6 +275,7 @@ def test_a_coordinator_alone_is_the_model(
     Run(LocalStores(world, terms), terms).run(program)
 
 
+@example(program=[("lease", 14), ("expire", 0), ("crash", 1)], number=2, seed=24, tightness=0.9, batch=1)
 @given(program=PROGRAMS, number=st.sampled_from([1, 2, 3]), **WORLDS)
 @effort(40, 0.3)
 def test_coordinators_that_share_a_ledger_are_the_model(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from fairsync.batch import serve
 from fairsync.candidates import Candidates
 from fairsync.catalog import Catalog
 from fairsync.errors import FairSyncError, InvalidInputError
@@ -21,6 +20,7 @@ from fairsync.policies import NoPolicy
 from fairsync.retriever import FairRetriever
 from fairsync.search import ExactIndex, Hits, Index, IvfIndex, ShardedIndex
 from fairsync.search.eligibility import Eligibility
+from fairsync.serving import serve
 from plain_explanation import PlainExplanation
 
 if TYPE_CHECKING:

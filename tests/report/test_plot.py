@@ -10,8 +10,11 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
+from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
-from fairsync.report.plot import COLOURS, label_log_ticks, plot_change
+from fairsync.promises import Promise
+from fairsync.report.plot import COLOURS, label_log_ticks, plot_change, plot_report
+from fairsync.retriever import FairRetriever
 from report.made import bars, best, report
 
 
@@ -42,6 +45,20 @@ def test_after_the_horizon_the_plot_shows_mean_subsidies_and_costs() -> None:
     assert middle.get_ylabel() == "mean price"
     assert not [text for text in middle.texts if "no group has a price" in text.get_text()]
     assert [bar.get_height() for bar in bars(bottom)] == [0.0, 2.5, 0.0]
+
+
+def test_after_the_horizon_the_plot_shows_mean_charges_of_caps() -> None:
+    rng = np.random.default_rng(0)
+    catalog = Catalog(rng.normal(size=(40, 4)) + np.repeat([[1.0], [0.0]], 20, axis=0), ["red"] * 20 + ["blue"] * 20)
+    promises = [Promise({"group": "red"}, at_most=80), Promise({"group": "blue"}, at_least=10)]
+    retriever = FairRetriever(catalog, k=2, promises=promises, horizon=100, batch_size=5)
+    retriever.retrieve(rng.normal(size=(100, 4)) + 1.0)
+    report = retriever.report()
+    assert report.mean_subsidies is not None
+    charge = next(-mean for name, mean in report.mean_subsidies.items() if "red" in str(name))
+    assert charge > 0
+    heights = [bar.get_height() for bar in bars(plot_report(report).axes[1])]
+    assert charge in heights
 
 
 @pytest.mark.parametrize("groups", [1, 8, 60])

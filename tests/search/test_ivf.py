@@ -134,3 +134,13 @@ def test_where_lists_mix_groups_small_selections_with_subsidies_are_found() -> N
     rare = catalog.rarity[catalog.group_of] > np.quantile(catalog.rarity[catalog.group_of], 0.75)
     share = np.bincount(index.lists.list_of, rare) / index.lists.sizes
     assert set(share.tolist()) == {0.0, 1.0}
+
+
+def test_requests_that_are_unlike_items_get_nearly_the_recall_asked_for() -> None:
+    """Items have a common mean that requests have not. Tuned on means of items alone, the index would find 0.963."""
+    rng, spectrum = np.random.default_rng(2), (1 + np.arange(32)) ** -0.5
+    embeddings = (rng.standard_normal((40_000, 32)) + rng.standard_normal(32)) * spectrum
+    catalog = Catalog(embeddings.astype(np.float32), np.arange(40_000) % 10 // 9)
+    users = rng.standard_normal((256, 1, 32)) * spectrum
+    hits = IvfIndex(catalog, exact_below=0).search(users, None, 50)
+    assert recall(hits, catalog, users, None, 50) >= 0.98

@@ -57,10 +57,10 @@ class MiddayClock(MonotonicClock):
     """A clock by which all tests of a run begin after noon, so that no hour or day ends during one of them."""
 
     def __init__(self) -> None:
-        super().__init__(lambda: time.time() + _UNTIL_NOON)
+        super().__init__(lambda: time.time() + UNTIL_NOON)
 
 
-_UNTIL_NOON = 43_260.0 - time.time() % 86_400
+UNTIL_NOON = 43_260.0 - time.time() % 86_400
 
 
 def small_service(per_second: float = 1.0, catalog: Catalog | None = None, max_exclude: int = 0) -> PromiseService:

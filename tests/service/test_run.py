@@ -266,3 +266,28 @@ def test_the_fallback_for_cold_users_is_a_setting(tmp_path: Path) -> None:
     finally:
         service.close()
         service.coordinator.ledger.close()
+
+
+@pytest.mark.parametrize("search", ['index = "exact"', 'index = "ivf"', "shards = 2"])
+@pytest.mark.usefixtures("midday")
+def test_promises_to_selections_survive_a_restart(tmp_path: Path, search: str) -> None:
+    rng = np.random.default_rng(0)
+    attributes = {"kind": rng.choice(["wine", "toys"], 400).tolist(), "new": (rng.random(400) < 0.1).tolist()}
+    save_catalog(Catalog(rng.normal(size=(400, 8)), attributes, [f"i{row}" for row in range(400)]), tmp_path / "items")
+    path = tmp_path / "service.toml"
+    path.write_text(
+        f'[catalog]\npath = "items"\n[promise]\nk = 3\n[traffic]\nper_second = 1\n[search]\n{search}\n'
+        '[ledger]\nurl = "sqlite:///exposures.db"\n[[promises]]\nwhere = { kind = "toys", new = true }\n'
+        'at_least = 100\nwindow = { every = "day" }\n'
+    )
+    seen = []
+    for _ in range(3):
+        service = make_promise_service(load_settings(path, {}))
+        try:
+            service.retrieve(rng.normal(size=(20, 8)))
+            (promise,) = service.promises()
+            seen.append((promise.name, service.coordinator.totals().requests))
+        finally:
+            service.close()
+            service.coordinator.ledger.close()
+    assert seen == [("kind=toys, new=True", requests) for requests in (20, 40, 60)]

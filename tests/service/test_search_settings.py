@@ -146,7 +146,7 @@ def test_an_engine_that_is_away_is_503_and_nothing_is_counted(tmp_path: Path) ->
         ({"engine": "pgvector"}, "there is no url"),
         ({"engine": "elastic", "url": "x"}, "engine"),
         ({"engine": "qdrant", "url": "http://x", "index": "ivf"}, "qdrant has no index 'ivf'"),
-        ({"engine": "milvus", "url": "http://x", "index": "hnsw"}, "milvus has no index 'hnsw'"),
+        ({"engine": "milvus", "url": "http://x", "index": "ivf"}, "milvus has no index 'ivf'"),
         ({"engine": "qdrant", "url": "http://x", "shards": 2}, "leave out ray and shards"),
         ({"url": "http://x"}, "name the engine"),
         ({"engine": "ray"}, "give the name of the shards"),
@@ -158,7 +158,7 @@ def test_keys_that_contradict_each_other_are_refused(search: dict[str, object], 
 
 
 def test_unknown_engines_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="choose one of pgvector, qdrant"):
+    with pytest.raises(InvalidInputError, match="choose one of pgvector, milvus, qdrant"):
         make_engine("elastic")
 
 
@@ -174,7 +174,7 @@ def test_the_service_searches_in_milvus(tmp_path: Path) -> None:
     milvus_lite = pytest.importorskip("milvus_lite")
     lines = 'engine = "milvus"\nurl = "lite.db"'
     (problem,) = check(settings_for(tmp_path, lines), {}).problems
-    assert "does not hold Catalog(60 items" in problem
+    assert "there is no collection 'items' of Milvus" in problem
     settings = settings_for(tmp_path, f"{lines}\nupload = true")
     assert check(settings, {}).facts["search"].startswith("the collection 'items' of Milvus at")
     service = make_promise_service(settings)

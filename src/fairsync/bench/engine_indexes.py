@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.search import Index
 
-ENGINE_NAMES = ("pgvector", "pgvector-hnsw", "qdrant", "qdrant-hnsw", "milvus")
+ENGINE_NAMES = ("pgvector", "pgvector-hnsw", "qdrant", "qdrant-hnsw", "milvus", "milvus-hnsw")
 """Engines that can be measured. An embedded one runs in the process, unless FAIRSYNC_SEARCH_URL has an address."""
 URL = "FAIRSYNC_SEARCH_URL"
 
@@ -33,7 +33,7 @@ def engine_index(name: str, catalog: Catalog) -> Iterator[Index]:
         elif engine == "qdrant":
             yield from _qdrant(catalog, url or folder, place, kind or "exact")
         else:
-            yield from _milvus(catalog, url or str(Path(folder) / "items.db"), place)
+            yield from _milvus(catalog, url or str(Path(folder) / "items.db"), place, kind or "exact")
 
 
 def _pgvector(catalog: Catalog, url: str, table: str, kind: Any) -> Iterator[Index]:
@@ -61,13 +61,14 @@ def _qdrant(catalog: Catalog, url: str, collection: str, kind: Any) -> Iterator[
             QdrantClient(url).delete_collection(collection)
 
 
-def _milvus(catalog: Catalog, url: str, collection: str) -> Iterator[Index]:
-    from fairsync.search.milvus import MilvusIndex
+def _milvus(catalog: Catalog, url: str, collection: str, kind: Any) -> Iterator[Index]:
+    from fairsync.search.engines.milvus import MilvusIndex
 
+    index = MilvusIndex(catalog, url, collection, index=kind, timeout=600.0, upload=True)
     try:
-        yield MilvusIndex(catalog, url, collection, timeout=600.0, upload=True)
+        yield index
     finally:
-        if "://" in url:
-            with explain_missing("a measurement of Milvus"):
-                from pymilvus import MilvusClient
-            MilvusClient(url).drop_collection(collection)
+        server = index.engine.server
+        held_by = server.collection_of(collection)
+        server.call("drop_alias", collection)
+        server.call("drop_collection", held_by)

@@ -176,6 +176,8 @@ class Atoms:
         (n,) int32, the atom of each item.
     membership : Membership
         The promises of each atom.
+    weights : numpy.ndarray or None
+        (n,) the number of items that each row stands for; None if a row is an item.
 
     Examples
     --------
@@ -188,9 +190,16 @@ class Atoms:
 
     atom_of: NDArray[np.int32]
     membership: Membership
+    weights: NDArray[np.int64] | None = None
 
     @classmethod
-    def of(cls, rows: Sequence[NDArray[np.integer]], n_items: int, before: Atoms | None = None) -> Atoms:
+    def of(
+        cls,
+        rows: Sequence[NDArray[np.integer]],
+        n_items: int,
+        before: Atoms | None = None,
+        weights: NDArray[np.int64] | None = None,
+    ) -> Atoms:
         """Return the atoms under promises that are given by the rows of their items.
 
         Parameters
@@ -202,6 +211,8 @@ class Atoms:
         before
             Atoms before a change of the items. Those keep their codes, also if no item is left in them, and new ones
             follow. Promises must have kept their codes, too.
+        weights
+            The number of items that each row stands for; None if a row is an item.
         """
         codes, offsets = _by_item(rows, n_items)
         n_before = 0
@@ -213,12 +224,12 @@ class Atoms:
         at, promises = Membership(len(rows), codes, offsets).expand(first)
         ends = np.cumsum(np.bincount(at, minlength=len(first)))
         membership = Membership(len(rows), promises, np.concatenate([[0], ends]))
-        return cls(atom_of[n_before:].astype(np.int32), membership)
+        return cls(atom_of[n_before:].astype(np.int32), membership, weights)
 
     @cached_property
     def sizes(self) -> NDArray[np.int64]:
         """(A,) the number of items of each atom."""
-        return np.bincount(self.atom_of, minlength=self.membership.n_atoms).astype(np.int64)
+        return np.bincount(self.atom_of, self.weights, self.membership.n_atoms).astype(np.int64)
 
     def catalog(self, catalog: Catalog) -> Catalog:
         """Return the same items with atoms as their groups, for indexes and the guard."""
@@ -236,7 +247,7 @@ class Atoms:
         >>> np.exp(atoms.rarity).round(2).tolist(), atoms.atom_of.tolist()
         ([5.33, 1.33, 1.0], [0, 1, 1, 2])
         """
-        shares = self.membership.exposures(self.sizes) / max(1, len(self.atom_of))
+        shares = self.membership.exposures(self.sizes) / max(1, int(self.sizes.sum()))
         return self.membership.atom_prices(-np.log(np.maximum(shares, 1e-12)))
 
 

@@ -90,6 +90,8 @@ class Catalog:
 
     _ungrouped: "Catalog | None" = None
     rarity: npt.NDArray[np.float64] | None = None
+    weights: npt.NDArray[np.int64] | None = None
+    """The number of items that each row stands for; None if a row is an item."""
 
     def __init__(
         self,
@@ -128,6 +130,16 @@ class Catalog:
         Words are Python strings in an array of objects if a few long ones would make any other array large.
         """
         return np.arange(len(self), dtype=np.int64) if self._ids is None else self._ids
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows: that of the items, if each row is an item."""
+        return len(self.group_of)
+
+    @cached_property
+    def mean_embedding(self) -> npt.NDArray[np.float64]:
+        """(d,) the mean of the embeddings."""
+        return np.asarray(np.asarray(self.embeddings).mean(axis=0, dtype=np.float64))
 
     @property
     def dim(self) -> int:
@@ -281,7 +293,7 @@ class Catalog:
         made.labels = list(range(n_groups))
         made._names = np.arange(n_groups)
         made.group_of = _frozen(np.asarray(group_of, dtype=np.int32).copy())
-        made.group_sizes = _frozen(np.bincount(made.group_of, minlength=n_groups).astype(np.int64))
+        made.group_sizes = _frozen(np.bincount(made.group_of, self.weights, n_groups).astype(np.int64))
         made.rarity = rarity
         return made
 

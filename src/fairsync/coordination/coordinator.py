@@ -43,18 +43,15 @@ if TYPE_CHECKING:
     from fairsync.catalog.atoms import Atoms
     from fairsync.catalog.groups import Grouped, Label
     from fairsync.coordination.leader_election import LeaderElection
-    from fairsync.coordination.lease import Lease
-    from fairsync.coordination.shared_state import IfDiffers
+    from fairsync.coordination.lease import Lease, Settlement
+    from fairsync.coordination.shared_join import IfDiffers
     from fairsync.coordination.shared_terms import SharedTerms
     from fairsync.coordination.state_store import StateStore
-    from fairsync.eligible_slots import EligibleSlots
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
     from fairsync.ledger import Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.policies import Sample, Terms
-    from fairsync.promise_costs import PromiseCosts
-    from fairsync.promises.certificate import Certified
+    from fairsync.policies import Terms
     from fairsync.search import Index
 
 _log = logging.getLogger(__name__)
@@ -282,23 +279,11 @@ class Coordinator(NoCopies, Closable):
                 tries += 1
             return lease
 
-    def settle(
-        self,
-        number: int,
-        entry: Entry,
-        sample: Sample | None,
-        answers: Mapping[str, bytes] | None = None,
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        costs: PromiseCosts | None = None,
-        last_relevance: float | None = None,
-    ) -> Entry | None:
+    def settle(self, number: int, settlement: Settlement) -> Entry | None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing.
 
-        Returned is the entry as it counts, without requests if the lease was lost; None if it was settled before. With
-        what its requests could show, if some were limited, the guard forecasts what later ones can show. With what
-        promises cost, the report says so, if the coordinator has the ledger to itself. With the relevance of the last
-        candidates of plain retrieval, the highest prices of promises are known.
+        Returned is the entry as it counts, without requests if the lease was lost; None if it was settled before. What
+        promises cost is in the report if the coordinator has the ledger to itself.
 
         Raises
         ------
@@ -309,7 +294,7 @@ class Coordinator(NoCopies, Closable):
         """
         with self._changed:
             self._check_open()
-            counted = self._state.settle(number, entry, sample, answers or {}, slots, certified, costs, last_relevance)
+            counted = self._state.settle(number, settlement)
             if counted is not None:
                 self._changed.notify_all()
                 self._saver.save_if_due(self.terms, self._state.loop)
@@ -663,11 +648,11 @@ class Coordinator(NoCopies, Closable):
 
     def _shared_state(self, ledger: SqlLedger, groups: Groups, terms: Terms, if_differs: IfDiffers) -> StateStore:
         from fairsync.coordination.leader_election import LeaderElection  # here, because psycopg is optional
-        from fairsync.coordination.shared_state import SharedState
+        from fairsync.coordination.shared_join import join_ledger
 
         if ledger.fence is not None:
             raise InvalidInputError("this ledger object has a coordinator already: open another one with shared=True.")
-        state = SharedState(
+        state = join_ledger(
             ledger, groups, terms, self.policy, self.lease_seconds, if_differs, self._resolve, self._promises_made
         )
         self._election = LeaderElection(ledger.database)

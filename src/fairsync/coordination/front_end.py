@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairsync.batch import ServedBatch, serve, uncounted_batch
+from fairsync.batch import uncounted_batch
 from fairsync.candidates import Candidates
 from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.closing import Closable, NoCopies
 from fairsync.cold_start import MEAN
+from fairsync.coordination.lease import Settlement
+from fairsync.coordination.request_part import RequestPart, with_saved
 from fairsync.coordination.searched_items import SearchedItems
-from fairsync.eligible import Rules
+from fairsync.eligible import make_rules
 from fairsync.errors import (
     ExpiredRequestError,
     FairSyncError,
@@ -26,28 +27,27 @@ from fairsync.errors import (
     RepeatedRequestError,
     UnknownRequestError,
 )
-from fairsync.explain.explained_batch import explain_requests
+from fairsync.explain.explained_promises import saved_why_not
 from fairsync.explain.trace import RequestTrace
 from fairsync.inputs import check_catalog, check_k, check_request_ids, check_users
+from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.spans import span
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fairsync.batch import Batch
+    from fairsync.batch import ServedBatch
     from fairsync.catalog import Catalog, Where
     from fairsync.catalog.atoms import Membership
     from fairsync.catalog.groups import Label
     from fairsync.cold_start import Cold
     from fairsync.coordination.lease import Lease
     from fairsync.coordination.protocol import CoordinatorProtocol
-    from fairsync.eligible import Exclude
-    from fairsync.explain import Explanation
-    from fairsync.fixed_list import FixedList
+    from fairsync.eligible import Exclude, Rules
+    from fairsync.explain import Explanation, WhyNot
     from fairsync.search import Index
-    from fairsync.search.eligibility import Eligibility
 
 # Leases that a call may lose, because its searches take longer than leases last, before it gives up.
 _MOST_LOST = 3
@@ -65,10 +65,12 @@ class FrontEnd(NoCopies, Closable):
     ----------
     catalog
         The items. Their groups are those of the coordinator; with promises, they have the attributes that these need.
+        A `HostedCatalog` has items that only a search engine holds, which searches them.
     coordinator
         The coordinator, in this process or another.
     index
-        The name of an index, a function of the catalog, or an index object, as for :class:`fairsync.FairRetriever`.
+        The name of an index, a function of the catalog, or an index object, as for :class:`fairsync.FairRetriever`;
+        not for a `HostedCatalog`.
     cold, count_cold
         The fallback for cold requests, and whether their answers are exposures, as for
         :class:`fairsync.FairRetriever`. The mean is that of the requests of this front end.
@@ -129,6 +131,11 @@ class FrontEnd(NoCopies, Closable):
         """Return the prices of the groups of `searched`, from those that a coordinator has by column."""
         return self._items.atom_prices(prices)
 
+    def item_prices(self, prices: NDArray[np.float64]) -> tuple[Catalog, NDArray[np.float64]]:
+        """Return the items, and the price of each, from those that a coordinator has by column."""
+        items = self._items
+        return items.catalog, items.atom_prices(prices)[items.searched.group_of]
+
     def count(self, ids: ArrayLike) -> NDArray[np.int64]:
         """Return how many of some items each column of the coordinator counts; ids that are not known count nowhere."""
         items = self._items
@@ -180,9 +187,10 @@ class FrontEnd(NoCopies, Closable):
             items = self._items
             catalog = items.catalog
             vectors = users if checked and isinstance(users, np.ndarray) else check_users(users, catalog)
-            rules = None
-            if exclude is not None or where is not None:
-                rules = Rules(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
+            if explain is not False and catalog.weights is not None:
+                raise InvalidInputError("explanations need a copy of the catalog: ask without explain.")
+            rules = make_rules(exclude, where, catalog, len(vectors), allow_empty=allow_empty)
+            if rules is not None:
                 rules.check()  # the batches before a request that is refused would be counted
             return self._retrieve(items, vectors, k, request_ids, rules, explain)
 
@@ -237,8 +245,8 @@ class FrontEnd(NoCopies, Closable):
         if cold is not None and uncounted:
             waiting = [position for position in waiting if not cold[position]]
 
-        def part(here: list[int]) -> _Part:
-            return _Part(
+        def part(here: list[int]) -> RequestPart:
+            return RequestPart(
                 vectors[here],
                 k,
                 [ids[position] for position in here],
@@ -292,12 +300,13 @@ class FrontEnd(NoCopies, Closable):
                 self._items = followed
         return followed
 
-    def _serve(self, items: SearchedItems, lease: Lease, part: _Part) -> Candidates:
+    def _serve(self, items: SearchedItems, lease: Lease, part: RequestPart) -> Candidates:
         """Answer the requests of a lease and settle it; release it on failure."""
         try:
-            served = part.serve(items.fit(lease.batch, part.k), items)
+            opened = items.opened()
+            served = part.serve(items.fit(lease.batch, part.k), items, opened)
             with span("settle"):
-                found = self._settle(items, served, lease, part)
+                found = self._settle(items, opened, served, lease, part)
         except BaseException:
             # If the lease was settled before the failure, releasing it changes nothing.
             self.coordinator.release(lease.number)
@@ -307,32 +316,36 @@ class FrontEnd(NoCopies, Closable):
                 self.limited_requests += served.limited
         return found
 
-    def _serve_uncounted(self, items: SearchedItems, part: _Part) -> Candidates:
+    def _serve_uncounted(self, items: SearchedItems, part: RequestPart) -> Candidates:
         """Answer cold requests that do not count: they need no lease. Their answers are saved all the same."""
-        served = part.serve(uncounted_batch(len(part.vectors), part.k, items.searched), items)
-        found, answers = part.candidates(items, served)
+        opened = items.opened()
+        served = part.serve(uncounted_batch(len(part.vectors), part.k, items.searched), items, opened)
+        found, answers = part.candidates(opened, served)
         while answers:
             try:
                 self.coordinator.save_answers(answers)
             except RepeatedRequestError as error:  # another front end has answered some of them meanwhile
                 saved = self._saved_answers(error.request_ids, part.k)
                 answers = {request_id: answer for request_id, answer in answers.items() if request_id not in saved}
-                found = _with_saved(found, saved, part.request_ids)
+                found = with_saved(found, saved, part.request_ids)
             else:
                 break
         return found
 
-    def _settle(self, items: SearchedItems, served: ServedBatch, lease: Lease, part: _Part) -> Candidates:
+    def _settle(
+        self, items: SearchedItems, opened: SearchedItems, served: ServedBatch, lease: Lease, part: RequestPart
+    ) -> Candidates:
         """Settle a lease; return its answers, with the saved answer for each request that was answered before."""
         rows, relevance, request_ids = served.hits.rows, served.hits.relevance, part.request_ids
-        found, answers = part.candidates(items, served)
-        entry, searched = served.entry, items.searched
+        found, answers = part.candidates(opened, served)
+        entry, searched = served.entry, opened.searched
         sample = items.sample_for(lease.batch.terms.membership, served.sample)
         certified = items.certified_for(lease.batch, served)
         while True:
             try:
                 self.coordinator.settle(
-                    lease.number, entry, sample, answers, served.slots, certified, served.costs, served.last_relevance
+                    lease.number,
+                    Settlement(entry, sample, answers, served.slots, certified, served.costs, served.last_relevance),
                 )
             except RepeatedRequestError as error:  # another front end has answered and counted some of them meanwhile
                 again = [i for i, request_id in enumerate(request_ids) if request_id in error.request_ids]
@@ -343,7 +356,7 @@ class FrontEnd(NoCopies, Closable):
                 certified = items.certified_for(lease.batch, served, counts)
                 saved = self._saved_answers(error.request_ids, part.k)
                 answers = {request_id: answer for request_id, answer in answers.items() if request_id not in saved}
-                found = _with_saved(found, saved, request_ids)
+                found = with_saved(found, saved, request_ids)
             else:
                 return found
 
@@ -368,10 +381,17 @@ class FrontEnd(NoCopies, Closable):
         saved = next(iter(Candidates.load(answer).explained), None)
         if saved is None:
             raise UnknownRequestError(request_id, "was answered without explain")
-        if "trace" not in saved.to_dict():  # promises that overlap: `why_not` was to be asked at once
+        trace, items = saved.to_dict().get("trace"), self._items
+        why_not: Callable[[Label], WhyNot]
+        if trace is None:  # saved by an earlier version, under promises that overlap
             return saved.explanation()
-        trace = RequestTrace.from_dict(saved.to_dict()["trace"], self.catalog)
-        return replace(saved.explanation(), answer_why_not=partial(trace.why_not, self.catalog))
+        if "promises" not in trace:
+            why_not = partial(RequestTrace.from_dict(trace, items.catalog).why_not, items.catalog)
+        else:
+            names = [promise.name for promise in items.promises or ()]
+            membership = None if items.atoms is None else items.atoms.membership
+            why_not = saved_why_not(trace, items.searched, names, membership)
+        return replace(saved.explanation(), answer_why_not=why_not)
 
     def _saved_answers(self, request_ids: Sequence[str], k: int) -> dict[str, Candidates]:
         """Return the saved answers to requests that were answered before, by request id."""
@@ -399,6 +419,7 @@ class FrontEnd(NoCopies, Closable):
 
         A new group must be known to the coordinator first: `Coordinator.promise(catalog=...)`.
         """
+        self._refuse_hosted()
         self._change(lambda catalog: upsert_items(catalog, embeddings, groups, ids))
 
     def remove(self, ids: Sequence[Label] | NDArray[Any]) -> None:
@@ -406,6 +427,7 @@ class FrontEnd(NoCopies, Closable):
 
         Floors belong to the coordinator: where a group becomes too small for its floor, lower the floor there first.
         """
+        self._refuse_hosted()
         self._change(lambda catalog: remove_items(catalog, ids))
 
     def replace(
@@ -443,6 +465,13 @@ class FrontEnd(NoCopies, Closable):
             self._check_groups(changed.catalog)
             self._items = self._items.changed(changed, self.coordinator.promises)
 
+    def _refuse_hosted(self) -> None:
+        if isinstance(self.catalog, HostedCatalog):
+            raise InvalidInputError(
+                "the items are in an engine only: change them there, or with HostedCatalog.write, and give what it"
+                " returns to the coordinator, then to FrontEnd.replace."
+            )
+
     def _check_groups(self, catalog: Catalog) -> None:
         if self.coordinator.promises is not None:
             return
@@ -452,58 +481,3 @@ class FrontEnd(NoCopies, Closable):
                 "the catalog has other groups than the coordinator: give both the same catalog, and tell the"
                 " coordinator first when groups are added (Coordinator.promise(catalog=...))."
             )
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Some of the requests of a call, which are answered together.
-
-    Attributes
-    ----------
-    vectors : numpy.ndarray
-        (n, interests, d) user vectors; those of cold requests are filled in.
-    k : int
-        Candidates per request.
-    request_ids : list
-        The id of each request, or None.
-    evaluate : Callable or None
-        Returns the items that each of them may get; None for all items.
-    cold : numpy.ndarray or None
-        (n,) which of them are cold; None if none is.
-    fixed : FixedList or None
-        The list that some of them begin with.
-    explain : bool or dict
-        Whether they are explained; texts of promises by label.
-    """
-
-    vectors: NDArray[np.floating[Any]]
-    k: int
-    request_ids: list[str | None]
-    evaluate: Callable[[], Eligibility | None] | None
-    cold: NDArray[np.bool_] | None
-    fixed: FixedList | None
-    explain: bool | Mapping[Label, str]
-
-    def serve(self, batch: Batch, items: SearchedItems) -> ServedBatch:
-        """Find the candidates."""
-        eligible, is_explained = None if self.evaluate is None else self.evaluate(), self.explain is not False
-        served = serve(batch, items.searched, items.index, self.vectors, eligible, self.fixed, explain=is_explained)
-        if served.trace is not None and isinstance(self.explain, Mapping):
-            return replace(served, trace=replace(served.trace, names=self.explain))
-        return served
-
-    def candidates(self, items: SearchedItems, served: ServedBatch) -> tuple[Candidates, dict[str, bytes]]:
-        """Return the candidates that were found, and the answers to be saved, by request id."""
-        rows, relevance = served.hits.rows, served.hits.relevance
-        searched = np.full(len(rows), served.searched)
-        list_first = None if self.fixed is None else self.fixed.places
-        found = Candidates.of(items.catalog, rows, relevance, searched, cold=self.cold, places=list_first)
-        if served.trace is not None:
-            names = [promise.name for promise in items.promises or ()]
-            found = replace(found, explained=tuple(explain_requests(served.trace, names)))
-        return found, {name: found.dump(i) for i, name in enumerate(self.request_ids) if name is not None}
-
-
-def _with_saved(found: Candidates, saved: dict[str, Candidates], request_ids: Sequence[str | None]) -> Candidates:
-    """Return the candidates with the saved answer of each request that has one."""
-    return Candidates.join([saved.get(name or "", found.take(slice(i, i + 1))) for i, name in enumerate(request_ids)])

@@ -1,12 +1,19 @@
-"""A lease: a batch of requests that is granted to a front end."""
+"""A lease: a batch of requests that is granted to a front end, and what the front end reports of them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from fairsync.batch import Batch
+    from fairsync.eligible_slots import EligibleSlots
+    from fairsync.ledger import Entry
+    from fairsync.policies import Sample
+    from fairsync.promise_costs import PromiseCosts
+    from fairsync.promises.certificate import Certified
 
 
 @dataclass(frozen=True)
@@ -23,3 +30,36 @@ class Lease:
 
     number: int
     batch: Batch
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What a front end reports of the requests of a lease.
+
+    Attributes
+    ----------
+    entry : Entry
+        Their counts, for the ledger.
+    sample : Sample or None
+        Lists from which the policy learns.
+    answers : dict
+        Answers to save with the counts, by request id.
+    slots : EligibleSlots or None
+        What the requests could show, from which the guard forecasts what later ones can show; None if that is what was
+        declared.
+    certified : Certified or None
+        The certificate after these requests; None if promises do not overlap.
+    costs : PromiseCosts or None
+        Subsidies and costs of each group; None if they were not measured.
+    last_relevance : float or None
+        The relevance of the last candidates of plain retrieval in total, the unit of the highest prices of promises;
+        None if it is not known.
+    """
+
+    entry: Entry
+    sample: Sample | None = None
+    answers: Mapping[str, bytes] = field(default_factory=dict)
+    slots: EligibleSlots | None = None
+    certified: Certified | None = None
+    costs: PromiseCosts | None = None
+    last_relevance: float | None = None

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 
     from fairsync.batch import Batch
     from fairsync.ledger import Entry
-    from fairsync.loop import Progress
     from fairsync.policies import Terms
+    from fairsync.progress import Progress
 
 T = TypeVar("T")
 

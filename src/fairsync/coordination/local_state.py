@@ -8,29 +8,28 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fairsync.catalog.groups import Groups
+from fairsync.certificate_opening import open_certificate
 from fairsync.certificate_state import CertificateState
 from fairsync.coordination.lease_table import LeaseTable
 from fairsync.coordination.targets import counted_since, has_other_shape, target_terms
 from fairsync.errors import InvalidInputError, LostLeaseError
 from fairsync.inputs import check_k
 from fairsync.ledger.labels import check_labels, save_labels
-from fairsync.loop import LoopState, open_certificate
+from fairsync.loop import LoopState
 from fairsync.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fairsync.catalog.groups import Grouped
-    from fairsync.coordination.lease import Lease
+    from fairsync.coordination.lease import Lease, Settlement
     from fairsync.coordination.targets import Targets
-    from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Ledger, Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.loop import PriceState
-    from fairsync.policies import Policy, Sample, Terms
+    from fairsync.policies import Policy, Terms
+    from fairsync.price_state import PriceState
     from fairsync.promise_costs import PromiseCosts
     from fairsync.promises import Promise
-    from fairsync.promises.certificate import Certified
 
 # Coordinators that follow one another must not reuse lease numbers: each draws a range of this length.
 _LEASES_PER_COORDINATOR = 1 << 24
@@ -112,19 +111,9 @@ class LocalState:
         self._deadlines[lease.number] = self._clock() + (seconds or self.lease_seconds)
         return lease
 
-    def settle(
-        self,
-        number: int,
-        entry: Entry,
-        sample: Sample | None,
-        answers: Mapping[str, bytes],
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        costs: PromiseCosts | None = None,
-        last_relevance: float | None = None,
-    ) -> Entry | None:
+    def settle(self, number: int, settlement: Settlement) -> Entry | None:
         """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already."""
-        settled = self.leases.settle(number, entry)
+        settled = self.leases.settle(number, settlement.entry)
         if settled is None:
             return None
         leases, entry = settled
@@ -132,11 +121,16 @@ class LocalState:
             self._refuse(number)
             return None
         loop, entry = self.loop.record(
-            self.policy, entry, sample, self._fitting(costs), slots, last_relevance=last_relevance
+            self.policy,
+            entry,
+            settlement.sample,
+            self._fitting(settlement.costs),
+            settlement.slots,
+            last_relevance=settlement.last_relevance,
         )
         if loop.certificate is not None:
-            loop = loop.certified(self.terms, certified, leases.requests, leases.reserved(self.terms))
-        if not self.ledger.record([entry], f"lease {number}", answers):
+            loop = loop.certified(self.terms, settlement.certified, leases.requests, leases.reserved(self.terms))
+        if not self.ledger.record([entry], f"lease {number}", settlement.answers):
             return None  # another coordinator recorded it before it died
         self.loop, self.leases = loop, leases
         self._deadlines.pop(number, None)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.batch import make_sample
 from fairsync.candidates import Candidates
 from fairsync.catalog.names import are_words, is_name
+from fairsync.coordination.lease import Settlement
 from fairsync.errors import InvalidInputError, LostLeaseError, RepeatedRequestError
 from fairsync.ledger import Entry
 from fairsync.search import Hits
+from fairsync.serving import make_sample
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -190,7 +191,7 @@ def _record(
     answers, membership = _answers(lists, items, coordinator.k), coordinator.terms.membership
     shown = None if membership is None else items.shown_for(membership, _all_rows(lists))
     try:
-        counted = coordinator.settle(number, entry, sample, answers, certified=shown)
+        counted = coordinator.settle(number, Settlement(entry, sample, answers, certified=shown))
     except LostLeaseError:  # there are caps; but these lists were shown
         known = coordinator.answers(list(answers))
         if known:

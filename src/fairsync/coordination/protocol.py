@@ -8,13 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairsync.catalog.groups import Label
-    from fairsync.coordination.lease import Lease
-    from fairsync.eligible_slots import EligibleSlots
-    from fairsync.ledger import Entry
-    from fairsync.policies import Sample
-    from fairsync.promise_costs import PromiseCosts
+    from fairsync.coordination.lease import Lease, Settlement
     from fairsync.promises import Promise
-    from fairsync.promises.certificate import Certified
 
 
 class CoordinatorProtocol(Protocol):
@@ -33,17 +28,7 @@ class CoordinatorProtocol(Protocol):
         """Lease up to n requests. Blocks while granting them could make a floor unreachable."""
         ...
 
-    def settle(
-        self,
-        number: int,
-        entry: Entry,
-        sample: Sample | None,
-        answers: Mapping[str, bytes] | None = None,
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        costs: PromiseCosts | None = None,
-        last_relevance: float | None = None,
-    ) -> object:
+    def settle(self, number: int, settlement: Settlement) -> object:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
         ...
 

@@ -22,14 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from fairsync.catalog.groups import Grouped, Label
-    from fairsync.coordination.lease import Lease
-    from fairsync.eligible_slots import EligibleSlots
+    from fairsync.coordination.lease import Lease, Settlement
     from fairsync.floors import Floors
     from fairsync.hindsight import Hindsight
-    from fairsync.ledger import Entry
-    from fairsync.policies import Sample
-    from fairsync.promise_costs import PromiseCosts
-    from fairsync.promises.certificate import Certified
     from fairsync.report import Report
 
 _PROMISE, _GROWN = "promise", "promise to more groups"
@@ -79,19 +74,9 @@ class CoordinatorHost:
         return self._coordinator.try_lease(n, timeout=_LEASE_TIMEOUT)
 
     @ray.method(concurrency_group="settling")
-    def settle(
-        self,
-        number: int,
-        entry: Entry,
-        sample: Sample | None,
-        answers: Mapping[str, bytes] | None = None,
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        costs: PromiseCosts | None = None,
-        last_relevance: float | None = None,
-    ) -> None:
+    def settle(self, number: int, settlement: Settlement) -> None:
         """Record the counts of a lease."""
-        self._coordinator.settle(number, entry, sample, answers, slots, certified, costs, last_relevance)
+        self._coordinator.settle(number, settlement)
 
     @ray.method(concurrency_group="settling")
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
@@ -262,19 +247,9 @@ class RayCoordinator:
             lease = self._call("lease", n)
         return lease
 
-    def settle(
-        self,
-        number: int,
-        entry: Entry,
-        sample: Sample | None,
-        answers: Mapping[str, bytes] | None = None,
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        costs: PromiseCosts | None = None,
-        last_relevance: float | None = None,
-    ) -> None:
+    def settle(self, number: int, settlement: Settlement) -> None:
         """Record the counts of a lease, and answers by request id. Idempotent: settling again changes nothing."""
-        self._call("settle", number, entry, sample, answers, slots, certified, costs, last_relevance)
+        self._call("settle", number, settlement)
 
     def answers(self, request_ids: Sequence[str]) -> dict[str, bytes]:
         """Return the saved answers to requests, by request id; see `Ledger.answers`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from fairsync.promises.certificate import Certified
 from fairsync.promises.resolve import find_atoms
 from fairsync.promises.shown import Shown
 from fairsync.search import make_index, replace_index
+from fairsync.search.engines.hosted_catalog import HostedCatalog
+from fairsync.search.engines.hosted_eligibility import HostedEligibility
+from fairsync.search.engines.hosted_search import FoundItems, HostedIndex
 from fairsync.search.overlay import follow
 
 if TYPE_CHECKING:
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from fairsync.policies import Sample
     from fairsync.promises import Promise
     from fairsync.search import Index
+    from fairsync.search.eligibility import Eligibility
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,28 +69,44 @@ class SearchedItems:
     ) -> SearchedItems:
         """Return the items, with an index that is named, made by a function, or given (for floors of groups)."""
         start = ColdStart(catalog, cold)
-        if promises is None:
-            return cls(catalog, catalog, make_index(index, catalog), start)
-        atoms = find_atoms(catalog, promises)
-        searched = atoms.catalog(catalog)
-        return cls(catalog, searched, make_index(index, searched), start, promises, atoms)
+        atoms = None if promises is None else find_atoms(catalog, promises)
+        searched = catalog if atoms is None else atoms.catalog(catalog)
+        return cls(catalog, searched, _index_of(index, searched), start, promises, atoms)
+
+    def opened(self) -> SearchedItems:
+        """Return the items as one batch sees them: of those that only an engine holds, what it has found for it."""
+        if not isinstance(self.index, HostedIndex):
+            return self
+        by_label = by_atom = FoundItems(self.catalog)
+        if self.atoms is not None:
+            by_atom = FoundItems(self.searched, by_label)
+        return replace(
+            self,
+            catalog=cast("Catalog", by_label),  # it has the members that search and guard use
+            searched=cast("Catalog", by_atom),
+            index=self.index.over(by_atom),
+        )
+
+    def within(self, eligible: Eligibility | None) -> Eligibility | None:
+        """Return eligibility by the groups that are searched."""
+        return eligible.under(self.searched.group_of) if isinstance(eligible, HostedEligibility) else eligible
 
     def changed(self, change: CatalogChange, promises: tuple[Promise, ...] | None) -> SearchedItems:
         """Return the items after a change of the catalog or of the promises."""
         if promises is None and self.promises is None:
-            index = follow(self.index, change, self.catalog)
+            index = self._followed(change, self.catalog)
             return SearchedItems(change.catalog, change.catalog, index, self.cold_start)
         atoms = None if promises is None else find_atoms(change.catalog, promises, self._atoms_before(promises))
         searched = change.catalog if atoms is None else atoms.catalog(change.catalog)
         rows = change.rows.copy()
         kept = np.flatnonzero(rows >= 0)
         rows[kept[self.searched.group_of[kept] != searched.group_of[rows[kept]]]] = -1
-        index = follow(self.index, CatalogChange(searched, rows), self.searched)
+        index = self._followed(CatalogChange(searched, rows), self.searched)
         return SearchedItems(change.catalog, searched, index, self.cold_start, promises, atoms)
 
     def with_promises(self, promises: tuple[Promise, ...] | None) -> SearchedItems:
         """Return the same items under other promises."""
-        return self.changed(CatalogChange(self.catalog, np.arange(len(self.catalog))), promises)
+        return self.changed(CatalogChange(self.catalog, np.arange(self.catalog.n_rows)), promises)
 
     def replaced(
         self,
@@ -99,7 +119,13 @@ class SearchedItems:
         start = ColdStart(catalog, self.cold_start.fallback if cold is None else cold)
         atoms = None if promises is None else find_atoms(catalog, promises, self._atoms_before(promises))
         searched = catalog if atoms is None else atoms.catalog(catalog)
-        return SearchedItems(catalog, searched, replace_index(self.index, index, searched), start, promises, atoms)
+        made = _index_of("", searched) if searched.weights is not None else replace_index(self.index, index, searched)
+        return SearchedItems(catalog, searched, made, start, promises, atoms)
+
+    def _followed(self, change: CatalogChange, before: Catalog) -> Index:
+        if isinstance(change.catalog, HostedCatalog):
+            return _index_of("", change.catalog)
+        return follow(self.index, change, before)
 
     def fit(self, batch: Batch, k: int) -> Batch:
         """Return a batch of the coordinator, whose items may differ, for k candidates of these items."""
@@ -213,6 +239,13 @@ class SearchedItems:
         codes = np.array([theirs.get(one.tobytes(), -1) for one in _lists(self.atoms.membership)], dtype=np.int64)
         self._known[:] = [(membership, codes)]
         return codes
+
+
+def _index_of(index: str | Index | Callable[[Catalog], Index], searched: Catalog) -> Index:
+    """Return the index over some items; those that only an engine holds are searched there."""
+    if isinstance(searched, HostedCatalog):
+        return HostedIndex(searched, FoundItems(searched))
+    return make_index(index, searched)
 
 
 def _lists(membership: Membership) -> list[NDArray[np.int64]]:

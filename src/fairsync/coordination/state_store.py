@@ -8,16 +8,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fairsync.catalog.groups import Grouped, Groups
-    from fairsync.coordination.lease import Lease
+    from fairsync.coordination.lease import Lease, Settlement
     from fairsync.coordination.targets import Targets
-    from fairsync.eligible_slots import EligibleSlots
     from fairsync.ledger import Entry, Totals
     from fairsync.ledger.audit import AuditRecord
-    from fairsync.loop import LoopState, PriceState
-    from fairsync.policies import Sample, Terms
-    from fairsync.promise_costs import PromiseCosts
+    from fairsync.loop import LoopState
+    from fairsync.policies import Terms
+    from fairsync.price_state import PriceState
     from fairsync.promises import Promise
-    from fairsync.promises.certificate import Certified
 
 
 class StateStore(Protocol):
@@ -27,15 +25,21 @@ class StateStore(Protocol):
 
     Attributes
     ----------
-    groups, terms
-        The promise, and its groups.
     price_state : PriceState
         The policy's state and prices.
     """
 
-    groups: Groups
-    terms: Terms
     price_state: PriceState
+
+    @property
+    def groups(self) -> Groups:
+        """The groups of the promise."""
+        ...
+
+    @property
+    def terms(self) -> Terms:
+        """The promise."""
+        ...
 
     @property
     def loop(self) -> LoopState:
@@ -58,17 +62,7 @@ class StateStore(Protocol):
         """Lease up to n requests, to expire after these seconds; None if it has to wait for open leases."""
         ...
 
-    def settle(
-        self,
-        number: int,
-        entry: Entry,
-        sample: Sample | None,
-        answers: Mapping[str, bytes],
-        slots: EligibleSlots | None = None,
-        certified: Certified | None = None,
-        costs: PromiseCosts | None = None,
-        last_relevance: float | None = None,
-    ) -> Entry | None:
+    def settle(self, number: int, settlement: Settlement) -> Entry | None:
         """Record the counts of a lease; return the entry as it counts, or None if the lease is settled already."""
         ...
 

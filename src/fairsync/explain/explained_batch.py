@@ -47,11 +47,9 @@ class _Columns:
         plain_at, plain = filled_places(trace.plain)
         is_plain, absent = self._compare(owners, rows, trace.ranks[owners, order], plain_at, plain)
         ids, labels = trace.catalog.ids_of(rows).tolist(), trace.catalog.labels_of(groups).tolist()
-        codes = groups.tolist()
-        reasons = [
-            "relevance" if one else f"promise: {self._promises[code]}" if code in self._promises else "price"
-            for one, code in zip(is_plain.tolist(), codes, strict=True)
-        ]
+        codes, reasons = groups.tolist(), ["relevance"] * len(groups)
+        for at in np.flatnonzero(~is_plain).tolist():
+            reasons[at] = f"promise: {self._promises[codes[at]]}" if codes[at] in self._promises else "price"
         named_prices = self._named_prices(groups, prices, labels)
         forced = set(self._forced(owners, rows))
         for at in np.flatnonzero(self._is_fixed(owners, rows)).tolist():
@@ -60,7 +58,9 @@ class _Columns:
         for at in forced:
             reasons[at] = f"forced: {self._promises.get(codes[at])}"
         self._cuts = self._find_cuts(owners, rows, relevance - prices)
-        ranks = [rank or None for rank in trace.ranks[owners, order].tolist()]
+        ranks: list[int | None] = trace.ranks[owners, order].tolist()
+        if trace.depth is not None:
+            ranks = [rank or None for rank in ranks]
         displaced = self._displaced(owners, is_plain, plain_at[absent], plain[absent])
         columns = (ids, labels, relevance.tolist(), named_prices, ranks, reasons, displaced)
         # As `ExplainedCandidate(...)`, in a third of the time.
@@ -107,14 +107,14 @@ class _Columns:
 
     def _named_prices(self, groups: _Rows, prices: _Floats, labels: list[Any]) -> list[Mapping[str, float]]:
         """Return the price of each candidate by its name, if it has one. Equal ones are one dict."""
-        kinds, first, which = np.unique(2 * groups + (prices == 0), return_index=True, return_inverse=True)
-        named: list[Mapping[str, float]] = []
-        for kind, at, price in zip(kinds.tolist(), first.tolist(), prices[first].tolist(), strict=True):
+        kinds = (2 * groups + (prices == 0)).tolist()
+        named: dict[int, Mapping[str, float]] = {}
+        for kind, at in dict(zip(kinds, range(len(kinds)), strict=True)).items():
             name = self._promises.get(kind // 2)
             if name is None and self._trace.prices[kind // 2] != 0:
                 name = f"{labels[at]} (no promise)"
-            named.append({name: price} if name else {})
-        return [named[one] for one in which.tolist()]
+            named[kind] = {name: float(prices[at])} if name else {}
+        return [*map(named.__getitem__, kinds)]
 
     def _is_fixed(self, owners: _Rows, rows: _Rows) -> npt.NDArray[np.bool_]:
         fixed = self._trace.fixed

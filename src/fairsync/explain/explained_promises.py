@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.explain.explanation import FIXED_LIST, ExplainedCandidate, Explanation
+from fairsync.explain.trace import RequestTrace
 from fairsync.policies.base import NO_CAP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from fairsync.catalog import Catalog
     from fairsync.catalog.atoms import Membership
     from fairsync.catalog.groups import Label
     from fairsync.explain.explanation import WhyNot
@@ -23,6 +25,43 @@ if TYPE_CHECKING:
 
 _Rows: TypeAlias = npt.NDArray[np.int64]
 _Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+def why_not_under_promises(seen: RequestTrace, catalog: Catalog, item_id: Label) -> WhyNot:
+    """Return why an item is not among the candidates of a request, with the label that it has in its first attribute.
+
+    Parameters
+    ----------
+    seen
+        What was seen, with prices by atom.
+    catalog
+        The items, with atoms as their groups.
+    item_id
+        Id of the item.
+    """
+    found, catalog = seen.why_not(catalog, item_id), catalog.ungrouped
+    row = int(catalog.rows_of(np.array([item_id]))[0])
+    return replace(found, group=catalog.labels_of(catalog.group_of[row]).item())
+
+
+def saved_why_not(
+    document: Mapping[str, Any], catalog: Catalog, names: Sequence[str], membership: Membership | None
+) -> Callable[[Label], WhyNot]:
+    """Return what answers `why_not` for a trace that `ExplainedPromises.to_dict` has written.
+
+    Parameters
+    ----------
+    document
+        The trace.
+    catalog, names, membership
+        The items, with atoms as their groups, and the promises, all as they are now; no membership if there are none.
+        A promise that has ended meanwhile bears on no item.
+    """
+    seen = RequestTrace.from_dict(document, catalog.ungrouped)
+    if membership is not None:
+        prices = np.array([document["promises"].get(name, 0.0) for name in names])
+        seen = replace(seen, prices=membership.atom_prices(prices))
+    return partial(why_not_under_promises, seen, catalog)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +88,23 @@ class ExplainedPromises:
         return self._made
 
     def to_dict(self) -> Mapping[str, Any]:
-        """Return the explanation as values for JSON; see `StoredExplanation`."""
-        return {"explanation": self._made.to_dict()}
+        """Return explanation and trace as values for JSON; see `StoredExplanation`."""
+        made, missing = self._made, self._missing()
+        seen = replace(self._seen, prices=np.zeros(len(self._seen.prices)), keeps_floors=False, cut=made.cut)
+        prices = self._in_force(missing)
+        promises = {self.names[promise]: float(prices[promise]) for promise in np.flatnonzero(prices).tolist()}
+        return {
+            "explanation": made.to_dict(),
+            "trace": {**seen.to_dict(self.trace.catalog.ungrouped), "promises": promises},
+        }
 
     @cached_property
     def _made(self) -> Explanation:
-        trace, seen = self.trace, self.trace.request(self.position)
+        trace, seen = self.trace, self._seen
         rows, relevance = seen.chosen, self._relevance()
         catalog = trace.catalog.ungrouped
-        named, missing = self._applied(rows, relevance)
+        missing = self._missing()
+        named = self._applied(rows, relevance, missing)
         rank = rows if catalog.rank is None else catalog.rank[rows]
         order = np.lexsort((rank, -relevance))
         fixed = trace.fixed if trace.fixed is not None and trace.fixed.requests[self.position] else None
@@ -84,23 +131,37 @@ class ExplainedPromises:
         scores = relevance - np.array([sum(one.values()) for one in named])
         open_slots = np.isin(rows, seen.before)
         cut = float(scores[open_slots].min()) if len(rows) == seen.k and open_slots.any() else None
-        why_not = partial(self._why_not, cut, missing)
+        priced = replace(seen, prices=self._membership.atom_prices(self._in_force(missing)), keeps_floors=False)
+        why_not = partial(why_not_under_promises, replace(priced, cut=cut), trace.catalog)
         return Explanation(tuple(candidates), cut, trace.depth, why_not)
+
+    @cached_property
+    def _seen(self) -> RequestTrace:
+        return self.trace.request(self.position)
 
     def _relevance(self) -> _Floats:
         hits = self.trace.chosen
         relevance: _Floats = hits.relevance[self.position][hits.rows[self.position] >= 0]
         return relevance
 
-    def _applied(self, rows: _Rows, relevance: _Floats) -> tuple[list[dict[str, float]], _Rows]:
-        """Return the prices of each candidate by promise, and what floors missed before the request.
-
-        A subsidy is applied to the first items by score that its floor needs.
-        """
+    def _missing(self) -> _Rows:
+        """Return (P,) what floors missed before the request."""
         trace, membership = self.trace, self._membership
         earlier = trace.chosen.rows[: self.position]
         shown = np.bincount(trace.catalog.group_of[earlier[earlier >= 0]], minlength=membership.n_atoms)
         missing: _Rows = np.maximum(trace.missing - membership.exposures(shown), 0)
+        return missing
+
+    def _in_force(self, missing: _Rows) -> _Floats:
+        """Return (P,) the prices without the subsidies of floors that missed nothing."""
+        return np.where((self.prices < 0) & (missing <= 0) & self.trace.keeps_floors, 0.0, self.prices)
+
+    def _applied(self, rows: _Rows, relevance: _Floats, missing: _Rows) -> list[dict[str, float]]:
+        """Return the prices of each candidate by promise.
+
+        A subsidy is applied to the first items by score that its floor needs.
+        """
+        trace, membership = self.trace, self._membership
         left, named = missing.copy(), [dict[str, float]() for _ in rows]
         atoms = trace.catalog.group_of[rows]
         for at in np.argsort(trace.prices[atoms] - relevance, kind="stable").tolist():
@@ -111,18 +172,7 @@ class ExplainedPromises:
                     left[promise] -= 1
                 if self.prices[promise] != 0:
                     named[at][self._text(promise)] = price
-        return named, missing
-
-    def _why_not(self, cut: float | None, missing: _Rows, item_id: Label) -> WhyNot:
-        """Return why an item is not there, with the subsidies of floors that still missed exposures."""
-        trace = self.trace
-        seen = trace.request(self.position)
-        prices = np.where((self.prices < 0) & (missing <= 0) & trace.keeps_floors, 0.0, self.prices)
-        by_atom = self._membership.atom_prices(prices)
-        found = replace(seen, prices=by_atom, keeps_floors=False, cut=cut).why_not(trace.catalog, item_id)
-        catalog = trace.catalog.ungrouped
-        row = int(catalog.rows_of(np.array([item_id]))[0])
-        return replace(found, group=catalog.labels_of(catalog.group_of[row]).item())
+        return named
 
     def _reason(self, prices: dict[str, float]) -> str:
         """Return the promise with the largest subsidy, if there is one."""

@@ -236,7 +236,7 @@ class BatchTrace:
         Parameters
         ----------
         catalog, index, users, eligible
-            As for :func:`fairsync.batch.serve`.
+            As for :func:`fairsync.serving.serve`.
         chosen
             (n, k) candidates.
         replaced
@@ -347,19 +347,22 @@ def applied_prices(trace: BatchTrace, owners: _Rows, rows: _Rows, relevance: _Fl
         The request of each item, in ascending order; the item and its relevance.
     """
     groups = trace.catalog.group_of[rows].astype(np.int64)
-    price: _Floats = trace.prices[groups]
-    if not trace.keeps_floors or not (price < 0).any():
-        return price
+    prices: _Floats = trace.prices[groups]
+    paid = np.flatnonzero(prices < 0) if trace.keeps_floors else ()
+    if not len(paid):
+        return prices
+    owners, rows, groups, price = owners[paid], rows[paid], groups[paid], prices[paid]
     ties = rows if trace.catalog.rank is None else trace.catalog.rank[rows]
     # By score, not by relevance: beside a huge price, different relevances give the same score, as in the search.
     lists = owners * trace.catalog.n_groups + groups
-    order = np.lexsort((ties, price - relevance, lists))
+    order = np.lexsort((ties, price - relevance[paid], lists))
     nth = np.empty(len(rows), dtype=np.int64)  # 0 for the best item of its group in its list, 1 for the next, ...
     nth[order] = np.arange(len(rows)) - np.searchsorted(lists[order], lists[order])
-    ends = (price < 0) & (nth >= missing_before(trace, owners, groups))
+    ends = nth >= missing_before(trace, owners, groups)
     if trace.fixed is not None:  # beside a fixed list no subsidy ends, as `guard.keep_floors` has it
         ends &= ~trace.fixed.requests[owners]
-    return np.where(ends, 0.0, price)
+    prices[paid[ends]] = 0.0
+    return prices
 
 
 def missing_before(trace: BatchTrace, owners: _Rows, groups: _Rows) -> _Rows:

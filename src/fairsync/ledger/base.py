@@ -117,7 +117,19 @@ class Totals:
 
     def after(self, entry: Entry) -> "Totals":
         """Return the totals with an entry of the same horizon added."""
-        return self.plus(Totals.of(entry))
+        exposures, impressions = self.exposures, self.impressions
+        counts = entry.counts if len(entry.counts) == len(exposures) else grow(entry.counts, len(exposures))
+        if entry.impressions is not None:
+            impressions = _sum(impressions, grow(entry.impressions, len(exposures)))
+        return Totals(
+            exposures + counts,
+            self.requests + entry.requests,
+            self.relevance + entry.relevance,
+            self.cost + entry.cost,
+            self.forced + entry.forced,
+            self.began,
+            impressions,
+        )
 
     def plus(self, other: "Totals") -> "Totals":
         """Return the sum of these totals and those of more requests of the horizon, which may have fewer groups."""

@@ -131,10 +131,10 @@ class Guaranteed:
     def lookahead(self, state: GuaranteedState, k: int) -> int:
         """Return the depth that a solve needs, if the next lists are added to the sample.
 
-        Otherwise k is enough to compute the cost, and for the guard.
+        Otherwise they only have to be long enough for the guard, and to compute the cost.
         """
         if not state.samples_next:
-            return k
+            return min(k, 16 + k // 4)
         return k + 40 if state.small_batch else 3 * k
 
     def watches(self, state: GuaranteedState) -> bool:

@@ -125,8 +125,8 @@ def resolve_promises(
     def resolve() -> tuple[Atoms, Counts, Counts, Counts, Counts]:
         rows.look_up(promise.where for promise in given)
         selected = [_rows_of(promise, rows, is_new=code >= n_before) for code, promise in enumerate(given)]
-        atoms = Atoms.of(selected, len(catalog), None if before is None else before.atoms)
-        most = np.minimum([len(some) for some in selected], k)
+        atoms = Atoms.of(selected, catalog.n_rows, None if before is None else before.atoms, catalog.weights)
+        most = np.minimum([rows.count(some) for some in selected], k)
         ever = most if before is None else np.maximum(most, grow(before.most_in_list, len(given)))
         floors, caps, limits = _numbers(given, k, horizon, most, ever)
         if rows.speaks_of_ids(ITEM_ID):  # the promise of an item ends with it
@@ -196,7 +196,7 @@ def find_atoms(catalog: Catalog, promises: Iterable[Promise], before: Atoms | No
     """
     rows, given = SelectedRows(catalog), list(promises)
     rows.look_up(promise.where for promise in given)
-    return Atoms.of([rows.of(promise.where) for promise in given], len(catalog), before)
+    return Atoms.of([rows.of(promise.where) for promise in given], catalog.n_rows, before, catalog.weights)
 
 
 def _checked(promises: Any) -> list[Promise]:

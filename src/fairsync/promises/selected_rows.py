@@ -53,9 +53,17 @@ class SelectedRows:
         """Return whether a name stands for the ids of items."""
         return attribute == ITEM_ID and ITEM_ID not in self._catalog.attributes
 
+    def count(self, rows: NDArray[np.int64]) -> int:
+        """Return the number of items in some rows."""
+        return len(rows) if self._catalog.weights is None else int(self._catalog.weights[rows].sum())
+
+    def _check_ids_known(self) -> None:
+        if self._catalog.weights is not None:
+            raise InvalidInputError("promises to single items need a copy of the catalog: name an attribute.")
+
     def look_up(self, selections: Iterable[Where]) -> None:
         """Find the rows of all items that selections name by their id at once, which is faster than one by one."""
-        if ITEM_ID in self._catalog.attributes:
+        if ITEM_ID in self._catalog.attributes or self._catalog.weights is not None:
             return
         ids = [one for where in selections if ITEM_ID in where for one in _as_list(where[ITEM_ID])]
         for kind in {type(one) for one in ids}:
@@ -64,6 +72,7 @@ class SelectedRows:
 
     def _with_ids(self, where: Where) -> NDArray[np.int64]:
         """Return the rows of the items with given ids that meet the other conditions."""
+        self._check_ids_known()
         given = _as_list(where[ITEM_ID])
         if any(isinstance(one, bool) or not isinstance(one, str | int) for one in given) or not given:
             raise InvalidInputError(f"the condition on {ITEM_ID!r} must be an id or a list of ids, got {given!r:.80}.")
@@ -76,7 +85,7 @@ class SelectedRows:
         if key not in self._met:
             self._met[key] = None
             if others:
-                self._met[key] = met = np.zeros(len(self._catalog), dtype=bool)
+                self._met[key] = met = np.zeros(self._catalog.n_rows, dtype=bool)
                 met[self.of(others)] = True
         met_here = self._met[key]
         return rows if met_here is None else rows[met_here[rows]]
@@ -101,7 +110,7 @@ class SelectedRows:
             rows = rows[_are_in(larger, rows)]
         rest = self._catalog.select(others)
         if rows is None:
-            return np.arange(len(self._catalog)) if rest is None else rest.rows
+            return np.arange(self._catalog.n_rows) if rest is None else rest.rows
         return rows if rest is None else rows[rest.mask[rows]]
 
     def check_labels(self, where: Where) -> None:
@@ -126,6 +135,7 @@ class SelectedRows:
     def labels_in_use(self, attribute: str, where: Where) -> list[AttributeLabel]:
         """Return the labels of an attribute, or the ids, that items have that meet conditions."""
         if self.speaks_of_ids(attribute):
+            self._check_ids_known()
             found: list[AttributeLabel] = self._catalog.ids_of(self.of(where)).tolist()
             return found
         column = self._catalog.attributes[attribute]

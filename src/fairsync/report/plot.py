@@ -43,7 +43,8 @@ _FACT_SIZE = 9  # points
 def plot_report(report: Report) -> Figure:
     """Plot exposures and floors, prices, and what each promise has cost, in panels; the most exposed group first.
 
-    If no group has a price now, as after the horizon, the mean subsidies of the horizon take the place of the prices.
+    After the horizon, and if no group has a price now, the mean subsidies and charges of the horizon take the place of
+    the prices.
     """
     labels = sorted(report.floors, key=lambda label: -report.exposures[label])
     x = np.arange(len(labels))
@@ -54,7 +55,7 @@ def plot_report(report: Report) -> Figure:
     costs = np.array([(report.costs or {}).get(label, 0.0) for label in labels])
     outlooks = report.outlooks or {}
     price_name = "price now"
-    if means.any() and not prices.any():
+    if means.any() and (report.requests >= report.horizon or not prices.any()):
         prices, price_name = means, "mean price"
 
     masked = np.isposinf(prices)
@@ -104,9 +105,9 @@ def plot_report(report: Report) -> Figure:
         bottom.text(0.5, 0.62, f"no {report.noun} has a price now", transform=bottom.transAxes, ha="center", color=GREY)
     if masked.any():
         bottom.plot(x[masked], finite[masked], "x", color="black", label="masked")
-    subsidy = "subsidy" if price_name == "price now" else "mean subsidy of the horizon"
-    drawn = [Patch(color=SUBSIDY, label=subsidy)] if (finite < 0).any() else []
-    drawn += [Patch(color=PRICE, label="charge")] if (finite > 0).any() else []
+    words = "{}" if price_name == "price now" else "mean {} of the horizon"
+    drawn = [Patch(color=SUBSIDY, label=words.format("subsidy"))] if (finite < 0).any() else []
+    drawn += [Patch(color=PRICE, label=words.format("charge"))] if (finite > 0).any() else []
     extra = [Line2D([], [], marker="x", linestyle="", color="black", label="masked")] if masked.any() else []
     if drawn or extra:
         bottom.legend(handles=[*drawn, *extra], frameon=False, ncols=3, loc="lower left")

@@ -117,7 +117,8 @@ class Report:
         Number of those horizons that kept every floor.
     mean_subsidies : dict or None
         {label: mean over the group's exposures in this horizon of the subsidy in force}, for promised groups. An
-        exposure beyond a floor that the guard enforces has none. None if not every request was measured.
+        exposure beyond a floor that the guard enforces has none. A charge for a cap is negative. None if not every
+        request was measured.
     costs : dict or None
         {label: relevance given up for the promise in this horizon}, for promised groups. An exposure that plain
         retrieval would not have made costs the mean relevance of the items that went out of its list, minus its own.

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from fairsync.catalog import Catalog
 from fairsync.errors import InvalidInputError
+from fairsync.search.price_range import price_range
 
 # Finite prices beyond this could overflow next to extreme embeddings. They are not needed, since +inf masks a group.
 LARGEST_PRICE = 1e100
@@ -124,7 +125,7 @@ def check_prices(prices: npt.NDArray[np.float64] | None, n_groups: int) -> npt.N
     prices = np.asarray(prices, dtype=np.float64)
     if prices.shape != (n_groups,):
         raise InvalidInputError(f"prices must have shape ({n_groups},), one per group, got {prices.shape}.")
-    low, high = prices.min(initial=0.0), prices.max(initial=0.0)
+    low, high = price_range(prices)
     if not (low >= -LARGEST_PRICE and high <= LARGEST_PRICE):  # there can be many groups: look at each only if need be
         fine = (np.abs(prices) <= LARGEST_PRICE) | (prices == np.inf)
         if fine.all():

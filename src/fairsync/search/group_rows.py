@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import Catalog
+from fairsync.search.price_range import price_range
 
 
 class GroupRows:
@@ -55,7 +56,7 @@ class GroupRows:
 
     def open(self, prices: npt.NDArray[np.float64] | None, most: float) -> npt.NDArray[np.int64] | None:
         """Return the rows of all groups that are not masked; None if there are more than ``most``."""
-        if prices is None or prices.max(initial=0.0) < np.inf:
+        if prices is None or price_range(prices)[1] < np.inf:
             return None
         groups = np.flatnonzero(prices < np.inf)
         return self.of(groups) if self._sizes[groups].sum() <= most else None

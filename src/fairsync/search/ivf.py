@@ -11,6 +11,7 @@ from fairsync.search.base import Hits
 from fairsync.search.eligibility import Eligibility
 from fairsync.search.inverted_lists import InvertedLists
 from fairsync.search.list_prices import ListPrices
+from fairsync.search.price_range import price_range
 from fairsync.search.quantization import QuantizedItems
 from fairsync.search.rounding import Float32Queries, any_reference_serves
 from fairsync.search.scan import Scan, Tile
@@ -101,7 +102,8 @@ class IvfIndex(ApproximateIndex):
         self._codes = QuantizedItems(self._items.values, lists, storage, seed)
         self._list_prices = ListPrices(lists, self._items.values, self.exact.group_rows, seed)
         self.lists = lists
-        self.tune(requests)
+        # Requests need not be like the means of items.
+        self.tune(np.vstack([requests, synthetic_requests(catalog, seed + 1, signed=True)]))
 
     def search(
         self,
@@ -211,7 +213,7 @@ class IvfIndex(ApproximateIndex):
             open_, few, sparse = np.arange(0), len(self.catalog) <= _FEW, False
             if prices is not None:
                 goal, reference = reference_price(self.catalog.group_sizes, prices, k)
-            if few or (prices is not None and prices.max() == np.inf):
+            if few or (prices is not None and price_range(prices)[1] == np.inf):
                 open_ = np.arange(self.catalog.n_groups) if prices is None else np.flatnonzero(prices < np.inf)
                 items = int(self.catalog.group_sizes[open_].sum())
                 few = items <= _FEW
@@ -279,8 +281,10 @@ class IvfIndex(ApproximateIndex):
         if len(vectors) > n:  # several interests may have found the same item
             owners, rows = np.divmod(np.unique(owners * len(self.catalog) + rows), len(self.catalog))
         if best is not None and priced is not None:
-            more, places, _ = best.joined()
-            owners, rows = np.concatenate([owners, more]), np.concatenate([rows, priced.rows[places]])
+            more, places, found_scores = best.joined()
+            near = found_scores >= cut[more]
+            owners = np.concatenate([owners, more[near]])
+            rows = np.concatenate([rows, priced.rows[places[near]]])
         return owners, rows
 
     def _all_of(self, groups: npt.NDArray[np.intp], n: int) -> tuple[_Rows, _Rows]:

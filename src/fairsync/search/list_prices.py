@@ -136,7 +136,7 @@ class ListPrices:
         rows, sizes = self._group_rows.in_order(groups[order])
         row_bonus = np.zeros(len(rows) + BUNDLE_OF_ONE, dtype=np.float32)
         row_bonus[: len(rows)] = np.repeat(high[order], sizes)
-        by_list, depth = self._chances(bonus.take(self._sampled), above, np.float32(1 / tail))
+        by_list, depth = self._chances(bonus.take(self._sampled, mode="clip"), above, np.float32(1 / tail))
         share = float(np.count_nonzero(some > -np.inf) / len(some))
         items = self._items.take(rows, axis=0)
         return ListBonuses(by_list, float(above), rows, items, row_bonus, share, depth)

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,21 +28,6 @@ _FIRST = 2
 _SPARE = 8
 # If fewer than one item in this many is eligible, most of the fetched items would be dropped.
 _RARE = 16
-
-
-class EligibleFetch(Protocol):
-    """Asks an engine that filters by itself."""
-
-    def serves(self, eligible: Eligibility) -> bool:
-        """Return whether it filters for these requests."""
-        ...
-
-    def __call__(self, vectors: Floats, count: int, eligible: Eligibility) -> tuple[Floats, Rows]:
-        """Return what `Fetch` does, of eligible items as far as it can tell.
-
-        The score is -inf if the engine has no more items that may be eligible.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -239,8 +224,6 @@ class OverFetch(CertifiedSearch):
         As for `CertifiedSearch`.
     fetch
         A function that asks the engine; see `Fetch`.
-    filtered
-        Asks an engine that filters; see `EligibleFetch`. By default, items that are not eligible are dropped later.
 
     Examples
     --------
@@ -264,25 +247,16 @@ class OverFetch(CertifiedSearch):
         exact: Index,
         most: int,
         alive: float = 1.0,
-        filtered: EligibleFetch | None = None,
     ) -> None:
         super().__init__(catalog, items, exact, most, alive)
-        self._fetch, self._filtered = fetch, filtered
-
-    def filters(self, eligible: Eligibility) -> bool:
-        """Return whether the engine filters; see `CertifiedSearch`."""
-        return self._filtered is not None and self._filtered.serves(eligible)
+        self._fetch = fetch
 
     def fetch(self, queries: Float32Queries, count: int, eligible: Eligibility | None) -> Fetched:
         """Ask the engine, and add the bonuses; see `CertifiedSearch`."""
         # One item more than needed tells whether any is left behind.
         vectors, ask = np.ascontiguousarray(queries.columns.T), min(count + 1, len(self.catalog))
-        if eligible is not None and self._filtered is not None and self._filtered.serves(eligible):
-            scores, rows = self._filtered(vectors, ask, eligible)
-            beyond = scores[:, -1]
-        else:
-            scores, rows = self._fetch(vectors, ask)
-            beyond = np.where((rows >= 0).sum(axis=1) == len(self.catalog), -np.inf, scores[:, -1])
+        scores, rows = self._fetch(vectors, ask)
+        beyond = np.where((rows >= 0).sum(axis=1) == len(self.catalog), -np.inf, scores[:, -1])
         if queries.bonus is None:
             return Fetched(scores, rows, beyond)
         return Fetched(scores + queries.bonus[self.catalog.group_of[rows]], rows, beyond + queries.bonus.max())

@@ -12,12 +12,17 @@ from fairsync.search.eligibility import Eligibility
 from fairsync.search.exact import THREAD_PRODUCTS, ExactIndex
 from fairsync.search.rounding import Float32Queries
 from fairsync.search.scan import PANEL_PRODUCTS, PANEL_PRODUCTS_OF_ONE
-from fairsync.search.scoring import relevance
+from fairsync.search.scoring import relevance, settle
 
 # Scores of a block, 2 MB: they are computed and compared while they are in cache.
 _BLOCK_SCORES = 1 << 19
 # Up to this share of the items, those that meet a condition are scored alone.
 _FEW = 0.1
+# A user with more near ties than this many times k is ranked alone.
+_MOST_NEAR = 8
+# Up to this many users are ranked one by one, with fewer calls of numpy.
+_FEW_USERS = 2
+_SIGN = np.int32(-(2**31))
 
 _Rows = npt.NDArray[np.int64]
 _Floats = npt.NDArray[np.float64]
@@ -78,18 +83,116 @@ def rank_without_prices(
     if eligible is not None:
         kept = eligible.allows(scanned[owners], rows)
         owners, rows, found = owners[kept], rows[kept], found[kept]
-    by_user = np.argsort(owners, kind="stable")  # rows stay in ascending order within each user
-    edges = np.searchsorted(owners[by_user], np.arange(len(scanned) + 1))
     # Where nothing else reaches the cut, the chosen items are the best ones.
-    same = np.diff(edges) == (chosen.rows[scanned] >= 0).sum(axis=1)
+    same = np.bincount(owners, minlength=len(scanned)) == (chosen.rows[scanned] >= 0).sum(axis=1)
     if same.any():
         _rank_best(catalog, chosen, scanned[same], ranks, plain)
-    for place, i in zip(np.flatnonzero(~same).tolist(), scanned[~same].tolist(), strict=True):
-        mine = by_user[edges[place] : edges[place + 1]]
+        kept = ~same[owners]
+        owners, rows, found = owners[kept], rows[kept], found[kept]
+    rest = np.flatnonzero(~same)
+    if len(rest) > _FEW_USERS:
+        reached = _Reached(catalog, vectors[scanned], owners, rows, found, error, unit)
+        rest = reached.rank(chosen, scanned, rest, ranks, plain)
+    for place in rest.tolist():
+        i, mine = int(scanned[place]), np.flatnonzero(owners == place)
         at, scores, off = rows[mine], np.ldexp(found[mine].astype(np.float64), unit), np.ldexp(error[place], unit)
         _settle_near(catalog, vectors[i], at, scores, float(off), chosen.relevance[i], k)
         ranks[i] = _rank(catalog, at, scores, chosen.rows[i], plain, i)
     return ranks, plain
+
+
+class _Reached:
+    """The items that reach the cuts of users, sorted by user and float32 score; of all users at once.
+
+    An item whose float32 score is further from an exact one than the error is better or worse for certain. Only the
+    others, and the best k, are scored in float64.
+
+    Parameters
+    ----------
+    catalog, users
+        The items, and (n, interests, d) the vectors of the users.
+    owners, rows, scores
+        User, row and float32 score of each item.
+    error, unit
+        (n,) how far a float32 score can be from the true one, and the exponent of its unit.
+    """
+
+    def __init__(
+        self, catalog: Catalog, users: _Floats, owners: _Rows, rows: _Rows, scores: npt.NDArray[np.float32],
+        error: _Floats, unit: int,
+    ) -> None:  # fmt: skip
+        keys = _keys(owners, scores)
+        order = np.argsort(keys)
+        self.catalog, self.users, self.error, self.unit = catalog, users, error, unit
+        self.keys, self.rows, self.scores = keys[order], rows[order], scores[order]
+        self.ends = np.cumsum(np.bincount(owners, minlength=len(users)))
+
+    def rank(self, chosen: Hits, scanned: _Rows, places: _Rows, ranks: _Rows, plain: Hits) -> _Rows:
+        """Write ranks and best items of the users in these places; return those with too many ties and near ties.
+
+        Parameters
+        ----------
+        chosen, ranks, plain
+            As in `rank_without_prices`.
+        scanned, places
+            The requests of the users, and the places among them.
+        """
+        k = chosen.rows.shape[1]
+        at, slots = np.nonzero(chosen.rows[scanned[places]] >= 0)
+        at = places[at]
+        rows, exact = chosen.rows[scanned[at], slots], chosen.relevance[scanned[at], slots]
+        first, last = self._near(at, np.ldexp(exact, -self.unit), self.error)
+        best, end = self._best(places, k)
+        many = np.bincount(at, last - first, minlength=len(self.ends)) > _MOST_NEAR * k
+        many[places] |= end - best > _MOST_NEAR * k
+        clear = ~many[at]
+        at, slots, rows, exact, first, last = (one[clear] for one in (at, slots, rows, exact, first, last))
+        rank = self.ends[at] - last + 1
+        pairs = np.flatnonzero(last - first > 1)  # the item itself is there
+        mark, near = _expand(first[pairs], last[pairs])
+        mark, others = pairs[mark], self.rows[near]
+        scores, tie = relevance(self.catalog, self.users, at[mark], others), self.catalog.rank
+        earlier = others < rows[mark] if tie is None else tie[others] < tie[rows[mark]]
+        is_better = (scores > exact[mark]) | ((scores == exact[mark]) & earlier)
+        rank += np.bincount(mark[is_better], minlength=len(rank))
+        ranks[scanned[at], slots] = rank
+        kept = ~many[places]
+        if kept.any():
+            mine, top = _expand(best[kept], end[kept])
+            found = settle(self.catalog, self.users[places[kept]], None, k, mine, self.rows[top])
+            who = scanned[places[kept]]
+            plain.rows[who], plain.relevance[who] = found.rows, found.relevance
+        crowded: _Rows = places[~kept]
+        return crowded
+
+    def _near(self, at: _Rows, scores: _Floats, error: _Floats) -> tuple[_Rows, _Rows]:
+        """Return where the items begin and end that could be on either side of a score of each of these users."""
+        low = np.nextafter((scores - error[at]).astype(np.float32), np.float32(-np.inf))
+        high = np.nextafter((scores + error[at]).astype(np.float32), np.float32(np.inf))
+        return (
+            np.searchsorted(self.keys, _keys(at, low), side="left"),
+            np.searchsorted(self.keys, _keys(at, high), side="right"),
+        )
+
+    def _best(self, places: _Rows, k: int) -> tuple[_Rows, _Rows]:
+        """Return where the items begin and end that may be among the best k of each of these users."""
+        end = self.ends[places]
+        begin = end - np.diff(self.ends, prepend=0)[places]
+        kth = self.scores[np.maximum(end - k, begin)].astype(np.float64)
+        return np.maximum(self._near(places, kth, 2 * self.error)[0], begin), end
+
+
+def _keys(owners: _Rows, scores: npt.NDArray[np.float32]) -> _Rows:
+    """Return numbers that sort by owner, then by float32 score."""
+    bits = (scores + np.float32(0)).view(np.int32)  # -0 becomes 0
+    return (owners << 32) + np.where(bits < 0, ~bits ^ _SIGN, bits)
+
+
+def _expand(first: _Rows, last: _Rows) -> tuple[_Rows, _Rows]:
+    """Return, for ranges of places, the number of its range and each place."""
+    lengths = last - first
+    which = np.repeat(np.arange(len(first)), lengths)
+    return which, np.arange(len(which)) + np.repeat(first - np.cumsum(lengths) + lengths, lengths)
 
 
 def _reaching(

@@ -48,11 +48,11 @@ class RecentPrices:
         for source, values in kept:
             if given is values or (given is source and not given.flags.writeable) or same_values(given, values):
                 return values
-        if check_prices(given, self._n_groups) is None:
-            return None
         values = given
         if given.flags.writeable or given.base is not None:
             values = given.copy()
             values.flags.writeable = False
+        if check_prices(values, self._n_groups) is None:
+            return None
         self._kept = ((given, values), *kept[: _KEPT - 1])
         return values

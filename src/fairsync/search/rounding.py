@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fairsync.catalog import check_values
+from fairsync.search.price_range import price_range
 
 _U = 2.0**-24
 _CUT_OFF = 4.0
@@ -186,11 +187,11 @@ def any_reference_serves(
     >>> any_reference_serves(items, np.array([[[3.0, 4.0]], [[0.3, 0.4]]]), np.array([4.0, -4.0, np.inf]))
     array([ True, False])
     """
-    open_ = np.zeros(1) if prices is None else prices
-    if open_.max(initial=-np.inf) == np.inf:
-        open_ = open_[open_ < np.inf]
+    low, high = (0.0, 0.0) if prices is None else price_range(prices)
+    if prices is not None and high == np.inf:
+        high = prices.max(where=prices < np.inf, initial=-np.inf)
     reaches = np.ldexp(_lengths(users) * items.largest_norm, items.exponent)
-    serves: npt.NDArray[np.bool_] = open_.max(initial=-np.inf) - open_.min(initial=np.inf) <= reaches
+    serves: npt.NDArray[np.bool_] = high - low <= reaches
     return serves
 
 
@@ -224,30 +225,22 @@ def _bonus(prices: npt.NDArray[np.float64], reference: float, unit: int) -> tupl
     scale = math.ldexp(1.0, -unit)
     # A price that is not cut off is within 4 of the reference.
     wobble = (2 * abs(reference) * scale + 2 * _CUT_OFF) * 2.0**-50
-    bonus, size = np.empty(len(prices), dtype=np.float32), 0.0
-    from_reference = reference * scale + wobble
-    wide, narrow = np.empty(min(_BLOCK_PRICES, len(prices))), np.empty(min(_BLOCK_PRICES, len(prices)), np.float32)
+    low, high = price_range(prices)
+    size = max(reference - low, high - reference) * scale + wobble
+    # The conversion may round down by u times the size: 6u and more are left of the 8.
+    raised = reference * scale + wobble + 8 * _U * min(size, _CUT_OFF)
+    bonus, wide = np.empty(len(prices), dtype=np.float32), np.empty(min(_BLOCK_PRICES, len(prices)))
     for start in range(0, len(prices), _BLOCK_PRICES):
         price, part = prices[start : start + _BLOCK_PRICES], bonus[start : start + _BLOCK_PRICES]
-        high, more = wide[: len(part)], narrow[: len(part)]
-        np.multiply(price, -scale, out=high)
-        high += from_reference
-        with np.errstate(over="ignore"):
-            part[:] = high
-        top = float(np.abs(part, out=more).max())
-        masked = None
-        if top > _CUT_OFF:
-            masked = price == np.inf
-            part[masked] = 0.0
-            np.clip(part, -_CUT_OFF, _CUT_OFF, out=part)
-            top = float(np.abs(part, out=more).max())
-        size = max(size, top)
-        # The conversion may round down by u, and so may this sum: 6u are left of the 8.
-        more *= np.float32(8 * _U)
-        part += more
-        if masked is not None:
-            part[masked] = -np.inf
+        exact = wide[: len(part)]
+        np.multiply(price, -scale, out=exact)
+        exact += raised
+        if size > _CUT_OFF:
+            np.clip(exact, -_CUT_OFF, _CUT_OFF, out=exact)
+            exact[price == np.inf] = -np.inf
+        part[:] = exact
     bonus.flags.writeable = False
+    size = min(size, _CUT_OFF)
     result = bonus, min(2 * wobble, 2 * _CUT_OFF) + 20 * _U * size
     room = max(1, min(_MOST_RECENT, _MOST_PRICES // max(1, len(prices))))
     own = prices.copy() if prices.flags.writeable else prices

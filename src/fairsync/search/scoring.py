@@ -231,17 +231,20 @@ def reference_price(group_sizes: npt.NDArray[np.int64], prices: npt.NDArray[np.f
         if prices[by_price[-1]] == np.inf:
             by_price = by_price[prices[by_price] < np.inf]
     else:
-        # Sorting many groups would take as long as the search. At least k of those that have items have this price or a
-        # lower one, since the lowest prices of disjoint bundles are those of distinct groups.
-        some = np.where(group_sizes > 0, prices, np.inf) if group_sizes.min() == 0 else prices
+        # Sorting many groups would take as long as the search. At least k of them have this price or a lower one, since
+        # the lowest prices of disjoint bundles are those of distinct groups.
         # Bundle i is every so-manieth group from i on: then the minimum runs over whole rows of a table.
-        table = some[: len(some) // bundle * bundle].reshape(bundle, -1)
+        table = prices[: len(prices) // bundle * bundle].reshape(bundle, -1)
         lowest = table.min(axis=0)
-        enough = np.partition(lowest, k - 1)[k - 1]
+        best = np.argpartition(lowest, k - 1)[:k]
+        enough = lowest[best].max()
+        if (group_sizes[table[:, best].argmin(axis=0) * len(lowest) + best] == 0).any():  # a group without items
+            there = group_sizes > 0
+            return reference_price(group_sizes[there], prices[there], k)
         # Groups of a lower price are in fewer than k bundles, or behind the last.
         at = np.flatnonzero(lowest < enough)
         places, own = np.nonzero(table[:, at] < enough)
-        behind = table.size + np.flatnonzero(some[table.size :] < enough)
+        behind = table.size + np.flatnonzero(prices[table.size :] < enough)
         lower = np.concatenate([places * len(lowest) + at[own], behind])
         if enough < np.inf and group_sizes[lower].sum() < k:
             return k, float(enough)

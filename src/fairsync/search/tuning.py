@@ -212,8 +212,18 @@ def _places(rows: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.N
     return places
 
 
-def synthetic_requests(catalog: Catalog, seed: int = 0) -> npt.NDArray[np.float64]:
+def synthetic_requests(catalog: Catalog, seed: int = 0, signed: bool = False) -> npt.NDArray[np.float64]:
     """Return vectors to tune on if no requests are known: means of a few items, like the vector of a short history.
+
+    Parameters
+    ----------
+    catalog
+        The items.
+    seed
+        The seed of the random numbers.
+    signed
+        Whether items count with random signs. Means of items lie near the mean of all items, where it is easy to tell
+        lists apart; vectors with signs point anywhere that items do, and take more reading for the same recall.
 
     Examples
     --------
@@ -221,8 +231,10 @@ def synthetic_requests(catalog: Catalog, seed: int = 0) -> npt.NDArray[np.float6
     (512, 3)
     """
     rng = np.random.default_rng(seed)
-    items = catalog.embeddings[rng.integers(len(catalog), size=(_REQUESTS, _ITEMS_EACH))]
-    means: npt.NDArray[np.float64] = items.astype(np.float64).mean(axis=1)
+    items = catalog.embeddings[rng.integers(len(catalog), size=(_REQUESTS, _ITEMS_EACH))].astype(np.float64)
+    if signed:
+        items *= rng.choice([-1.0, 1.0], size=(_REQUESTS, _ITEMS_EACH, 1))
+    means: npt.NDArray[np.float64] = items.mean(axis=1)
     empty = ~means.any(axis=1)
     means[empty] = rng.standard_normal((int(empty.sum()), catalog.dim))
     return means

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from fairsync.catalog.files import open_catalog
 from fairsync.cold_start import ColdStart
 from fairsync.errors import FairSyncError
 from fairsync.floors import make_terms
 from fairsync.ledger.urls import describe_url
 from fairsync.policies import make_policy
 from fairsync.schedule import check_promise
+from fairsync.service.catalog_settings import describe_items, open_items
 from fairsync.service.ledger_settings import describe_ledger
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.planning import alike, supply_of
@@ -82,8 +82,8 @@ def check(
     warnings = settings.warnings
     catalog: Catalog | None = None
     with _collecting(problems):
-        catalog = open_catalog(settings.catalog.path)
-        facts["catalog"] = f"{len(catalog):,} items, {catalog.n_groups:,} groups, dimension {catalog.dim}"
+        catalog = open_items(settings)
+        facts["catalog"] = describe_items(catalog)
     if catalog is not None:
         with _collecting(problems):
             promise = settings.promise

@@ -13,19 +13,22 @@ import socket
 import sys
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
 
-from fairsync.catalog.files import open_catalog
+from fairsync.catalog.files import StoredCatalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
 from fairsync.errors import InvalidInputError
 from fairsync.ledger import SqlLedger
 from fairsync.ledger.urls import is_postgres
 from fairsync.schedule import Forecast
+from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.arms.arm_settings import check_same_arms, make_assignment, settings_of_arms
 from fairsync.service.arms.router import ArmObserver, ArmRouter
+from fairsync.service.catalog_settings import open_items
 from fairsync.service.ledger_settings import fit_ledger, open_service_ledger, read_groups
 from fairsync.service.promises.conversion import promises_from_records
 from fairsync.service.promises.item_changes import ItemChanges
@@ -38,6 +41,8 @@ from fairsync.service.server.json_logging import log, start_logging
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fairsync.catalog import Catalog
+    from fairsync.ledger import Ledger
     from fairsync.service.server.request_context import RequestContextMiddleware
     from fairsync.service.settings import HttpSettings, Settings
 
@@ -55,7 +60,7 @@ _SHARE_OF_CALLS = 0.8
 
 def make_promise_service(settings: Settings) -> PromiseService:
     """Open catalog and ledger, and return the promise service."""
-    files = open_catalog(settings.catalog.path)
+    files = open_items(settings)
     forecast = make_forecast(settings)
     promises = promises_from_records(settings.promises, read_groups(settings, files))
     promise, http, ledger = settings.promise, settings.http, open_service_ledger(settings, files.n_groups)
@@ -76,7 +81,8 @@ def make_promise_service(settings: Settings) -> PromiseService:
     front = FrontEnd(
         catalog,
         coordinator,
-        index=make_search(settings.search, catalog),
+        # Not an index over the catalog: under the promises that the ledger holds, items have other groups.
+        index="exact" if isinstance(catalog, HostedCatalog) else partial(make_search, settings.search),
         cold=promise.cold,
         count_cold=promise.count_cold,
     )
@@ -89,8 +95,15 @@ def make_promise_service(settings: Settings) -> PromiseService:
         count=settings.promise.count,
         worst_case_traffic=worst_case_traffic,
         budget=settings.promise.budget,
-        item_changes=ItemChanges(ledger.database, files) if isinstance(ledger, SqlLedger) else None,
+        item_changes=_item_changes(ledger, files),
     )
+
+
+def _item_changes(ledger: Ledger, files: Catalog) -> ItemChanges | None:
+    """Return the changes of items that the ledger keeps. Items that only an engine holds are changed there."""
+    if isinstance(ledger, SqlLedger) and isinstance(files, StoredCatalog):
+        return ItemChanges(ledger.database, files)
+    return None
 
 
 def make_services(settings: Settings) -> tuple[list[PromiseService], RequestContextMiddleware | ArmRouter]:
@@ -102,6 +115,7 @@ def make_services(settings: Settings) -> tuple[list[PromiseService], RequestCont
     services = [make_promise_service(part) for part in parts]
     for service in services:
         check_same_arms(service, assignment)
+        service.experiment = settings.experiment
     observer = ArmObserver(assignment, services)
     apps = [make_app(service, part, more=observer.operations()) for service, part in zip(services, parts, strict=True)]
     return services, ArmRouter(assignment, apps, observer)

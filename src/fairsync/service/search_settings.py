@@ -8,26 +8,35 @@ from typing import TYPE_CHECKING, Any
 from fairsync.errors import InvalidInputError, MissingPackageError
 from fairsync.search import ExactIndex, ShardedIndex, make_index
 from fairsync.search.engines import make_engine, make_engine_index
-from fairsync.search.engines.inspection import inspect_engine
+from fairsync.search.engines.hosted_catalog import HostedCatalog
+from fairsync.search.engines.inspection import describe_abilities, inspect_engine
 
 if TYPE_CHECKING:
     from fairsync.catalog import Catalog
     from fairsync.search import Index
+    from fairsync.search.engines import Engine
     from fairsync.service.settings import SearchSettings
 
 # Engines that are asked through `fairsync.search.engines`, with the keys that are theirs alone.
 _OWN = {
     "pgvector": ("table", "id_column", "embedding_column"),
+    "milvus": ("collection", "api_key", "id_column", "embedding_column"),
     "qdrant": ("collection", "api_key", "id_key", "vector_name"),
 }
+
+
+def open_engine(settings: SearchSettings) -> Engine:
+    """Return the engine that holds the items, before anything is asked of it."""
+    if settings.engine not in _OWN:
+        known = ", ".join(_OWN)
+        raise InvalidInputError(f"{settings.engine} cannot hold the items alone, {known} can: name a [catalog].")
+    return make_engine(settings.engine, **_given(settings))
 
 
 def make_search(settings: SearchSettings, catalog: Catalog) -> Index:
     """Return the index that the settings name."""
     if settings.engine in _OWN:
         return make_engine_index(settings.engine, catalog, upload=settings.upload, **_given(settings))
-    if settings.engine == "milvus":
-        return _milvus_index(settings, catalog, upload=settings.upload)
     if settings.ray is not None:
         return _ray_index(settings, catalog)
     if settings.shards > 1:
@@ -47,15 +56,13 @@ def describe_search(settings: SearchSettings, catalog: Catalog | None) -> str:
     catalog
         The items, with which those of an engine are compared; None if they cannot be read.
     """
+    if isinstance(catalog, HostedCatalog):
+        return f"{catalog.engine.place}, {describe_abilities(catalog.engine, catalog)}"
     if settings.engine in _OWN:
-        engine = make_engine(settings.engine, **_given(settings))
+        engine = open_engine(settings)
         if catalog is None:
             return engine.place
         return inspect_engine(engine, catalog, upload=settings.upload)
-    if settings.engine == "milvus":
-        if catalog is not None and not settings.upload:
-            _milvus_index(settings, catalog, upload=False)
-        return f"the collection {settings.collection!r} of Milvus at {settings.url}"
     if settings.ray is not None:
         return f"Ray shards {settings.ray!r}"
     return f"{settings.index}, {settings.shards} shard(s)"
@@ -66,14 +73,6 @@ def _given(settings: SearchSettings) -> dict[str, Any]:
     named = {key: getattr(settings, key) for key in _OWN[settings.engine]}
     index = "exact" if settings.index == "exact" else "hnsw"
     return {"url": settings.url, "columns": settings.columns, "index": index, "timeout": settings.timeout, **named}
-
-
-def _milvus_index(settings: SearchSettings, catalog: Catalog, *, upload: bool) -> Index:
-    from fairsync.search.milvus import MilvusIndex
-
-    return MilvusIndex(
-        catalog, settings.url, settings.collection, settings.api_key, timeout=settings.timeout, upload=upload
-    )
 
 
 def _ray_index(settings: SearchSettings, catalog: Catalog) -> Index:

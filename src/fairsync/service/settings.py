@@ -32,9 +32,9 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class CatalogSettings(Struct, frozen=True, kw_only=True):
-    """``[catalog]``: the items."""
+    """``[catalog]``: the items. Without it, only the search engine holds them, and the service keeps no copy."""
 
-    path: Path
+    path: Path | None = None
     """A folder that ``save_catalog`` or ``fairsync export`` wrote, or a .parquet, .csv or .npz file (id, attributes,
     embedding)."""
 
@@ -66,9 +66,9 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     table: str = "items"
     """pgvector: name of the table."""
     id_column: str = "id"
-    """pgvector: column of the ids."""
+    """pgvector, Milvus: column of the ids."""
     embedding_column: str = "embedding"
-    """pgvector: column of the embeddings."""
+    """pgvector, Milvus: column of the embeddings."""
     columns: dict[str, str] = {}
     """Column or payload field of each attribute whose name is another one."""
     collection: str = "items"
@@ -80,7 +80,12 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
     vector_name: str = ""
     """Qdrant: name of the vector, if it has one."""
     upload: bool = False
-    """Whether to write to the engine: items that are missing or different at the start, and later changes."""
+    """Whether to write to the engine: items that are missing or different at the start, and later changes. Without a
+    ``[catalog]``: later changes."""
+    attributes: list[str] = []
+    """Without a ``[catalog]``: the attributes that promises may speak of, the groups first."""
+    filters: list[str] = []
+    """Without a ``[catalog]``: further attributes that conditions of requests may speak of."""
     timeout: Seconds = 3.0
     """Seconds that the engine may take to answer. A call that takes longer gets status 503."""
 
@@ -88,7 +93,7 @@ class SearchSettings(Struct, frozen=True, kw_only=True):
         if self.engine in ("pgvector", "qdrant", "milvus"):
             if not self.url:
                 raise ValueError(f"engine is {self.engine!r}, and there is no url: give the address of the engine")
-            if self.index not in ("exact", "hnsw") or (self.engine == "milvus" and self.index != "exact"):
+            if self.index not in ("exact", "hnsw"):
                 raise ValueError(f"{self.engine} has no index {self.index!r}: use 'exact'")
             if self.ray is not None or self.shards > 1:
                 raise ValueError(f"engine is {self.engine!r}: leave out ray and shards")
@@ -250,7 +255,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     (8080, 20, True)
     """
 
-    catalog: CatalogSettings
+    catalog: CatalogSettings = CatalogSettings()
     model: ModelSettings = ModelSettings()
     search: SearchSettings = SearchSettings()
     promise: PromiseSettings = PromiseSettings()
@@ -265,6 +270,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """Name of the A/B test. Under another name users are divided again, and the ledgers are new."""
 
     def __post_init__(self) -> None:
+        self._check_items()
         if self.arms:
             check_shares([arm.name for arm in self.arms], [arm.share for arm in self.arms])
         names = [token.name for token in self.tokens]
@@ -279,6 +285,28 @@ class Settings(Struct, frozen=True, kw_only=True):
             raise ValueError(f"promise.k is {self.promise.k}, above http.max_k = {self.http.max_k}: raise the latter")
         if self.promise.k > self.http.max_candidates:
             raise ValueError(f"promise.k is {self.promise.k}, above http.max_candidates: raise the latter")
+
+    def _check_items(self) -> None:
+        """Refuse items that are nowhere, or in two places."""
+        search = self.search
+        if self.catalog.path is not None:
+            if search.attributes or search.filters:
+                raise ValueError(
+                    "search.attributes and search.filters are for items that only an engine holds: leave them out, or"
+                    " [catalog]"
+                )
+        elif search.engine not in ("pgvector", "qdrant", "milvus"):
+            raise ValueError(
+                "catalog.path: is missing. It names the items, unless only an engine holds them (search.engine and"
+                " search.attributes)"
+            )
+        elif not search.attributes:
+            raise ValueError(
+                "there is no [catalog], so that only the engine holds the items: name in search.attributes those that"
+                " promises may speak of, or give catalog.path"
+            )
+        elif self.arms:
+            raise ValueError("[[arms]] compare what users were shown, which needs a [catalog]")
 
     @property
     def is_open(self) -> bool:

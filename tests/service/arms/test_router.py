@@ -24,6 +24,7 @@ from fairsync.service.arms.promised_items import PromisedItems
 from fairsync.service.client import Client
 from fairsync.service.run import make_services
 from fairsync.service.settings import load_settings
+from service import running
 from service.running import small_catalog
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ def config(tmp_path: Path, midday: None) -> Path:
     return path
 
 
-def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(config: Path) -> None:
+def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assignment = make_assignment(load_settings(config, {}))
     rng, counted = np.random.default_rng(0), {"control": 0, "fair": 0}
     with served(config) as (url, services), httpx.Client(base_url=url, timeout=60) as client:
@@ -96,8 +99,9 @@ def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(config: Path)
         assert [arm["requests"] for arm in report["arms"]] == list(counted.values())
         assert report["experiment"] == "november"
         fair = report["arms"][1]
-        for name in ("relevance", "exposures", "relevance_difference", "exposures_difference", "cost"):
-            assert fair[name]["low"] <= fair[name]["value"] <= fair[name]["high"]
+        assert fair["relevance"]["low"] <= fair["relevance"]["value"] <= fair["relevance"]["high"]
+        assert fair["relevance_difference"]["low"] is None, "an interval takes two days"
+        assert report["differ"] is None
         floors = [client.get(f"/arms/{name}/v1/promises").json()[0]["floor"] for name in counted]
         assert floors == [51, 50], "the parts add up to 101"
         with Client(f"{url}/arms/fair/", timeout=60) as fair_client:
@@ -113,8 +117,25 @@ def test_calls_go_to_the_arm_of_their_user_and_the_report_compares(config: Path)
         assert "x-user-id" in missing.json()["message"]
         assert client.post("/v1/promises", json={}).status_code == 422, "it must name an arm"
         assert client.get("/arms/nobody/v1/promises").status_code == 404
-    with served(config) as (url, _):  # a restart continues
-        assert sum(arm["requests"] for arm in httpx.get(f"{url}/v1/arms", timeout=60).json()["arms"]) == 121
+    monkeypatch.setattr(running, "UNTIL_NOON", running.UNTIL_NOON + 86_400.0)
+    with (
+        served(config) as (url, _),
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):  # a restart continues, a day later
+        assert sum(arm["requests"] for arm in client.get("/v1/arms").json()["arms"]) == 121
+        body = {"vectors": rng.normal(size=(1, 8)).tolist()}
+        for number in range(30):
+            again = {**body, "request_ids": [f"request {number}"]}
+            for _ in range(2):  # a repeated request counts once
+                client.post("/v1/retrieve", json=again, headers={"x-user-id": f"u{number}"}).raise_for_status()
+            counted[assignment.arm_of(f"u{number}")] += 1
+        report = client.get("/v1/arms").json()
+        assert sum(arm["requests"] for arm in report["arms"]) == 151
+        for name in ("relevance", "exposures", "relevance_difference", "exposures_difference", "cost"):
+            assert report["arms"][1][name]["low"] <= report["arms"][1][name]["value"] <= report["arms"][1][name]["high"]
+        assert (report["days"], report["differ"] is not None) == (2, True)
+        assert "over 2 days" in report["verdict"]
+        assert client.get("/v1/overview").json()["experiment"] == "november"
     for name in counted:
         with LedgerReader(config.parent / f"exposures.november.{name}.db") as reader:
             assert reader.summary().requests == counted[name] + (name == assignment.arm_of("u1"))
@@ -177,10 +198,11 @@ def test_exposures_are_those_of_the_items_that_promises_select() -> None:
     attributes = {"region": rng.choice(["n", "s"], 60), "provider": rng.choice(["a", "b", "c"], 60)}
     catalog = Catalog(rng.normal(size=(60, 4)), attributes, ids=ids)
     wheres: list[dict[str, Any]] = [{"provider": "a"}, {"region": "n", "provider": ["b", "c"]}, {"region": "n"}]
-    service = Mock(catalog=catalog)
+    service, prices = Mock(catalog=catalog), np.where(rng.random(60) < 0.5, -0.25, 0.0)
+    service.front.item_prices = lambda _: (catalog, prices)
     service.scheduler.state.promises = {}
     promised = PromisedItems(service)
-    assert promised.count(ids) == 0
+    assert promised.count(np.array(ids)) == (0, 0, 0.0)
     for n in (1, 2, 3):
         day = Window.day("UTC")
         service.scheduler.state.promises = {
@@ -189,15 +211,17 @@ def test_exposures_are_those_of_the_items_that_promises_select() -> None:
         promised.refresh()
         for _ in range(20):
             shown = rng.choice([*ids, "gone"], size=5, replace=False).tolist()
-            plain = 0
+            plain, held = 0, 0
             for one in shown:
                 row = ids.index(one) if one in ids else None
-                plain += row is not None and any(
+                if row is not None and any(
                     all(attributes[name][row] in np.atleast_1d(value) for name, value in where.items())
                     for where in wheres[:n]
-                )
-            assert promised.count(shown) == plain
-    assert promised.count([]) == 0
+                ):
+                    plain += 1
+                    held += prices[row] != 0
+            assert promised.count(np.array(shown)) == (plain, held, -0.25 * held)
+    assert promised.count(np.array([])).exposures == 0
     service.scheduler.state.promises = {"all": ScheduledPromise(Promise({}, at_most_per_list=3), Window.day("UTC"))}
     promised.refresh()
-    assert promised.count([*ids[:7], "gone"]) == 7
+    assert promised.count(np.array([*ids[:7], "gone"])).exposures == 7

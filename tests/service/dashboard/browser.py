@@ -6,7 +6,7 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 import uvicorn
 
 from fairsync.service.server.app import make_app
+from fairsync.service.server.operations import Operation
 from fairsync.service.settings import parse_settings
 from service.dashboard.simulated_shop import SimulatedShop
 
@@ -43,8 +44,8 @@ def open_browser() -> Iterator[Any]:
 class ServedShop:
     """The service of a shop on a port of its own. It can be stopped and started again."""
 
-    def __init__(self, shop: SimulatedShop, **tokens: list[str]) -> None:
-        self._shop = shop
+    def __init__(self, shop: SimulatedShop, operations: Sequence[Operation] = (), **tokens: list[str]) -> None:
+        self._shop, self._operations = shop, operations
         self._settings = parse_settings(
             {
                 "catalog": {"path": "unused"},
@@ -63,7 +64,7 @@ class ServedShop:
         self.start()
 
     def start(self) -> None:
-        app = make_app(self._shop.promise_service, self._settings)
+        app = make_app(self._shop.promise_service, self._settings, more=self._operations)
         self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="error", lifespan="off"))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

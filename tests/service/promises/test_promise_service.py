@@ -12,6 +12,7 @@ import pytest
 from fairsync.catalog import Catalog
 from fairsync.coordination.coordinator import Coordinator
 from fairsync.coordination.front_end import FrontEnd
+from fairsync.coordination.lease import Settlement
 from fairsync.eligible_slots import EligibleSlots
 from fairsync.errors import InfeasibleFloorsError, InvalidInputError, UnknownPromiseError
 from fairsync.ledger import Entry, Ledger, MemoryLedger, SqlLedger
@@ -123,7 +124,7 @@ def test_a_promise_that_few_requests_can_show_is_reported_early() -> None:
         n, groups = lease.batch.requests, len(coordinator.labels)
         able = np.where(np.arange(groups) == coordinator.groups.code_of("blue"), 0.03 * n, n)
         slots = EligibleSlots(n, n, able, able, n)
-        coordinator.settle(lease.number, Entry(np.zeros(groups, dtype=np.int64), n, 0.0, 0.0), None, slots=slots)
+        coordinator.settle(lease.number, Settlement(Entry(np.zeros(groups, dtype=np.int64), n, 0.0, 0.0), slots=slots))
         shown += n
     coordinator.lease(1)  # what is known of a price batch is used from the next one on
     (view,) = world.promise_service.promises()

@@ -154,6 +154,47 @@ def test_selections_survive_a_restart(tmp_path: Path) -> None:
         assert past.exposures == shop.number(np.concatenate(shown), new)
 
 
+def test_limits_per_list_are_kept_beside_floors_and_in_every_list(tmp_path: Path) -> None:
+    big, new_big = {"category": "big"}, {"category": "big", "new": True}
+    ledger = SqlLedger(f"sqlite:///{tmp_path / 'exposures.db'}", 3)
+    shop = Shop([promised(big, at_most_per_list=1), promised(new_big, at_least=600)], ledger)
+    plain = Shop([promised({"maker": "m3"}, at_least=1)]).pass_hours(1)
+    wanted = shop.catalog.select(big)
+    assert wanted is not None
+    assert (wanted.mask[plain].sum(axis=1) > 1).mean() > 0.5, "without the limit, most lists have more"
+    for _ in range(2):
+        shown = shop.pass_hours(12)
+        assert wanted.mask[shown].sum(axis=1).max() == 1
+        shop.service.close()
+        shop.start()  # after a restart as well
+    shop.service.refresh()
+    past = {one.name: one for one in shop.service.past()}
+    assert past["category=big, new=True"].kept
+    with pytest.raises(InfeasibleFloorsError):
+        shop.service.set_promise(promised({"category": "big", "maker": "m1"}, at_least=2400 * 2))
+    ledger.close()
+
+
+def test_what_giving_way_would_cost_is_known_after_a_restart(tmp_path: Path) -> None:
+    ledger = SqlLedger(f"sqlite:///{tmp_path / 'exposures.db'}", 3)
+    shop = Shop([promised({"category": "toys", "new": True}, at_least=2500)], ledger)
+    shop.pass_hours(4)
+    shop.pass_hours(18, per_hour=2)
+
+    def cost() -> float | None:
+        (promise,) = shop.service.promises()
+        return promise.would_cost
+
+    before = cost()
+    assert before is not None
+    assert before > 0
+    shop.service.close()
+    shop.start()
+    shop.service.refresh()
+    assert cost() == pytest.approx(before, rel=0.2)
+    ledger.close()
+
+
 def test_impressions_of_selections_count() -> None:
     new = {"new": True}
     shop = Shop([promised(new, at_least=1_000)], count="impressions")

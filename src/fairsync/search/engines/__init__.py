@@ -1,4 +1,4 @@
-"""Search engines that hold the items: Postgres with pgvector, Qdrant. They rank; ties and prices are settled here."""
+"""Search engines that hold the items: Postgres with pgvector, Qdrant, Milvus. They rank; ties are settled here."""
 
 from importlib import import_module
 from typing import Any
@@ -13,6 +13,7 @@ __all__ = ["ENGINES", "Abilities", "Engine", "EngineIndex", "make_engine", "make
 # The module of each engine and the name of its class. Their packages are imported when they are used.
 ENGINES = {
     "pgvector": ("fairsync.search.engines.pgvector", "PgvectorEngine"),
+    "milvus": ("fairsync.search.engines.milvus", "MilvusEngine"),
     "qdrant": ("fairsync.search.engines.qdrant", "QdrantEngine"),
 }
 """The engines by name."""

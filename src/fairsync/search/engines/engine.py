@@ -8,9 +8,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from fairsync.catalog.attributes import AttributeLabel, Column
+from fairsync.catalog.attributes import AttributeLabel, Column, LabelColumn, ListColumn, NumberColumn
 from fairsync.catalog.conditions import Condition
 from fairsync.catalog.groups import Label
+from fairsync.errors import BackendUnavailableError, InvalidInputError
 
 Floats = npt.NDArray[np.float32]
 
@@ -34,6 +35,8 @@ class Abilities:
         Whether `Engine.fetch` and `Engine.count` can be called.
     most_results : int
         The most items that one query may ask for.
+    combined_prices : bool
+        Whether a bonus may depend on the labels of several attributes.
     """
 
     prices: Literal["bias", "formula", "none"]
@@ -43,6 +46,7 @@ class Abilities:
     fetches: bool
     counts: bool
     most_results: int
+    combined_prices: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,18 +59,19 @@ class Restricted:
 
 @dataclass(frozen=True)
 class Bonus:
-    """What is added to the score of an item, by the label that it has in one attribute.
+    """What is added to the score of an item, by the label that it has in one attribute, or by those in several.
 
     Attributes
     ----------
-    attribute : str
-        An attribute with one label per item.
+    attributes : tuple of str
+        Attributes with one label per item: one, unless the engine combines them (`Abilities.combined_prices`).
     by_label : dict
-        The bonus of every label, -inf to leave its items out.
+        The bonus of every label, or of every tuple of labels if there are several attributes; -inf to leave its items
+        out.
     """
 
-    attribute: str
-    by_label: Mapping[AttributeLabel, float]
+    attributes: tuple[str, ...]
+    by_label: Mapping[Any, float]
 
     @property
     def highest(self) -> float:
@@ -90,6 +95,8 @@ class EngineQuery:
         Added to scores before items are ranked, if the engine can.
     restricted : sequence of Restricted or None
         The items that may be returned for each vector; None for all.
+    with_items : bool
+        Whether rankings hold the items, with vectors and attributes.
     """
 
     vectors: Floats
@@ -97,6 +104,7 @@ class EngineQuery:
     depth: int
     bonus: Bonus | None = None
     restricted: Sequence[Restricted] | None = None
+    with_items: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,14 @@ class Ranking:
         Their scores, with the bonus if one was given.
     beyond : float
         The highest score, with the bonus, that any other item may have; -inf if there is no other.
+    items : StoredItems or None
+        The items in the same order, if they were asked for.
     """
 
     ids: Sequence[Label]
     scores: Sequence[float]
     beyond: float
+    items: "StoredItems | None" = None
 
 
 @dataclass(frozen=True)
@@ -139,6 +150,36 @@ class StoredItems:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @classmethod
+    def joined(cls, parts: "Sequence[StoredItems]") -> "StoredItems":
+        """Return the items of all parts, at least one, one after another."""
+        filled = [one for one in parts if len(one)] or [parts[0]]
+        names = [*filled[0].attributes]
+        return cls(
+            [name for one in filled for name in one.ids],
+            np.concatenate([one.vectors for one in filled]),
+            {name: [value for one in filled for value in one.attributes[name]] for name in names},
+        )
+
+
+@dataclass(frozen=True)
+class ItemSchema:
+    """The form of the items that an engine holds.
+
+    Attributes
+    ----------
+    dim : int
+        The number of dimensions.
+    ids : type
+        The type of the ids: str or int.
+    columns : dict
+        A column without items for each attribute, which says its type.
+    """
+
+    dim: int
+    ids: type[str] | type[int]
+    columns: Mapping[str, Column]
+
 
 class Engine(Protocol):
     """A search engine that holds items: an id, a vector and attributes each, ranked by the inner product.
@@ -158,6 +199,10 @@ class Engine(Protocol):
 
     def exists(self) -> bool:
         """Return whether the table or collection is there."""
+        ...
+
+    def schema(self, attributes: Sequence[str]) -> ItemSchema:
+        """Return the form of the items that are there, with the types of these attributes; raise if one is missing."""
         ...
 
     def prepare(
@@ -200,12 +245,65 @@ class Engine(Protocol):
         """Return the number of items by the label of an attribute; without an attribute, of all under None."""
         ...
 
+    def combinations(
+        self, attributes: Sequence[str], conditions: Sequence[Condition] = ()
+    ) -> dict[tuple[Any, ...], int]:
+        """Return the number of items with each combination of values of some attributes.
+
+        Only items that meet the conditions are counted. A list of labels is a sorted tuple. Items without a value have
+        None.
+        """
+        ...
+
     def change(self, items: StoredItems, removed: Sequence[Label]) -> None:
         """Add items, or replace those with the same id, and remove items. Repeating the call changes nothing.
 
         Where the engine has transactions, searches see all of it or nothing.
         """
         ...
+
+    def beside(self) -> "Engine | None":
+        """Return an engine for a new table or collection that can take the name of this one by `switch`.
+
+        None if the name cannot be switched.
+        """
+        ...
+
+    def switch(self) -> None:
+        """Give the name to what was written to this engine, at one moment; see `beside`.
+
+        An engine searches what the name stood for when it was opened, so that requests see all of the old items or all
+        of the new ones. The old items stay until the next switch.
+        """
+        ...
+
+
+def empty_column(kind: str, *, is_list: bool = False) -> Column:
+    """Return a column without items, of a type: ``"str"``, ``"int"``, ``"bool"`` or ``"float"``.
+
+    Examples
+    --------
+    >>> empty_column("int", is_list=True).kind, len(empty_column("float"))
+    ('int', 0)
+    """
+    if kind == "float":
+        return NumberColumn(np.empty(0))
+    examples: dict[str, AttributeLabel] = {"str": "", "int": 0, "bool": False}
+    label = examples[kind]
+    codes = np.empty(0, dtype=np.int32)
+    return ListColumn(codes, np.zeros(1, dtype=np.int64), [label]) if is_list else LabelColumn(codes, [label])
+
+
+def ask_engine(engine: Engine, query: EngineQuery) -> list[Ranking]:
+    """Search by an engine that fitted when it was opened.
+
+    If it refuses the query now, a column or a collection was changed under way. That is not the fault of the caller,
+    and may be repaired: it is raised as `BackendUnavailableError`.
+    """
+    try:
+        return engine.search(query)
+    except InvalidInputError as error:
+        raise BackendUnavailableError(f"{engine.place} does not fit any more: {error}") from error
 
 
 def edge(scores: Sequence[float], count: int, exact: bool) -> float:

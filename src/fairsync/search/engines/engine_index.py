@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _MOST_SHARE, _LEAST_MOST = 16, 1000
 # Items that are written at once: a message of some megabytes.
 _WRITTEN_VALUES = 1 << 20
+# If more than one item in this many has another embedding, the embeddings are those of another model.
+_NEW_MODEL = 2
 
 
 class EngineIndex:
@@ -60,13 +62,21 @@ class EngineIndex:
     def __init__(self, catalog: Catalog, engine: Engine, *, upload: bool = False, watch: Watch | None = None) -> None:
         self.engine, self.upload = engine, upload
         exact = ExactIndex(catalog)
-        self._encoding = RowEncoding.of(exact.items, wide=False)
+        self._encoding = RowEncoding.of(exact.items)
         self._stored = tuple(catalog.conditioned_attributes)
-        kind = str if catalog.ids.dtype.kind in "UO" else int
-        engine.prepare(catalog.dim, kind, catalog.conditioned_attributes, create=upload, writes=upload)
-        alive = self._reconcile(catalog, watch)
-        engine.finish(create=upload)
-        self._use(catalog, exact, alive)
+        self._prepare(catalog)
+        total, missing, moved = self._compare(catalog)
+        staged = engine.beside() if moved * _NEW_MODEL > len(catalog) else None
+        if staged is not None:  # another model: requests meanwhile must not see a part of it
+            self.engine = staged
+            self._prepare(catalog)
+            total, missing = 0, np.arange(len(catalog))
+        self._write(catalog, missing, watch)
+        self.engine.finish(create=upload)
+        if staged is not None:
+            staged.switch()
+        found = int(self.engine.count()[None]) if len(missing) else total
+        self._use(catalog, exact, min(1.0, len(catalog) / max(found, 1)))
 
     @property
     def applies_prices(self) -> str:
@@ -122,8 +132,22 @@ class EngineIndex:
         return self.engine.abilities.filters
 
     def rebuild(self, catalog: Catalog) -> EngineIndex:
-        """Return an index with the same settings over another catalog in the same engine; see `rebuild_index`."""
-        return EngineIndex(catalog, self.engine, upload=self.upload)
+        """Return an index with the same settings over another catalog in the same engine; see `rebuild_index`.
+
+        If it may write, all items are written beside the present ones, and then switched to at one moment. This index
+        keeps finding the present items. Where the engine cannot do so, items are replaced in place.
+        """
+        staged = self.engine.beside() if self.upload else None
+        if staged is None:
+            return EngineIndex(catalog, self.engine, upload=self.upload)
+        index = EngineIndex(catalog, staged, upload=True)
+        staged.switch()
+        return index
+
+    def _prepare(self, catalog: Catalog) -> None:
+        kind = str if catalog.ids.dtype.kind in "UO" else int
+        columns = catalog.conditioned_attributes
+        self.engine.prepare(catalog.dim, kind, columns, create=self.upload, writes=self.upload)
 
     def _use(self, catalog: Catalog, exact: ExactIndex, alive: float) -> None:
         most = min(max(len(catalog) // _MOST_SHARE, _LEAST_MOST), self.engine.abilities.most_results - 1)
@@ -131,15 +155,23 @@ class EngineIndex:
         self.catalog = catalog
         self.certified = EngineFetch(catalog, scale, self.engine, exact, most, alive, self._stored)
 
-    def _reconcile(self, catalog: Catalog, watch: Watch | None) -> float:
-        """Compare the engine's items with the catalog, write what is missing, and return the share that is in it."""
-        total, wrong, first = 0, np.ones(len(catalog), dtype=bool), ""
+    def _compare(self, catalog: Catalog) -> tuple[int, NDArray[np.int64], int]:
+        """Compare the engine's items with the catalog.
+
+        Returns
+        -------
+        tuple
+            The number of items of the engine, the rows of those that are missing or different in it, and how many of
+            these have another embedding.
+        """
+        total, moved, wrong, first = 0, 0, np.ones(len(catalog), dtype=bool), ""
         for batch in self.engine.items():
             total += len(batch)
             rows = catalog.rows_of(np.asarray(batch.ids))
             known = np.flatnonzero(rows >= 0)
             mine = rows[known]
             same = (self._encoding.vectors(catalog, mine) == batch.vectors[known]).all(axis=1)
+            moved += int((~same).sum())
             different = "embedding" if not same.all() else ""
             for name in self._stored:
                 values = catalog.conditioned_attributes[name].take(mine).values()
@@ -158,12 +190,13 @@ class EngineIndex:
                 f"{self.engine.place} does not hold {catalog} in full: {len(missing):,} items are missing or"
                 f" different{first}. Read the catalog from there, or write it there with upload=True."
             )
-        for done, batch in self._batches(catalog, missing):
+        return total, missing, moved
+
+    def _write(self, catalog: Catalog, rows: NDArray[np.int64], watch: Watch | None) -> None:
+        for done, batch in self._batches(catalog, rows):
             self.engine.change(batch, [])
             if watch:
-                watch(done, len(missing))
-        found = int(self.engine.count()[None]) if len(missing) else total
-        return min(1.0, len(catalog) / max(found, 1))
+                watch(done, len(rows))
 
     def _batches(self, catalog: Catalog, rows: NDArray[np.int64]) -> Iterator[tuple[int, StoredItems]]:
         step = max(1, _WRITTEN_VALUES // catalog.dim)

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fairsync.catalog.attributes import LabelColumn
 from fairsync.errors import InvalidInputError
-from fairsync.search.engines.engine_fetch import priced_labels
+from fairsync.search.engines.priced_ranking import PricedRanking
 from fairsync.search.exact import ExactIndex
 from fairsync.search.row_encoding import RowEncoding
 
@@ -42,7 +41,7 @@ def inspect_engine(engine: Engine, catalog: Catalog, *, upload: bool) -> str:
     engine.finish(create=False)
     if not upload:
         _compare(engine, catalog)
-    return f"{engine.place}, {engine.count()[None]:,} items, {_abilities(engine, catalog)}"
+    return f"{engine.place}, {engine.count()[None]:,} items, {describe_abilities(engine, catalog)}"
 
 
 def _compare(engine: Engine, catalog: Catalog) -> None:
@@ -57,7 +56,7 @@ def _compare(engine: Engine, catalog: Catalog) -> None:
                 )
     if engine.abilities.fetches:
         rows = np.sort(np.random.default_rng(0).choice(len(catalog), min(_SAMPLE, len(catalog)), replace=False))
-        vectors = RowEncoding.of(ExactIndex(catalog).items, wide=False).vectors(catalog, rows)
+        vectors = RowEncoding.of(ExactIndex(catalog).items).vectors(catalog, rows)
         names = catalog.ids_of(rows).tolist()
         stored = engine.fetch(names)
         found = dict(zip(stored.ids, stored.vectors, strict=True))
@@ -67,11 +66,10 @@ def _compare(engine: Engine, catalog: Catalog) -> None:
                 raise InvalidInputError(f"item {name!r} {what} in {engine.place}. {remedy}")
 
 
-def _abilities(engine: Engine, catalog: Catalog) -> str:
+def describe_abilities(engine: Engine, catalog: Catalog) -> str:
     """Return how the engine searches, in words."""
-    labels = [name for name, column in catalog.conditioned_attributes.items() if isinstance(column, LabelColumn)]
     can = engine.abilities
     how = "exact" if can.exact else "approximate"
-    if can.prices == "none" or priced_labels(catalog, labels, can.most_labels) is None:
+    if not PricedRanking(catalog, engine, [*catalog.conditioned_attributes]).ranks:
         return f"{how}, over-fetches under prices"
     return f"{how}, {'ranks under prices' if can.prices == 'bias' else 'ranks by a formula over a prefetch'}"

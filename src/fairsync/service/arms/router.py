@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AsyncExitStack, asynccontextmanager
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
-
+from fairsync.service.arms.arm_record import ArmRecord
 from fairsync.service.arms.comparison import compare
 from fairsync.service.arms.items import change_items, is_item_change
 from fairsync.service.arms.pro_rata import split_promise
-from fairsync.service.arms.promised_items import PromisedItems
-from fairsync.service.arms.saved_sums import SavedSums
 from fairsync.service.promises.conversion import promise_from_record
 from fairsync.service.schema import PromiseRecord, PromiseView
 from fairsync.service.schema.arms import ArmsReport
-from fairsync.service.schema.record import MSGPACK
-from fairsync.service.schema.retrieval import NumberArray
 from fairsync.service.server.operations import Operation
 from fairsync.service.server.problems import invalid
+from fairsync.service.server.request_context import context_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -40,26 +35,8 @@ _OF_USERS = ("/v1/retrieve", "/v1/impressions", "/v1/explain/")
 _MOST_PAST = 1_000
 
 
-class _JsonAnswer(msgspec.Struct):
-    ids: list[Any]
-    relevance: list[float]
-
-
-class _JsonAnswers(msgspec.Struct):
-    answers: list[_JsonAnswer]
-
-
-class _PackedAnswers(msgspec.Struct):
-    ids: NumberArray | list[list[Any]]
-    relevance: NumberArray | list[list[float]]
-
-
-_read_json = msgspec.json.Decoder(_JsonAnswers).decode
-_read_packed = msgspec.msgpack.Decoder(_PackedAnswers).decode
-
-
 class ArmObserver:
-    """Sums what the users of each arm get, and saves the sums in the arms' ledgers.
+    """Sums what the users of each arm get, and compares the arms.
 
     Parameters
     ----------
@@ -71,41 +48,17 @@ class ArmObserver:
 
     def __init__(self, assignment: Assignment, services: Sequence[PromiseService]) -> None:
         self._assignment, self._services = assignment, services
-        self.sums = [SavedSums(service.coordinator.ledger, assignment.buckets) for service in services]
-        self._promised = [PromisedItems(service) for service in services]
+        self.arms = [ArmRecord(service, assignment.buckets) for service in services]
 
     def refresh(self) -> None:
-        """Read which items have promises."""
-        for promised in self._promised:
-            promised.refresh()
-
-    def observe(self, arm: int, bucket: int, body: bytes, media_type: bytes) -> None:
-        """Add the answer to a call."""
-        if media_type.startswith(MSGPACK.encode()):
-            packed = _read_packed(body)
-            ids, relevance = _values(packed.ids), _values(packed.relevance)
-        else:
-            answers = _read_json(body).answers
-            ids, relevance = [one.ids for one in answers], [one.relevance for one in answers]
-        self.add(arm, bucket, ids, relevance)
-
-    def add(self, arm: int, bucket: int, ids: Sequence[Sequence[Any]], relevance: Sequence[Sequence[float]]) -> None:
-        """Add what a user got.
-
-        Parameters
-        ----------
-        arm, bucket
-            The place of the user.
-        ids, relevance
-            The candidates of each request, and their relevance.
-        """
-        exposures = self._promised[arm].count(list(chain.from_iterable(ids)))
-        self.sums[arm].own.add(bucket, len(ids), sum(map(sum, relevance)), exposures)
+        """Read which items have promises and prices."""
+        for arm in self.arms:
+            arm.promised.refresh()
 
     def save(self) -> None:
         """Save the sums."""
-        for sums in self.sums:
-            sums.save()
+        for arm in self.arms:
+            arm.sums.save()
 
     def report(self) -> ArmsReport:
         """Return the comparison of the arms."""
@@ -116,9 +69,7 @@ class ArmObserver:
             promises = len(service.scheduler.state.promises)
             more.append({"promises": promises, "kept": kept, "past": len(past), "cost_share": overview.cost_share})
         shares = dict(zip(self._assignment.names, self._assignment.shares, strict=True))
-        return ArmsReport(
-            experiment=self._assignment.experiment, arms=compare(shares, [sums.total() for sums in self.sums], more)
-        )
+        return compare(self._assignment.experiment, shares, [arm.sums.total() for arm in self.arms], more)
 
     def operations(self) -> list[Operation]:
         """Return the operation that every arm's application has."""
@@ -237,25 +188,15 @@ class ArmRouter:
             await problem.to_response()(scope, receive, send)
             return
         arm, bucket = self._assignment.place_of(user.decode("latin-1"))
-        if scope["path"] != "/v1/retrieve":
-            await self._apps[arm](scope, receive, send)
-            return
-        answer = bytearray()
-        is_answer, media_type = False, b""
 
-        async def observed(message: Message) -> None:
-            nonlocal is_answer, media_type
+        async def send_with_arm(message: Message) -> None:
             if message["type"] == "http.response.start":
-                is_answer = message["status"] == 200
-                media_type = dict(message["headers"]).get(b"content-type", b"")
                 message["headers"].append((b"x-arm", self._assignment.names[arm].encode()))
-            elif is_answer:
-                answer.extend(message.get("body", b""))
             await send(message)
 
-        await self._apps[arm](scope, receive, observed)
-        if is_answer:
-            self._observer.observe(arm, bucket, bytes(answer), media_type)
+        await self._apps[arm](scope, receive, send_with_arm)
+        if (found := context_of(scope).found) is not None:
+            self._observer.arms[arm].add(bucket, found)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -297,7 +238,3 @@ async def _lifespan(app: ASGIApp) -> AsyncIterator[None]:
         await messages.put({"type": "lifespan.shutdown"})
         await ended.wait()
         await task
-
-
-def _values(column: NumberArray | list[list[Any]]) -> list[list[Any]]:
-    return column.to_numpy().tolist() if isinstance(column, NumberArray) else column

@@ -50,7 +50,7 @@ from fairsync.service.schema.control_plane import (
     PriceFormat,
     PriceList,
     SettledList,
-    Settlement,
+    SettleRequest,
     SettleResult,
 )
 from fairsync.service.schema.statement import Statement
@@ -363,7 +363,7 @@ class Endpoints:
     def settle(self, lease: str, lists: Sequence[SettledList]) -> Request[SettleResult]:
         """Report the lists of a lease, one for each request that was answered. Repeating it counts nothing twice."""
         path = f"/v1/leases/{quote(lease, safe='')}/settle"
-        return Request("POST", path, _decoder(SettleResult), _encode(Settlement(lists=list(lists))))
+        return Request("POST", path, _decoder(SettleResult), _encode(SettleRequest(lists=list(lists))))
 
     @endpoint
     def release(self, lease: str) -> Request[None]:

@@ -41,6 +41,8 @@ def attribute_views(catalog: Catalog, text: str = "", limit: int = 100, name: st
         found = [label for label in labels if wanted in str(label).casefold()]
         kind: Literal["labels", "numbers"] = "numbers" if isinstance(column, NumberColumn) else "labels"
         views.append(AttributeView(name=attribute, kind=kind, labels=found[:limit], total=len(found)))
+    if catalog.weights is not None:  # no promise can be made to single items
+        return views
     if "id" not in catalog.attributes and name in (None, "id"):  # items by their ids, unless an attribute has that name
         total = len(catalog)
         ids = catalog.ids.tolist() if wanted else catalog.ids[:limit].tolist()

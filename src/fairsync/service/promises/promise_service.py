@@ -14,17 +14,20 @@ from functools import partial
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
 
+import msgspec
 import numpy as np
 
 from fairsync.candidates import Candidates
-from fairsync.catalog.changes import remove_items, upsert_items
+from fairsync.catalog.changes import CatalogChange, remove_items, upsert_items
 from fairsync.errors import FairSyncError, InfeasibleFloorsError, InvalidInputError, PreviewCancelledError
 from fairsync.inputs import check_k
 from fairsync.schedule import WORST_CASE_TRAFFIC
+from fairsync.search.engines.hosted_catalog import HostedCatalog
 from fairsync.service.promises.audit import audit_view
 from fairsync.service.promises.clock import MonotonicClock
 from fairsync.service.promises.cost_monitor import Conditions, CostMonitor
 from fairsync.service.promises.first_days import days_of
+from fairsync.service.promises.hosted_items import Recount, nothing_written, removed_hosted, upsert_hosted
 from fairsync.service.promises.impressions import groups_shown, items_shown
 from fairsync.service.promises.overview import StatusReporter
 from fairsync.service.promises.preview import PreviewLimit, RecentRequests, exposure_rates
@@ -44,12 +47,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fairsync.catalog import Catalog, Where
-    from fairsync.catalog.changes import CatalogChange
     from fairsync.catalog.groups import Groups, Label
     from fairsync.coordination.coordinator import Coordinator
     from fairsync.coordination.front_end import FrontEnd
     from fairsync.explain import Explanation
     from fairsync.schedule import Feasibility, Forecast, ScheduledPromise
+    from fairsync.search.engines.engine import StoredItems
     from fairsync.service.promises.item_changes import ItemChanges
     from fairsync.service.promises.planning import FeasibilityCheck
     from fairsync.service.promises.reservoir import RequestRules
@@ -65,6 +68,7 @@ _REPLAN_AFTER = timedelta(seconds=0.25)
 _SEARCHES_PER_REPLAN = 4
 # Checks of the first days of items when a promise for each is changed, at most.
 _MOST_CHECKS = 16
+_NOT_ESTIMATED = "The least possible cost is not estimated where only a search engine holds the items."
 # Promises that a refusal names.
 _MOST_NAMED = 3
 
@@ -138,7 +142,11 @@ class PromiseService:
             front.catalog.group_attribute, lambda: self.front.catalog, budget,
         )  # fmt: skip
         self.cost_monitor = CostMonitor(self._conditions)
+        if isinstance(front.catalog, HostedCatalog):
+            self.cost_monitor.reason = _NOT_ESTIMATED
         self.readiness, self._preview_limit = Readiness(coordinator.ledger), PreviewLimit()
+        self.experiment = ""  # the A/B test that this is an arm of
+        self._recount = Recount()
         self.is_saved = False  # whether it was closed, and its state saved
         self.degraded, self._recent, self._replanned_at = 0.0, RecentRequests(), self.scheduler.now()
         self._reporter = StatusReporter(self.scheduler, self.cost_monitor, self.count)
@@ -198,7 +206,8 @@ class PromiseService:
         if found.cold.any():  # costs are estimated without cold requests, whose vectors are zero
             vectors, warm = vectors[~found.cold], found.take(np.flatnonzero(~found.cold))
         self._recent.add(vectors)
-        if self.catalog is catalog:  # otherwise the items that were searched are not known
+        # Otherwise the items that were searched are not known.
+        if self.catalog is catalog and catalog.weights is None:
             rules = None if exclude is None and where is None else _by_request(exclude, where, ~found.cold)
             self.cost_monitor.observe(catalog, self.k, totals.began, vectors, warm, rules)
         weight, lacking = min(_DEGRADED_WEIGHT * len(found), 1.0), np.count_nonzero(found.searched < 1)
@@ -246,6 +255,7 @@ class PromiseService:
             if self.scheduler.refresh():
                 self._reporter.record_paces()
             self._follow_items()
+        self._recount_items()
         self.cost_monitor.refresh()
 
     def preview(
@@ -286,7 +296,8 @@ class PromiseService:
         verdicts = [(check, check.run(checkpoint)) for check in checks]
         check, verdict = next(((one, found) for one, found in verdicts if not found.accepted), verdicts[0])
         estimate = None
-        if verdict.accepted and self.coordinator.promises is None and all(label in catalog.labels for label in rates):
+        is_known = catalog.weights is None and all(label in catalog.labels for label in rates)
+        if verdict.accepted and self.coordinator.promises is None and is_known:
             estimate = self._recent.estimate(catalog, index, self.k, rates, prices, checkpoint)
         largest, safe, share = verdict.largest, verdict.largest_safe, None
         if isinstance(verdict.promise.promise.at_least, float):
@@ -436,8 +447,13 @@ class PromiseService:
     ) -> None:
         """Add items, or change those with known ids, from the next request on; see :meth:`FairRetriever.upsert`.
 
-        With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.item_changes`).
+        With a durable ledger the change survives a restart (:mod:`fairsync.service.promises.item_changes`). Items that
+        only an engine holds are changed there.
         """
+        hosted = self.catalog
+        if isinstance(hosted, HostedCatalog):
+            self._write_hosted(hosted, upsert_hosted(hosted, embeddings, groups, ids), [])
+            return
 
         def save(changes: ItemChanges, after: Catalog) -> None:
             rows = after.rows_of(np.asarray(ids))
@@ -450,6 +466,10 @@ class PromiseService:
 
     def remove_items(self, ids: Sequence[Label] | NDArray[Any]) -> None:
         """Remove items, from the next request on; as durable as `upsert_items`."""
+        hosted = self.catalog
+        if isinstance(hosted, HostedCatalog):
+            self._write_hosted(hosted, nothing_written(hosted), removed_hosted(hosted, ids))
+            return
         self._change_items(
             lambda catalog: remove_items(catalog, ids), lambda changes, _: changes.remove(np.asarray(ids).tolist())
         )
@@ -461,7 +481,8 @@ class PromiseService:
     def overview(self) -> Overview:
         """Return the state of the whole service."""
         skew = self._clock.skew if isinstance(self._clock, MonotonicClock) else 0.0
-        return self._reporter.overview(len(self.catalog), shard_views(self.front.index), self.degraded, skew)
+        overview = self._reporter.overview(len(self.catalog), shard_views(self.front.index), self.degraded, skew)
+        return msgspec.structs.replace(overview, experiment=self.experiment) if self.experiment else overview
 
     def pace(self, name: str) -> Pace:
         """Return the pace of a promise in its present window."""
@@ -547,6 +568,30 @@ class PromiseService:
                 self.coordinator.announce()
                 self._follow_items()
             now, series = self.scheduler.now(), self.scheduler.state.series
+            self.scheduler.change(lambda promises: with_labels(promises, series, self.catalog, now))
+
+    def _write_hosted(self, catalog: HostedCatalog, items: StoredItems, removed: Sequence[Label]) -> None:
+        """Change items in the engine, and count them again."""
+        with self.scheduler.lock:
+            self.scheduler.take_lead()
+            self._follow_count(catalog.write(items, removed))
+
+    def _recount_items(self) -> None:
+        """Count the items of an engine again, if it is time. Requests and plans go on meanwhile."""
+        catalog = self.catalog
+        if isinstance(catalog, HostedCatalog) and (counted := self._recount.counted(catalog)) is not catalog:
+            with self.scheduler.lock:
+                self._follow_count(counted)
+
+    def _follow_count(self, counted: HostedCatalog) -> None:
+        """Continue with items that were counted again; promises for each label get those that are new."""
+        before, labels = self.catalog, self.coordinator.labels
+        if counted is before:
+            return
+        counted = counted if counted.labels == labels else counted.under(labels)
+        self._follow_change(CatalogChange(counted, np.arange(before.n_rows)))
+        now, series = self.scheduler.now(), self.scheduler.state.series
+        if series and self.coordinator.lead():
             self.scheduler.change(lambda promises: with_labels(promises, series, self.catalog, now))
 
     def _follow_items(self) -> None:

@@ -55,6 +55,8 @@ class SavedState:
         Promises for each label of an attribute, by id; see :mod:`fairsync.service.promises.promise_series`.
     counted : Mapping
         Since when the exposures of each selection that is no group have been counted, by name.
+    subsidies : Mapping
+        The last subsidy of each column that ever had one, by label: what its exposures would cost if it gave way.
     """
 
     labels: tuple[Label, ...]
@@ -67,6 +69,7 @@ class SavedState:
     reading: ClockReading | None = None
     series: Mapping[str, ScheduledPromise] = field(default_factory=dict)
     counted: Mapping[str, datetime] = field(default_factory=dict)
+    subsidies: Mapping[Label, float] = field(default_factory=dict)
 
     def with_past(self, windows: Sequence[PastWindow]) -> SavedState:
         """Return the state with more past windows; one that ended before, by a clock that was set back, is replaced."""
@@ -111,6 +114,7 @@ class SavedState:
             "reading": None if self.reading is None else asdict(self.reading),
             "series": {name: promise.to_dict() for name, promise in self.series.items()},
             "counted": {name: since.isoformat() for name, since in self.counted.items()},
+            "subsidies": list(self.subsidies.items()),  # labels may be integers, which no key of JSON is
         }
         return {_NAME: json.dumps(document).encode()}
 
@@ -145,4 +149,5 @@ class SavedState:
             None if reading is None else ClockReading(**reading),
             {name: ScheduledPromise.from_dict(promise) for name, promise in document.get("series", {}).items()},
             {name: datetime.fromisoformat(since) for name, since in document.get("counted", {}).items()},
+            dict(document.get("subsidies", ())),
         )

@@ -10,9 +10,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from fairsync.catalog.groups import grow
 from fairsync.errors import BackendUnavailableError
 from fairsync.promises import Promise
 from fairsync.promises.selection import selection_name
@@ -41,6 +38,7 @@ from fairsync.service.promises.window_archive import WindowArchive
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from fairsync.catalog import Catalog
@@ -125,7 +123,6 @@ class Scheduler:
         budget: float | None = None,
     ) -> None:
         self.budget = None if budget is None else RelevanceBudget(budget)
-        self._subsidies = np.zeros(0)  # the last ones, by column: what floors would cost once they give way
         self.attribute = attribute
         self._read_clock: Callable[[], ClockReading | None] = read_clock or (lambda: None)
         self.coordinator, self.lock = coordinator, threading.RLock()
@@ -432,9 +429,9 @@ class Scheduler:
         start, since, until_next = None, None, self._requests_until_next_plan(now)
         promises = tuple(one for one in self.state.promises.values() if one.window.end is None or one.window.end > now)
         self._save_columns(promises, now)
-        prices = self.coordinator.prices()
-        known = grow(self._subsidies[: len(prices)], len(prices))
-        self._subsidies = np.where(prices < 0, -prices, known)
+        paid = zip(self.coordinator.labels, self.coordinator.prices().tolist(), strict=False)
+        subsidies = {**self.state.subsidies, **{label: -price for label, price in paid if price < 0}}
+        self.state = replace(self.state, subsidies=subsidies)
         if begins_period:
             start = self.periods.recount_for_next(promises, now)
             exposures = {one: self.periods.before.exposures.get(one, 0) for one in promises}
@@ -503,7 +500,7 @@ class Scheduler:
     def _budget_after(self, budget: RelevanceBudget, plan: Plan, now: datetime) -> RelevanceBudget:
         """Return the budget after what was spent so far, by what the floors of each priority will still cost."""
         spent, longest, ahead = self.spent(now), self._longest(now), dict[int, float]()
-        subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
+        subsidies = self.state.subsidies
         for one in plan.statuses:
             if one.missing:
                 cost = one.missing * subsidies.get(column_of(one.promise, self.attribute), 0.0)
@@ -528,8 +525,7 @@ class Scheduler:
     def given_up(self, statuses: Iterable[PromiseStatus]) -> dict[ScheduledPromise, GivenUp]:
         """Return which of the promises are given up, why, and what keeping them would cost."""
         limited = self.coordinator.gave_way() if self.coordinator.terms.max_prices is not None else {}
-        subsidies = dict(zip(self.coordinator.labels, self._subsidies.tolist(), strict=False))
-        return given_up(statuses, subsidies, limited, self.budget, self.attribute)
+        return given_up(statuses, self.state.subsidies, limited, self.budget, self.attribute)
 
     def counts_since_start(self, promise: ScheduledPromise, now: datetime) -> bool:
         """Return whether all exposures of a promise in its present window are counted.

@@ -10,7 +10,7 @@ from fairsync.service.schema.control_plane import (
     PriceList,
     PriceRow,
     SettledList,
-    Settlement,
+    SettleRequest,
     SettleResult,
 )
 from fairsync.service.schema.explanation import ExplainAnswer, ExplainedCandidateView, ExplanationView, WhyNotView
@@ -57,6 +57,6 @@ __all__ = [
     "ImpressionReports", "ImpressionResult", "ItemIds", "Label", "LeaseGrant", "LeaseRequest", "LeastCost", "Moment",
     "NumberArray", "Overview", "Pace", "PacePoint", "PastWindow", "Preview", "PriceList", "PriceRow", "ProblemRecord",
     "PromiseList", "PromiseRecord", "PromiseView", "Record", "ReportView", "RequestId", "RetrieveAnswer",
-    "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "SettleResult", "SettledList", "Settlement", "ShardView",
-    "UpsertItems", "WhyNotView", "WindowRecord", "encode_json",
+    "RetrieveAnswers", "RetrieveColumns", "RetrieveRequest", "SettleRequest", "SettleResult", "SettledList",
+    "ShardView", "UpsertItems", "WhyNotView", "WindowRecord", "encode_json",
 ]  # fmt: skip

@@ -10,11 +10,22 @@ from fairsync.service.schema.record import Record
 
 
 class Interval(Record, frozen=True, kw_only=True):
-    """An estimate with its 95 % confidence interval; all null while too few users were seen."""
+    """An estimate with its 95 % confidence interval; null while too few users, or days, were seen."""
 
     value: float | None
     low: float | None
     high: float | None
+
+
+class Difference(Interval, frozen=True, kw_only=True):
+    """The difference of an arm to the first one, with its own 95 % interval, and its part in the verdict."""
+
+    p_value: Annotated[
+        float | None, Meta(description="Adjusted for all comparisons of the report (Holm); null while unknown.")
+    ] = None
+    differs: Annotated[
+        bool | None, Meta(description="Whether that is below 5 %. The interval alone has no such adjustment.")
+    ] = None
 
 
 class ArmView(Record, frozen=True, kw_only=True):
@@ -24,9 +35,15 @@ class ArmView(Record, frozen=True, kw_only=True):
     share: Annotated[float, Meta(description="Share of the users.")]
     requests: int
     relevance: Annotated[Interval, Meta(description="Relevance of the candidates of a request.")]
-    exposures: Annotated[Interval, Meta(description="Candidates of a request that belong to groups with promises.")]
-    relevance_difference: Annotated[Interval | None, Meta(description="To the first arm; null for that.")]
-    exposures_difference: Annotated[Interval | None, Meta(description="To the first arm; null for that.")]
+    exposures: Annotated[Interval, Meta(description="Candidates of a request that a promise selects.")]
+    relevance_difference: Annotated[
+        Difference | None,
+        Meta(
+            description="To the first arm; null for that. Adjusted for what the same requests would get without"
+            " promises, if that is known: it is not the difference of the two means."
+        ),
+    ]
+    exposures_difference: Annotated[Difference | None, Meta(description="To the first arm; null for that.")]
     cost: Annotated[
         Interval | None,
         Meta(description="Relevance given up against the first arm, as a share of its relevance; null for that."),
@@ -44,3 +61,11 @@ class ArmsReport(Record, frozen=True, kw_only=True):
 
     experiment: str
     arms: list[ArmView]
+    days: Annotated[int, Meta(description="Days with requests, by UTC.")]
+    differ: Annotated[
+        bool | None,
+        Meta(
+            description="Whether some arm differs from the first: by chance in 5 of 100 tests at most. null: too early."
+        ),
+    ]
+    verdict: Annotated[str, Meta(description="The same as a sentence.")]

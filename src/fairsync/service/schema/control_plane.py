@@ -70,7 +70,7 @@ class SettledList(Record, frozen=True, kw_only=True):
     ] = None
 
 
-class Settlement(Record, frozen=True, kw_only=True):
+class SettleRequest(Record, frozen=True, kw_only=True):
     """The lists of a lease, one for each request that was answered."""
 
     lists: list[SettledList]

@@ -116,6 +116,9 @@ class Overview(Record, frozen=True, kw_only=True):
     gave_way: Annotated[
         str, Meta(description="Which floors give way to the budget, and what they would cost; empty if none does.")
     ] = ""
+    experiment: Annotated[
+        str, Meta(description="The A/B test that this is an arm of (GET /v1/arms); empty if none.")
+    ] = ""
     degraded: Annotated[float, Meta(description="Share of recent answers that lacked a part of the catalog.")]
     promises: list[PromiseView]
     groups: list[GroupView]

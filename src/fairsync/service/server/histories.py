@@ -162,6 +162,9 @@ def known_items(histories: Sequence[Sequence[Label]], catalog: Catalog) -> list[
             ids = words_array(names) if names else np.empty(0, dtype="U1")
         else:
             ids = np.array([int(name) for name in names if _WHOLE_NUMBER.fullmatch(name)], dtype=np.int64)
+        if catalog.weights is not None:  # the engine leaves out what it has of them
+            found.append(np.unique(ids))
+            continue
         rows = catalog.rows_of(ids)
         found.append(catalog.ids_of(np.unique(rows[rows >= 0])))
     return found

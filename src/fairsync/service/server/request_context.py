@@ -14,6 +14,8 @@ from fairsync.service.server.caller import PUBLIC, Caller
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from fairsync.candidates import Candidates
+
 # Ids of clients go into logs and headers unchanged, so only harmless characters are accepted.
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._:/+=-]{1,128}")
 # Generated ids count up from a random start: one call to the random generator per process instead of one per request.
@@ -46,6 +48,8 @@ class RequestContext:
         The exception that ended the request.
     turned_away : bool
         Whether the request was refused because of overload.
+    found : Candidates or None
+        What a retrieval was answered with.
     """
 
     request_id: bytes
@@ -59,6 +63,7 @@ class RequestContext:
     awaits_body: bool = False
     failure: Exception | None = None
     turned_away: bool = False
+    found: Candidates | None = None
 
 
 def context_of(scope: Scope) -> RequestContext:

@@ -14,7 +14,7 @@ from fairsync.service.schema.control_plane import (
     LeaseRequest,
     PriceFormat,
     PriceList,
-    Settlement,
+    SettleRequest,
     SettleResult,
 )
 from fairsync.service.server.operations import Operation
@@ -52,7 +52,7 @@ def control_plane_operations(service: PromiseService, limits: HttpSettings) -> l
         except LeaseBusyError as error:
             raise busy("busy", str(error)) from None
 
-    def settle(context: RequestContext, body: Settlement) -> SettleResult:
+    def settle(context: RequestContext, body: SettleRequest) -> SettleResult:
         reported = sum(len(one.items) + len(one.fetched or ()) for one in body.lists)
         if reported > limits.max_candidates:
             raise invalid(
@@ -80,7 +80,7 @@ def control_plane_operations(service: PromiseService, limits: HttpSettings) -> l
         ),
         Operation(
             "POST", "/v1/leases/{lease}/settle", settle, "Count the lists of a lease", role="retrieve",
-            body=Settlement, answer=SettleResult, problems=(404, 422),
+            body=SettleRequest, answer=SettleResult, problems=(404, 422),
         ),
         Operation(
             "DELETE", "/v1/leases/{lease}", release, "Return a lease that was not used", role="retrieve", status=204,

@@ -65,7 +65,7 @@ def retrieve_operations(
         request_ids = asked.request_ids or [None] * n
         where = conditions_of(asked, n)
         answer = batcher.submit(users, request_ids, asked.k, caller.name, exclude, where, explain=asked.explain)
-        found = await unless_disconnected(answer, receive)
+        found = context.found = await unless_disconnected(answer, receive)
         media_type = media_type_of(context.headers[b"content-type"])
         return Encoded(encode_candidates(found, request_ids, media_type), media_type)
 

@@ -21,7 +21,7 @@ class StatementQuery(Struct, frozen=True):
 
     attribute: Annotated[_Text, Meta(description="Attribute that promises name, such as 'provider'.")]
     label: Annotated[_Text, Meta(description="Label of that attribute, such as 'acme'.")]
-    month: Annotated[str, Meta(min_length=7, max_length=7, description="Year and month.", examples=["2026-11"])]
+    month: Annotated[str, Meta(max_length=100, description="Year and month.", examples=["2026-11"])]
 
 
 def statement_operations(service: PromiseService) -> list[Operation]:

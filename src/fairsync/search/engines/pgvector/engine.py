@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fairsync.errors import InvalidInputError
+from fairsync.errors import BackendUnavailableError, InvalidInputError
 from fairsync.search.engines.engine import Abilities, EngineQuery, Ranking, StoredItems, edge
 
 # First, because it says what to install if psycopg is missing.
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from fairsync.catalog.attributes import Column
+    from fairsync.catalog.conditions import Condition
     from fairsync.catalog.groups import Label
     from fairsync.postgres_connection import PostgresConnection
-    from fairsync.search.engines.engine import Bonus, Floats, Restricted
+    from fairsync.search.engines.engine import Bonus, Floats, ItemSchema, Restricted
 
 # Beyond this many labels, sending a bonus for each takes longer than over-fetching.
 _MOST_LABELS = 10_000
@@ -61,6 +63,12 @@ class PgvectorEngine:
             settings["hnsw.max_scan_tuples"] = str(_MOST_SCANNED)
             settings["hnsw.ef_search"] = str(ef_search)
         self.server = PostgresSessions(url, timeout, settings)
+        # What identifies the table since `prepare`, whatever its name is.
+        self._number, self._name_after = 0, ""
+        self._again = partial(
+            PgvectorEngine, url, id_column=id_column, embedding_column=embedding_column, columns=columns, index=index,
+            ef_search=ef_search, timeout=timeout,
+        )  # fmt: skip
         exact = index == "exact"
         self.abilities = Abilities(
             prices="bias" if exact else "none",
@@ -70,6 +78,7 @@ class PgvectorEngine:
             fetches=True,
             counts=True,
             most_results=_MOST_RESULTS,
+            combined_prices=exact,
         )
 
     @property
@@ -82,6 +91,11 @@ class PgvectorEngine:
         with PostgresSessions(self.server.url, self.server.timeout, {}) as plain:
             return plain.run(self.table.exists)
 
+    def schema(self, attributes: Sequence[str]) -> ItemSchema:
+        """Return the types of the columns; see `Engine.schema`."""
+        with PostgresSessions(self.server.url, self.server.timeout, {}) as plain:
+            return plain.run(lambda one: self.table.schema(one, attributes))
+
     def prepare(
         self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
     ) -> None:
@@ -89,6 +103,7 @@ class PgvectorEngine:
         # On a connection without the settings of pgvector, which may not be installed yet.
         with PostgresSessions(self.server.url, self.server.timeout, {}) as plain:
             plain.run(lambda one: self.table.prepare(one, dim, ids, columns, create=create, writes=writes))
+            self._number = plain.run(self.table.number)
 
     def finish(self, *, create: bool) -> None:
         """Build the HNSW index if there is none, or check it; see `Engine.finish`."""
@@ -97,18 +112,31 @@ class PgvectorEngine:
 
     def search(self, query: EngineQuery) -> list[Ranking]:
         """Return what is found for each vector; see `Engine.search`."""
-        statements = [self._select(query, at) for at in range(len(query.vectors))]
 
         def run(connection: PostgresConnection) -> list[list[tuple[Any, ...]]]:
+            statements = [self._select(query, at) for at in range(len(query.vectors))]
             with connection.pipeline():
-                cursors = [connection.execute(statement, values) for statement, values in statements]
+                cursors = [
+                    connection.execute(statement, values, binary=query.with_items) for statement, values in statements
+                ]
                 return [cursor.fetchall() for cursor in cursors]
 
+        answers = self.server.run(run)
+        if any(row[0] != self._number for rows in answers for row in rows):  # the name was given to another table
+            self.server.run(self._follow)
+            answers = self.server.run(run)
         found = []
-        for rows in self.server.run(run):
-            scores = [score for _, score in rows]
-            found.append(Ranking([name for name, _ in rows], scores, edge(scores, query.count, self.abilities.exact)))
+        for rows in answers:
+            scores = [row[1] for row in rows]
+            items = self._items([row[2:] for row in rows]) if query.with_items else None
+            beyond = edge(scores, query.count, self.abilities.exact)
+            found.append(Ranking([row[2] for row in rows], scores, beyond, items))
         return found
+
+    def _follow(self, connection: PostgresConnection) -> None:
+        """Take the present name of the table that was opened."""
+        if not self.table.follow(connection, self._number):
+            raise BackendUnavailableError(f"{self.place} was replaced, and the old one is gone: open it again.")
 
     def items(self) -> Iterator[StoredItems]:
         """Yield all items, in batches; see `Engine.items`."""
@@ -129,12 +157,15 @@ class PgvectorEngine:
     @property
     def _stored(self) -> sql.Composed:
         """The statement that reads items."""
-        columns = [self._id, sql.SQL("vector_send({})").format(self.table.embedding)]
         return sql.SQL("SELECT {} FROM {} AS item WHERE {} IS NOT NULL").format(
-            sql.SQL(", ").join([*columns, *map(self.table.value, self.table.types)]),
-            self.table.identifier,
-            self.table.embedding,
+            self._columns, self.table.identifier, self.table.embedding
         )
+
+    @property
+    def _columns(self) -> sql.Composed:
+        """All that is read of an item: id, vector, attributes."""
+        vector = sql.SQL("vector_send({})").format(self.table.embedding)
+        return sql.SQL(", ").join([self._id, vector, *map(self.table.value, self.table.types)])
 
     def _items(self, rows: Sequence[tuple[Any, ...]]) -> StoredItems:
         ids, vectors, *values = (
@@ -151,8 +182,29 @@ class PgvectorEngine:
         found = dict(self.server.run(lambda one: one.execute(statement).fetchall()))
         return found if attribute is not None else {None: found.get(None, 0)}
 
+    def combinations(
+        self, attributes: Sequence[str], conditions: Sequence[Condition] = ()
+    ) -> dict[tuple[Any, ...], int]:
+        """Count items by the values of some attributes; see `Engine.combinations`."""
+        values: dict[str, Any] = {}
+        clauses = [sql.SQL("{} IS NOT NULL").format(self.table.embedding)]
+        clauses += write_conditions(conditions, SqlConditions(self.table, values))
+        columns = [*map(self.table.value, attributes)]
+        grouped = sql.SQL(" GROUP BY {}").format(sql.SQL(", ").join(columns)) if columns else sql.SQL("")
+        statement = sql.SQL("SELECT {} FROM {} AS item WHERE {}{}").format(
+            sql.SQL(", ").join([sql.SQL("count(*)"), *columns]), self.table.identifier,
+            sql.SQL(" AND ").join(clauses), grouped,
+        )  # fmt: skip
+        found: dict[tuple[Any, ...], int] = {}
+        for count, *labels in self.server.run(lambda one: one.execute(statement, values).fetchall()):
+            key = tuple(tuple(sorted(one)) if isinstance(one, list) else one for one in labels)
+            found[key] = found.get(key, 0) + count
+        return found
+
     def change(self, items: StoredItems, removed: Sequence[Label]) -> None:
         """Write and remove items in one transaction; see `Engine.change`."""
+        if self._number:
+            self.server.run(self._follow)
         table = self.table
         names = [table.id_column, table.embedding_column, *map(table.column_of, table.types)]
         columns = sql.SQL(", ").join(map(sql.Identifier, names))
@@ -181,6 +233,22 @@ class PgvectorEngine:
 
         self.server.run(run, writes=True)
 
+    def beside(self) -> PgvectorEngine | None:
+        """Return an engine over a new table; see `Engine.beside`. Tables with other columns cannot be replaced."""
+        name = self.table.name
+        if self._name_after or not self._number or not self.server.run(self.table.can_be_replaced):
+            return None
+        made = self._again(table=f"{name}_new")
+        made._name_after = name
+        drop = sql.SQL("DROP TABLE IF EXISTS {}").format(made.table.identifier)  # of a switch that was interrupted
+        self.server.run(lambda one: one.execute(drop), writes=True)
+        return made
+
+    def switch(self) -> None:
+        """Exchange the names of two tables in one transaction; see `Engine.switch`."""
+        self.server.run(lambda one: self.table.switch(one, self._name_after), writes=True)
+        self._name_after = ""
+
     def close(self) -> None:
         """Close the connections that are not in use."""
         self.server.close()
@@ -202,17 +270,26 @@ class PgvectorEngine:
             clauses += self._where(query.restricted[at], values)
         # An index can serve the plain operator only: any other order makes the search exact.
         order = sql.SQL("{} DESC").format(score) if self.index == "exact" else distance
-        statement = sql.SQL("SELECT {}, {} FROM {} AS item {} WHERE {} ORDER BY {} LIMIT %(count)s").format(
-            self._id, score, table.identifier, join, sql.SQL(" AND ").join(clauses), order
+        columns = self._columns if query.with_items else self._id
+        number = sql.SQL("item.tableoid::bigint" if self._number else "0::bigint")
+        statement = sql.SQL("SELECT {}, {}, {} FROM {} AS item {} WHERE {} ORDER BY {} LIMIT %(count)s").format(
+            number, score, columns, table.identifier, join, sql.SQL(" AND ").join(clauses), order
         )
         return statement, values
 
     def _join(self, bonus: Bonus, values: dict[str, Any]) -> sql.Composed:
         """Return a join with the bonus of each label. Items of labels that are left out have no partner in it."""
         kept = {label: value for label, value in bonus.by_label.items() if value > -math.inf}
-        values["labels"], values["bonuses"] = list(kept), list(kept.values())
-        text = "JOIN unnest(%(labels)s::{}[], %(bonuses)s::float8[]) AS bonus (label, value) ON bonus.label = {}"
-        return sql.SQL(text).format(sql.SQL(self.table.types[bonus.attribute]), self.table.column(bonus.attribute))
+        several, names = len(bonus.attributes) > 1, [f"label{at}" for at in range(len(bonus.attributes))]
+        for at, name in enumerate(names):
+            values[name] = [label[at] if several else label for label in kept]
+        values["bonuses"] = list(kept.values())
+        pairs = list(zip(bonus.attributes, names, strict=True))
+        arrays = [sql.SQL("%({})s::{}[]").format(sql.SQL(name), sql.SQL(self.table.types[one])) for one, name in pairs]
+        matches = [sql.SQL("bonus.{} = {}").format(sql.SQL(name), self.table.column(one)) for one, name in pairs]
+        return sql.SQL("JOIN unnest({}, %(bonuses)s::float8[]) AS bonus ({}, value) ON {}").format(
+            sql.SQL(", ").join(arrays), sql.SQL(", ").join(map(sql.SQL, names)), sql.SQL(" AND ").join(matches)
+        )
 
     def _where(self, restricted: Restricted, values: dict[str, Any]) -> list[sql.Composed]:
         clauses = write_conditions(restricted.conditions, SqlConditions(self.table, values))

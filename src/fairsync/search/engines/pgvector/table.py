@@ -8,6 +8,7 @@ from psycopg import sql
 
 from fairsync.catalog.attributes import ListColumn
 from fairsync.errors import InvalidInputError
+from fairsync.search.engines.engine import ItemSchema, empty_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +85,39 @@ class PgvectorTable:
         kind = self.types[attribute] + ("[]" if attribute in self.lists else "")
         return sql.SQL("{}::{}").format(self.column(attribute), sql.SQL(kind))
 
+    def schema(self, connection: PostgresConnection, attributes: Sequence[str]) -> ItemSchema:
+        """Return the types of ids, embeddings and these attributes, as the table has them."""
+        self._check_extension(connection, create=False)
+        if not self.exists(connection):
+            raise self._no_table()
+        found = {row[0]: row[1:] for row in connection.execute(_COLUMNS, [self._quoted(connection)]).fetchall()}
+        kinds = {"str": "text", "int": "bigint"}
+        fitting = {one: kind for kind, name in kinds.items() for one in _FITTING[name]}
+        self._expect(found, self.id_column, "ids", set(fitting), "text or bigint")
+        self._expect(found, self.embedding_column, "embeddings", {"vector"}, "vector(d)")
+        dim = found[self.embedding_column][1]
+        if dim is None:
+            raise InvalidInputError(
+                f"the column {self.embedding_column!r} of {self.name!r} has no number of dimensions: run ALTER TABLE"
+                f" {self.name} ALTER COLUMN {self.embedding_column} TYPE vector(d)."
+            )
+        # A number that is stored with decimals is a number, and any other a label.
+        known = {one: kind for kind in ("float", "bool", "int", "str") for one in _FITTING[_TYPES[kind]]}
+        columns = {}
+        for name in attributes:
+            column = self.column_of(name)
+            wanted = {one + array for one in known for array in ("", "[]")} - {"double precision[]", "real[]"}
+            self._expect(found, column, f"the attribute {name!r}", wanted, "text, bigint, boolean, or an array of them")
+            kind = found[column][0]
+            columns[name] = empty_column(known[kind.removesuffix("[]")], is_list=kind.endswith("[]"))
+        return ItemSchema(dim, str if fitting[found[self.id_column][0]] == "str" else int, columns)
+
+    def _no_table(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"there is no table {self.name!r} in this database: check its name and schema, or have it made with"
+            " upload=True."
+        )
+
     def prepare(
         self,
         connection: PostgresConnection,
@@ -101,10 +135,7 @@ class PgvectorTable:
         self._check_extension(connection, create=create)
         if not self.exists(connection):
             if not create:
-                raise InvalidInputError(
-                    f"there is no table {self.name!r} in this database: check its name and schema, or have it made"
-                    " with upload=True."
-                )
+                raise self._no_table()
             self._create(connection, dim)
         self._check_columns(connection, dim)
         if writes and not any(
@@ -168,6 +199,39 @@ class PgvectorTable:
                 f"the column {column!r} of {self.name!r} is {found[column][0]}, and {what} need {wanted}: name another"
                 " column, or convert it."
             )
+
+    def can_be_replaced(self, connection: PostgresConnection) -> bool:
+        """Return whether a table of these columns can take the place of this one: it has no others."""
+        found = {row[0] for row in connection.execute(_COLUMNS, [self._quoted(connection)]).fetchall()}
+        return found == {self.id_column, self.embedding_column, *map(self.column_of, self.types)}
+
+    def number(self, connection: PostgresConnection) -> int:
+        """Return what identifies the table, whatever its name is; 0 for a view or a partitioned table."""
+        row = connection.execute(
+            "SELECT oid::bigint FROM pg_class WHERE oid = %s::regclass AND relkind = 'r'", [self._quoted(connection)]
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def follow(self, connection: PostgresConnection, number: int) -> bool:
+        """Take the present name of a table; return whether it is there."""
+        found = connection.execute(
+            "SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace"
+            " WHERE c.oid = %s", [number],
+        ).fetchone()  # fmt: skip
+        if found is not None:
+            self.identifier = sql.Identifier(*found)
+        return found is not None
+
+    def switch(self, connection: PostgresConnection, name: str) -> None:
+        """Give this table a name; the table that has it keeps it with ``_old``."""
+        parts = name.split(".")
+        old = [*parts[:-1], f"{parts[-1]}_old"]
+        with connection.transaction():
+            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(sql.Identifier(*old)))
+            rename = sql.SQL("ALTER TABLE {} RENAME TO {}")
+            connection.execute(rename.format(sql.Identifier(*parts), sql.Identifier(old[-1])))
+            connection.execute(rename.format(self.identifier, sql.Identifier(parts[-1])))
+        self.name, self.identifier = name, sql.Identifier(*parts)
 
     def index_by_hnsw(self, connection: PostgresConnection, *, create: bool) -> None:
         """Make an HNSW index if there is none and that is asked for, and check that it is of the inner product."""

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError
+from fairsync.search.engines.milvus.expressions import ExpressionWriter
 from fairsync.search.engines.written_conditions import write_conditions
-from fairsync.search.milvus.expressions import ExpressionWriter
 
 if TYPE_CHECKING:
     from fairsync.search.engines.price_formulas.price_terms import Conditions, PriceTerms

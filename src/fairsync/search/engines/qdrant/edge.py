@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import re
+import secrets
+import shutil
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fairsync.errors import InvalidInputError
@@ -37,7 +42,9 @@ class QdrantEdge:
         with explain_missing("QdrantIndex over a folder"):
             import qdrant_edge
         self._edge: Any = qdrant_edge
-        self._folder, self._bools = folder.resolve(), set[str]()
+        # The name is a link to the folder, which can be switched, unless the folder existed before.
+        self._name, self._folder, self._bools = folder.absolute(), folder.resolve(), set[str]()
+        self._exact, self._is_staged = exact, False
         ignore = self._edge.QuantizationSearchParams(ignore=True)
         self._params = self._edge.SearchParams(exact=True, quantization=ignore) if exact else None
         self._shard: Any = None
@@ -46,49 +53,104 @@ class QdrantEdge:
     @property
     def place(self) -> str:
         """The folder."""
-        return f"the folder {self._folder} of Qdrant"
+        return f"the folder {self._name} of Qdrant"
 
     def exists(self) -> bool:
         """Return whether the folder is there, with something in it."""
+        self._pin()
         return self._folder.is_dir() and any(self._folder.iterdir())
 
     def open(self, dim: int, keys: Mapping[str, str], *, create: bool, formulas: bool) -> None:
         """Check the folder, or make it; see `QdrantBackend.open`."""
-        edge = self._edge
         self._bools = {key for key, kind in keys.items() if kind == "bool"}
         with _opening:
-            if self._folder not in _opened:
-                if self.exists():
-                    shard = self._called(lambda: edge.EdgeShard.load(str(self._folder)))
-                elif create:
-                    params = edge.EdgeVectorParams(size=dim, distance=edge.Distance.Dot)
-                    shard = self._called(
-                        lambda: edge.EdgeShard.create(str(self._folder), edge.EdgeConfig(vectors=params))
-                    )
-                    for key, kind in keys.items():
-                        schema = getattr(edge.PayloadSchemaType, _KINDS[kind])
-                        self._called(
-                            lambda key=key, schema=schema: shard.update(
-                                edge.UpdateOperation.create_field_index(key, schema)
-                            )
-                        )
-                else:
-                    raise InvalidInputError(
-                        f"there is no folder {self._folder} of Qdrant: check its name, or make it with upload=True."
-                    )
-                _opened[self._folder] = shard, threading.Lock()
-            self._shard, self._lock = _opened[self._folder]
+            self._pin()
+            if self._folder in _opened or self.exists() or not create:
+                self._take()
+            else:
+                if not self._is_staged:
+                    self._link()
+                _opened[self._folder] = self._made(dim, keys), threading.Lock()
+                self._take()
         self._check_vectors(dim)
 
-    def query(self, queries: Sequence[PointQuery], payload: Sequence[str]) -> list[list[FoundPoint]]:
-        """Return the points found by each query; see `QdrantBackend.query`."""
-        requests = self._edge.QueryBatchRequest([self._request(one, list(payload)) for one in queries])
-        answers = self._called(lambda: self._shard.query_batch(requests))
-        return [[FoundPoint(_plain_id(one.id), one.payload or {}, one.score) for one in answer] for answer in answers]
+    def load(self) -> None:
+        """Open the folder; see `QdrantBackend.load`."""
+        with _opening:
+            self._pin()
+            self._take()
 
-    def scroll(self, after: Any, limit: int) -> tuple[list[FoundPoint], Any]:
+    def beside(self) -> QdrantEdge | None:
+        """Return a new folder; see `QdrantBackend.beside`."""
+        if self._is_staged or not self._name.is_symlink():
+            return None
+        made = QdrantEdge(self._name, self._exact)
+        made._folder, made._is_staged = self._new_folder(), True
+        return made
+
+    def switch(self) -> None:
+        """Move the link to this folder, and delete what it pointed to before the last; see `QdrantBackend.switch`."""
+        before, link = self._name.resolve(), self._name.with_name(f"{self._folder.name}.link")
+        link.symlink_to(self._folder.name)
+        link.replace(self._name)
+        self._is_staged = False
+        for other in self._name.parent.iterdir():
+            is_ours = re.fullmatch(re.escape(self._name.name) + r"\.[0-9a-f]{8}", other.name)
+            if is_ours and other.resolve() not in (before, self._folder):
+                shutil.rmtree(other)
+
+    def _pin(self) -> None:
+        """Take the folder that the name stands for now, until it is opened."""
+        if self._shard is None and not self._is_staged:
+            self._folder = self._name.resolve()
+
+    def _link(self) -> None:
+        """Make the name a link to a new folder."""
+        if self._name.is_dir():
+            self._name.rmdir()  # it is empty
+        self._name.parent.mkdir(parents=True, exist_ok=True)
+        self._folder = self._new_folder()
+        self._name.symlink_to(self._folder.name)
+
+    def _new_folder(self) -> Path:
+        return self._name.parent.resolve() / f"{self._name.name}.{secrets.token_hex(4)}"
+
+    def _take(self) -> None:
+        """Use the folder that is there, which all indexes of the process share."""
+        if self._folder not in _opened:
+            if not self.exists():
+                raise InvalidInputError(
+                    f"there is no folder {self._name} of Qdrant: check its name, or make it with upload=True."
+                )
+            _opened[self._folder] = self._called(lambda: self._edge.EdgeShard.load(str(self._folder))), threading.Lock()
+        self._shard, self._lock = _opened[self._folder]
+
+    def _made(self, dim: int, keys: Mapping[str, str]) -> Any:
+        """Return a new folder, with an index of each payload field."""
+        edge = self._edge
+        params = edge.EdgeVectorParams(size=dim, distance=edge.Distance.Dot)
+        shard = self._called(lambda: edge.EdgeShard.create(str(self._folder), edge.EdgeConfig(vectors=params)))
+        for key, kind in keys.items():
+            index = edge.UpdateOperation.create_field_index(key, getattr(edge.PayloadSchemaType, _KINDS[kind]))
+            self._called(partial(shard.update, index))
+        return shard
+
+    def query(
+        self, queries: Sequence[PointQuery], payload: Sequence[str], *, vectors: bool = False
+    ) -> list[list[FoundPoint]]:
+        """Return the points found by each query; see `QdrantBackend.query`."""
+        requests = self._edge.QueryBatchRequest([self._request(one, list(payload), vectors) for one in queries])
+        answers = self._called(lambda: self._shard.query_batch(requests))
+        return [[self._found(one, one.score) for one in answer] for answer in answers]
+
+    def scroll(
+        self, after: Any, limit: int, clauses: Sequence[Clause] = (), *, vectors: bool = True
+    ) -> tuple[list[FoundPoint], Any]:
         """Return the next points; see `QdrantBackend.scroll`."""
-        request = self._edge.ScrollRequest(offset=after, limit=limit, with_payload=True, with_vector=True)
+        only = self._filter(clauses)
+        request = self._edge.ScrollRequest(
+            offset=after, limit=limit, filter=only, with_payload=True, with_vector=vectors
+        )
         points, then = self._called(lambda: self._shard.scroll(request))
         return [self._found(one) for one in points], then
 
@@ -156,12 +218,12 @@ class QdrantEdge:
                 f"the distance of {self.place} is not the inner product: make a folder with Dot, or use another one."
             )
 
-    def _found(self, one: Any) -> FoundPoint:
+    def _found(self, one: Any, score: float = math.nan) -> FoundPoint:
         payload = dict(one.payload or {})
         for key in self._bools & set(payload):
             held = payload[key]
             payload[key] = [bool(label) for label in held] if isinstance(held, list) else bool(held)
-        return FoundPoint(_plain_id(one.id), payload, vector=one.vector)
+        return FoundPoint(_plain_id(one.id), payload, score, one.vector)
 
     def _to_numbers(self, payload: Mapping[str, Any]) -> dict[str, Any]:
         numbers = dict(payload)
@@ -170,13 +232,13 @@ class QdrantEdge:
             numbers[key] = [int(label) for label in held] if isinstance(held, list) else int(held)
         return numbers
 
-    def _request(self, query: PointQuery, payload: list[str]) -> Any:
-        edge, only, fields = self._edge, self._filter(query), payload or False
+    def _request(self, query: PointQuery, payload: list[str], vectors: bool) -> Any:
+        edge, only, fields = self._edge, self._filter(query.clauses, query.excluded), payload or False
         nearest = edge.Query.Nearest(query.vector.tolist())
         if not query.boosts:
             return edge.QueryRequest(
                 limit=query.limit, offset=query.offset, query=nearest, filter=only, params=self._params,
-                with_payload=fields,
+                with_payload=fields, with_vector=vectors,
             )  # fmt: skip
         kinds = edge.Expression
         terms = [
@@ -184,13 +246,15 @@ class QdrantEdge:
         ]
         formula = edge.Formula(kinds.Sum([kinds.Variable("$score"), *terms]))
         fetch = edge.Prefetch(limit=query.depth, query=nearest, filter=only, params=self._params)
-        return edge.QueryRequest(limit=query.limit, query=formula, prefetches=[fetch], with_payload=fields)
+        return edge.QueryRequest(
+            limit=query.limit, query=formula, prefetches=[fetch], with_payload=fields, with_vector=vectors
+        )
 
-    def _filter(self, query: PointQuery) -> Any:
-        must = [self._condition(one) for one in query.clauses if not one.negated]
-        must_not = [self._condition(one) for one in query.clauses if one.negated]
-        if query.excluded:
-            must_not.append(self._edge.HasIdCondition(set(query.excluded)))
+    def _filter(self, clauses: Sequence[Clause], excluded: Sequence[PointId] = ()) -> Any:
+        must = [self._condition(one) for one in clauses if not one.negated]
+        must_not = [self._condition(one) for one in clauses if one.negated]
+        if excluded:
+            must_not.append(self._edge.HasIdCondition(set(excluded)))
         return self._edge.Filter(must=must, must_not=must_not) if must or must_not else None
 
     def _condition(self, clause: Clause) -> Any:

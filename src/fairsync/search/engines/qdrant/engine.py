@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fairsync.errors import InvalidInputError
-from fairsync.search.engines.engine import Abilities, Ranking, StoredItems, edge
+from fairsync.search.engines.engine import Abilities, ItemSchema, Ranking, StoredItems, edge, empty_column
 from fairsync.search.engines.qdrant.edge import QdrantEdge
 from fairsync.search.engines.qdrant.requests import (
     Clause,
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from qdrant_client import QdrantClient
 
     from fairsync.catalog.attributes import Column
+    from fairsync.catalog.conditions import Condition
     from fairsync.catalog.groups import Label
     from fairsync.search.engines.engine import Bonus, EngineQuery, Restricted
     from fairsync.search.engines.qdrant.requests import QdrantBackend
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 _MOST_LABELS = 512
 _MOST_RESULTS = 100_000
 _READ_AT_ONCE, _MOST_FACETS = 5000, 1_000_000
+# Points whose payload tells the types of its fields.
+_SAMPLE = 1000
 
 
 class QdrantEngine:
@@ -97,6 +102,35 @@ class QdrantEngine:
         """Return whether there is a collection of this name."""
         return self.backend.exists()
 
+    def schema(self, attributes: Sequence[str]) -> ItemSchema:
+        """Return the types of the payload fields, as some points have them; see `Engine.schema`."""
+        self.backend.load()
+        points, _ = self.backend.scroll(None, _SAMPLE)
+        if not points:
+            raise InvalidInputError(f"{self.place} holds no points: write the items first.")
+        if not isinstance(points[0].vector, list):
+            raise InvalidInputError(f"{self.place} has vectors with names: name one with vector_name=.")
+        has_words = not isinstance(points[0].id, int) or self._id_key in points[0].payload
+        columns = {}
+        for name in attributes:
+            key = self._keys.get(name, name)
+            values = [one.payload[key] for one in points if one.payload.get(key) is not None]
+            if not values:
+                known = ", ".join(sorted({key for one in points for key in one.payload}))
+                raise InvalidInputError(
+                    f"{self.place} has no payload field {key!r} for the attribute {name!r}; it has {known}: name the"
+                    " field, or leave the attribute out."
+                )
+            flat = [label for one in values for label in (one if isinstance(one, list) else [one])]
+            kinds = {type(one).__name__ for one in flat} or {"str"}
+            kind = "float" if kinds == {"int", "float"} else kinds.pop()
+            if kinds - {"int"} or kind not in ("str", "int", "bool", "float"):
+                raise InvalidInputError(
+                    f"the payload field {key!r} of {self.place} has values of several types: give all points one type."
+                )
+            columns[name] = empty_column(kind, is_list=isinstance(values[0], list))
+        return ItemSchema(len(points[0].vector), str if has_words else int, columns)
+
     def prepare(
         self, dim: int, ids: type[str] | type[int], columns: Mapping[str, Column], *, create: bool, writes: bool
     ) -> None:
@@ -114,15 +148,18 @@ class QdrantEngine:
     def search(self, query: EngineQuery) -> list[Ranking]:
         """Return what is found for each vector; see `Engine.search`."""
         queries = [one for at in range(len(query.vectors)) for one in self._queries(query, at)]
-        answers = self.backend.query(queries, self._fields)
+        fields, with_items = self._fields, query.with_items
+        if with_items:
+            fields = [*fields, *self._paths.values()]
+        answers = self.backend.query(queries, fields, vectors=with_items)
         exact = self.abilities.exact
         if query.bonus is None:
-            return [self._ranking(points, query.count, -math.inf) for points in answers]
+            return [self._ranking(points, query.count, -math.inf, with_items) for points in answers]
         rankings = []
         for ranked, last in zip(answers[::2], answers[1::2], strict=True):
             # Behind what was fetched there may be the highest bonus; nothing, if not even the last place was filled.
             unfetched = edge([one.score for one in last], 1, exact) + query.bonus.highest
-            rankings.append(self._ranking(ranked, query.count, unfetched))
+            rankings.append(self._ranking(ranked, query.count, unfetched, with_items))
         return rankings
 
     def items(self) -> Iterator[StoredItems]:
@@ -145,6 +182,22 @@ class QdrantEngine:
             return {None: self.backend.count()}
         return self.backend.facet(self._paths[attribute], _MOST_FACETS)
 
+    def combinations(
+        self, attributes: Sequence[str], conditions: Sequence[Condition] = ()
+    ) -> dict[tuple[Any, ...], int]:
+        """Count points by the values of some payload fields, which are all read; see `Engine.combinations`."""
+        if not attributes and not conditions:
+            return {(): self.backend.count()}
+        clauses = write_conditions(conditions, ClauseWriter(self._paths))
+        keys, found, after = [self._keys.get(name, name) for name in attributes], Counter[tuple[Any, ...]](), None
+        while True:
+            points, after = self.backend.scroll(after, _READ_AT_ONCE, clauses, vectors=False)
+            for one in points:
+                values = (one.payload.get(key) for key in keys)
+                found[tuple(tuple(sorted(value)) if isinstance(value, list) else value for value in values)] += 1
+            if after is None:
+                return dict(found)
+
     def change(self, items: StoredItems, removed: Sequence[Label]) -> None:
         """Write items, then remove items; see `Engine.change`. Qdrant has no transactions."""
         points = []
@@ -160,6 +213,19 @@ class QdrantEngine:
         if removed:
             self.backend.delete([point_id(name) for name in removed])
 
+    def beside(self) -> QdrantEngine | None:
+        """Return an engine over a new collection; see `Engine.beside`. The name must be an alias, or a link."""
+        backend = self.backend.beside()
+        if backend is None:
+            return None
+        made = copy.copy(self)
+        made.backend = backend
+        return made
+
+    def switch(self) -> None:
+        """Move the alias to this collection; see `Engine.switch`."""
+        self.backend.switch()
+
     @property
     def _fields(self) -> list[str]:
         """The payload fields that answers need."""
@@ -170,11 +236,12 @@ class QdrantEngine:
             return point.id if isinstance(point.id, int) else -1
         return str(point.id if self._id_key is None else point.payload.get(self._id_key, point.id))
 
-    def _ranking(self, points: Sequence[FoundPoint], count: int, unfetched: float) -> Ranking:
+    def _ranking(self, points: Sequence[FoundPoint], count: int, unfetched: float, with_items: bool) -> Ranking:
         scores = [one.score for one in points]
         # What a formula did not return was fetched, and is behind the last one.
         behind = edge(scores, count, self.abilities.exact or unfetched > -math.inf)
-        return Ranking([self._name(one) for one in points], scores, max(behind, unfetched))
+        items = self._stored(points) if with_items else None
+        return Ranking([self._name(one) for one in points], scores, max(behind, unfetched), items)
 
     def _stored(self, points: Sequence[FoundPoint]) -> StoredItems:
         vectors = np.array([one.vector for one in points], dtype=np.float32)
@@ -206,7 +273,7 @@ class QdrantEngine:
         by_value: dict[float, list[Any]] = {}
         for label, value in bonus.by_label.items():
             by_value.setdefault(value, []).append(label)
-        key = self._paths[bonus.attribute]
+        key = self._paths[bonus.attributes[0]]
         masked = [Clause(key, tuple(by_value.pop(-math.inf)), negated=True)] if -math.inf in by_value else []
         boosts = [(value, Clause(key, tuple(labels))) for value, labels in by_value.items()]
         return masked, boosts

@@ -110,12 +110,28 @@ class QdrantBackend(Protocol):
         """Check the collection, or make it, with an index of each payload field of these types."""
         ...
 
-    def query(self, queries: Sequence[PointQuery], payload: Sequence[str]) -> list[list[FoundPoint]]:
-        """Return the points found by each query, best first, with these payload fields."""
+    def beside(self) -> QdrantBackend | None:
+        """Return a new collection that can take the name of this one; None if the name cannot be switched."""
         ...
 
-    def scroll(self, after: Any, limit: int) -> tuple[list[FoundPoint], Any]:
-        """Return the next points with payload and vector, and where to go on; None at the end."""
+    def switch(self) -> None:
+        """Give the name to this collection; see `fairsync.search.engines.engine.Engine.switch`."""
+        ...
+
+    def query(
+        self, queries: Sequence[PointQuery], payload: Sequence[str], *, vectors: bool = False
+    ) -> list[list[FoundPoint]]:
+        """Return the points found by each query, best first, with these payload fields, and with vectors if asked."""
+        ...
+
+    def load(self) -> None:
+        """Open the collection as it is, before anything is known of it; raise if it is not there."""
+        ...
+
+    def scroll(
+        self, after: Any, limit: int, clauses: Sequence[Clause] = (), *, vectors: bool = True
+    ) -> tuple[list[FoundPoint], Any]:
+        """Return the next points that meet conditions, with payload and vector, and where to go on; None at the end."""
         ...
 
     def retrieve(self, ids: Sequence[PointId]) -> list[FoundPoint]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import secrets
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,6 +59,8 @@ class QdrantServer:
         self._models: Any = qdrant_client.models
         self._errors: Any = qdrant_client.http.exceptions
         self._collection, self._vector, self._timeout = collection, vector_name, timeout
+        # What the name stands for, from `open` on; and the name that a new collection is to take.
+        self._held_by, self._name_after, self._exact = collection, "", exact
         self._client: Any = url
         if url == MEMORY:
             self._client = qdrant_client.QdrantClient(MEMORY)
@@ -90,42 +94,92 @@ class QdrantServer:
             self._check_version()
         if not self.exists():
             if not create:
-                raise InvalidInputError(
-                    f"there is no collection {name!r} in Qdrant at {self._url}: check its name, or have it made with"
-                    " upload=True."
-                )
+                raise self._no_collection()
             params = models.VectorParams(size=dim, distance=models.Distance.DOT)
             self._call(lambda: client.create_collection(name, {self._vector: params} if self._vector else params))
             if not self._is_local:  # it has none
                 for key, kind in keys.items():
                     self._call(partial(client.create_payload_index, name, key, _KINDS[kind]))
         self._check_vectors(self._call(lambda: client.get_collection(name)).config.params.vectors, dim)
+        self._pin()
 
-    def query(self, queries: Sequence[PointQuery], payload: Sequence[str]) -> list[list[FoundPoint]]:
+    def _no_collection(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"there is no collection {self._collection!r} in Qdrant at {self._url}: check its name, or have it made"
+            " with upload=True."
+        )
+
+    def query(
+        self, queries: Sequence[PointQuery], payload: Sequence[str], *, vectors: bool = False
+    ) -> list[list[FoundPoint]]:
         """Return the points found by each query; see `QdrantBackend.query`."""
-        requests = [self._request(one, list(payload)) for one in queries]
-        answers = self._call(lambda: self._client.query_batch_points(self._collection, requests))
-        return [[FoundPoint(one.id, one.payload or {}, one.score) for one in answer.points] for answer in answers]
+        requests = [self._request(one, list(payload), vectors) for one in queries]
+        answers = self._call(lambda: self._client.query_batch_points(self._held_by, requests))
+        return [[self._found(one, one.score) for one in answer.points] for answer in answers]
 
-    def scroll(self, after: Any, limit: int) -> tuple[list[FoundPoint], Any]:
+    def load(self) -> None:
+        """Check that the collection is there; see `QdrantBackend.load`."""
+        if not self.exists():
+            raise self._no_collection()
+        self._pin()
+
+    def beside(self) -> QdrantServer | None:
+        """Return a new collection; see `QdrantBackend.beside`. The name must be an alias."""
+        if self._name_after or self._held_by == self._collection:
+            return None
+        name = f"{self._collection}_{secrets.token_hex(4)}"
+        made = QdrantServer(self._client, name, "", self._vector, self._exact, self._timeout)
+        made._name_after = self._collection
+        return made
+
+    def switch(self) -> None:
+        """Move the alias to this collection, and drop what had it before the last; see `QdrantBackend.switch`."""
+        models, client, name = self._models, self._client, self._name_after
+        before = self._aliases().get(name)
+        remove = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=name))
+        make = models.CreateAliasOperation(
+            create_alias=models.CreateAlias(collection_name=self._held_by, alias_name=name)
+        )
+        # Both at one moment, for all clients.
+        self._call(lambda: client.update_collection_aliases([remove, make] if before else [make]))
+        self._collection, self._name_after = name, ""
+        for other in self._call(client.get_collections).collections:
+            is_ours = re.fullmatch(re.escape(name) + r"_[0-9a-f]{8}", other.name)
+            if is_ours and other.name not in (before, self._held_by):
+                self._call(partial(client.delete_collection, other.name))
+
+    def _pin(self) -> None:
+        """Take the collection that the name stands for now."""
+        self._held_by = self._aliases().get(self._collection, self._collection)
+
+    def _aliases(self) -> dict[str, str]:
+        found = self._call(self._client.get_aliases).aliases
+        return {one.alias_name: one.collection_name for one in found}
+
+    def scroll(
+        self, after: Any, limit: int, clauses: Sequence[Clause] = (), *, vectors: bool = True
+    ) -> tuple[list[FoundPoint], Any]:
         """Return the next points; see `QdrantBackend.scroll`."""
+        only = self._filter(clauses)
         points, then = self._call(
-            lambda: self._client.scroll(self._collection, offset=after, limit=limit, with_vectors=True)
+            lambda: self._client.scroll(
+                self._held_by, scroll_filter=only, offset=after, limit=limit, with_vectors=vectors
+            )
         )
         return [self._found(one) for one in points], then
 
     def retrieve(self, ids: Sequence[PointId]) -> list[FoundPoint]:
         """Return those of the points that exist; see `QdrantBackend.retrieve`."""
-        found = self._call(lambda: self._client.retrieve(self._collection, list(ids), with_vectors=True))
+        found = self._call(lambda: self._client.retrieve(self._held_by, list(ids), with_vectors=True))
         return [self._found(one) for one in found]
 
     def count(self) -> int:
         """Return the number of points."""
-        return int(self._call(lambda: self._client.count(self._collection, exact=True)).count)
+        return int(self._call(lambda: self._client.count(self._held_by, exact=True)).count)
 
     def facet(self, key: str, limit: int) -> dict[Any, int]:
         """Return the number of points with each value of a payload field."""
-        answer = self._call(lambda: self._client.facet(self._collection, key, limit=limit, exact=True))
+        answer = self._call(lambda: self._client.facet(self._held_by, key, limit=limit, exact=True))
         return {one.value: int(one.count) for one in answer.hits}
 
     def upsert(self, points: Sequence[FoundPoint]) -> None:
@@ -139,12 +193,12 @@ class QdrantServer:
                 )
                 for one in points[start : start + _WRITTEN_AT_ONCE]
             ]
-            self._call(partial(self._client.upsert, self._collection, structs, wait=True))
+            self._call(partial(self._client.upsert, self._held_by, structs, wait=True))
 
     def delete(self, ids: Sequence[PointId]) -> None:
         """Remove points."""
         selector = self._models.PointIdsList(points=list(ids))
-        self._call(lambda: self._client.delete(self._collection, selector, wait=True))
+        self._call(lambda: self._client.delete(self._held_by, selector, wait=True))
 
     def _call(self, call: Callable[[], _Answer]) -> _Answer:
         """Make an idempotent call, and retry it until the timeout if the server is down or starting."""
@@ -200,28 +254,30 @@ class QdrantServer:
                 " collection with Dot. For cosines, store vectors of length 1 in it (normalize=True)."
             )
 
-    def _found(self, one: Any) -> FoundPoint:
-        vector = one.vector[self._vector] if self._vector else one.vector
-        return FoundPoint(one.id, one.payload or {}, vector=vector)
+    def _found(self, one: Any, score: float = math.nan) -> FoundPoint:
+        vector = one.vector[self._vector] if self._vector and one.vector else one.vector
+        return FoundPoint(one.id, one.payload or {}, score, vector)
 
-    def _request(self, query: PointQuery, payload: list[str]) -> Any:
-        models, only, using = self._models, self._filter(query), self._vector or None
+    def _request(self, query: PointQuery, payload: list[str], vectors: bool) -> Any:
+        models, only, using = self._models, self._filter(query.clauses, query.excluded), self._vector or None
         vector, fields = query.vector.tolist(), payload or False
         if not query.boosts:
             return models.QueryRequest(
                 query=vector, using=using, filter=only, params=self._params, limit=query.limit, offset=query.offset,
-                with_payload=fields,
+                with_payload=fields, with_vector=vectors,
             )  # fmt: skip
         terms = [models.MultExpression(mult=[boost, self._condition(clause)]) for boost, clause in query.boosts]
         fetch = models.Prefetch(query=vector, using=using, filter=only, params=self._params, limit=query.depth)
         formula = models.FormulaQuery(formula=models.SumExpression(sum=["$score", *terms]))
-        return models.QueryRequest(prefetch=[fetch], query=formula, limit=query.limit, with_payload=fields)
+        return models.QueryRequest(
+            prefetch=[fetch], query=formula, limit=query.limit, with_payload=fields, with_vector=vectors
+        )
 
-    def _filter(self, query: PointQuery) -> Any:
-        must = [self._condition(one) for one in query.clauses if not one.negated]
-        must_not = [self._condition(one) for one in query.clauses if one.negated]
-        if query.excluded:
-            must_not.append(self._models.HasIdCondition(has_id=list(query.excluded)))
+    def _filter(self, clauses: Sequence[Clause], excluded: Sequence[PointId] = ()) -> Any:
+        must = [self._condition(one) for one in clauses if not one.negated]
+        must_not = [self._condition(one) for one in clauses if one.negated]
+        if excluded:
+            must_not.append(self._models.HasIdCondition(has_id=list(excluded)))
         return self._models.Filter(must=must, must_not=must_not) if must or must_not else None
 
     def _condition(self, clause: Clause) -> Any:

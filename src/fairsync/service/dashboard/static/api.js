@@ -44,6 +44,7 @@ const promisePath = (id) => `promises/${encodeURIComponent(id)}`;
 
 export const overview = () => call("GET", "overview");
 export const past = (limit) => call("GET", `past?limit=${limit}`);
+export const arms = () => call("GET", "arms");
 export const audit = (limit, before) => call("GET", `audit?limit=${limit}${before ? `&before=${before}` : ""}`);
 export const attributes = (name, text = "", limit = 100) =>
   call("GET", `attributes?limit=${limit}&text=${encodeURIComponent(text)}${name ? `&name=${encodeURIComponent(name)}` : ""}`);

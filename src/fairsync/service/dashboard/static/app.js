@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { showAlerts } from "./alerts.js";
+import { showArms } from "./arms.js";
 import { watchAudit } from "./audit.js";
 import { byId, setAttribute, setText } from "./dom.js";
 import { clock, compact, duration, percentRoundedDown } from "./format.js";
@@ -40,6 +41,7 @@ async function poll() {
     failures = 0;
     if (at - pastFetchedAt > PAST_POLL_MS || pastOfPeriod !== overview.period_end) {
       past = await api.past(MAX_PAST_WINDOWS);
+      showArms(overview.experiment ? await api.arms() : null);
       [pastFetchedAt, pastOfPeriod] = [at, overview.period_end];
     }
     render();

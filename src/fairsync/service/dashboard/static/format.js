@@ -6,6 +6,9 @@ const twoDigits = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 2
 const percent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 2 });
 const exactPercent = new Intl.NumberFormat(undefined, { style: "percent", maximumSignificantDigits: 3 });
 
+const threeDigits = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
+
+export const precise = (value) => threeDigits.format(value);
 export const count = (value) => whole.format(value);
 export const plural = (n, one, many) => (n === 1 ? one : many);
 export const compact = (value) => (Math.abs(value) < 100_000 ? whole.format(value) : short.format(value));

@@ -1,10 +1,12 @@
 """The connection to a Milvus server: calls are retried until a timeout, and errors say what to do."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, TypeVar
 
 from fairsync.errors import BackendUnavailableError, InvalidInputError, MissingPackageError
@@ -15,6 +17,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 # Errors that a retry cannot cure. All others may pass while a server starts or moves data.
 _NOT_FOUND = 100
 _REFUSALS = {"UNAUTHENTICATED", "PERMISSION_DENIED", "UNIMPLEMENTED"}
+_OLDEST = (2, 3, 2)
 _REMEDY = "Start it, check uri= and token=, or give it more time with timeout=."
 
 _this_thread = threading.local()
@@ -42,11 +45,15 @@ class Connection:
             import grpc
             import pymilvus
         except ImportError as error:
-            raise MissingPackageError("MilvusIndex needs pymilvus: pip install 'fairsync[milvus]'.") from error
+            raise MissingPackageError("Milvus needs pymilvus: pip install 'fairsync[milvus]'.") from error
         self.uri, self.token, self.timeout, self.milvus = uri, token, timeout, pymilvus
-        self.is_lite = uri.endswith(".db")
+        self.is_lite, self.kinds = uri.endswith(".db"), pymilvus.DataType
         self._errors = (pymilvus.MilvusException, grpc.RpcError)
-        self.client: Any = self.retry(lambda left: pymilvus.MilvusClient(uri, token=token, timeout=left))
+
+    @cached_property
+    def client(self) -> Any:
+        """The client of pymilvus, connected when it is first used."""
+        return self.retry(lambda left: self.milvus.MilvusClient(self.uri, token=self.token, timeout=left))
 
     def retry(self, call: Callable[[float], _Answer]) -> _Answer:
         """Make an idempotent call, given the seconds left, and retry it until the timeout."""
@@ -66,22 +73,17 @@ class Connection:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    @contextmanager
-    def without_retry(self, remedy: str) -> Iterator[None]:
-        """Make calls that are not retried. An error gets this remedy."""
-        try:
-            with _quiet():
-                yield
-        except self._errors as error:
-            raise self._unavailable(error, remedy) from error
+    def call(self, name: str, *given: Any, **more: Any) -> Any:
+        """Call an idempotent method of pymilvus, and retry it until the timeout."""
+        return self.retry(lambda left: getattr(self.client, name)(*given, timeout=left, **more))
 
-    def collections(self) -> list[str]:
-        """Return the names of the server's collections."""
-        return sorted(self.retry(lambda left: self.client.list_collections(timeout=left)))
-
-    def aliases(self, collection: str) -> list[str]:
-        """Return the aliases that point to a collection."""
-        return sorted(self.retry(lambda left: self.client.list_aliases(collection, timeout=left))["aliases"])
+    def check_version(self) -> None:
+        """Raise if the server is too old: without upserts and arrays."""
+        version = str(self.call("get_server_version"))
+        found = re.match(r"v?(\d+)\.(\d+)\.(\d+)", version)
+        if found is not None and tuple(map(int, found.groups())) < _OLDEST:
+            needed = ".".join(map(str, _OLDEST))
+            raise InvalidInputError(f"Milvus at {self.uri} is {version}, and {needed} or newer is needed: update it.")
 
     def collection_of(self, alias: str) -> str | None:
         """Return the collection that an alias points to, None if there is no such alias."""
@@ -98,14 +100,6 @@ class Connection:
                 self.client.alter_alias(collection, alias, timeout=left)
 
         self.retry(change)
-
-    def drop_alias(self, alias: str) -> None:
-        """Remove an alias; the collection stays."""
-        self.retry(lambda left: self.client.drop_alias(alias, timeout=left))
-
-    def drop_collection(self, collection: str) -> None:
-        """Remove a collection that no alias points to."""
-        self.retry(lambda left: self.client.drop_collection(collection, timeout=left))
 
     def server_time(self) -> int:
         """Return a timestamp of the server; 0, which stands for the latest, for Milvus Lite, which has none."""

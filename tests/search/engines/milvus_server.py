@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import time
@@ -22,7 +23,7 @@ advertise-client-urls: http://localhost:{client}
 """
 
 
-class Server:
+class MilvusServer:
     """A standalone server whose data lie in a folder and outlive it."""
 
     def __init__(self, folder: Path) -> None:
@@ -44,6 +45,9 @@ class Server:
             "MILVUS_RUN_DIR": str(folder / "run"),
             # Seconds that a killed server counts as alive, for which its successor waits; 30 by default.
             "COMMON_SESSION_TTL": "3",
+            # Milliseconds between two looks at what is to be loaded; 1000 and 500 by default.
+            "QUERYCOORD_CHECKINTERVAL": "50",
+            "QUERYCOORD_DISTPULLINTERVAL": "50",
         }
         self._health = f"http://127.0.0.1:{health}/healthz"
         self.uri = f"http://127.0.0.1:{config.get('proxy_port')}"
@@ -66,6 +70,17 @@ class Server:
         """End it at once, without a chance to tidy up (SIGKILL)."""
         self._process.kill()
         self._process.wait()
+
+    def suspend(self) -> None:
+        """Stop it without ending it: connections stay open, and nothing is answered."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continue after `suspend`. Milvus ends itself if its session has expired; then it is started again."""
+        self._process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(8)
+            self.start()
 
 
 def _free_ports(count: int) -> list[int]:

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from contract.test_indexes import random_case
-from fairsync.errors import InvalidInputError, MissingPackageError
-from fairsync.search.milvus import BackendUnavailableError, MilvusIndex
+from fairsync.errors import BackendUnavailableError, InvalidInputError, MissingPackageError
+from fairsync.search.engines.milvus import MilvusIndex
 
 
 @pytest.fixture

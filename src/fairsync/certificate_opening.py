@@ -1,0 +1,107 @@
+"""How the certificate of a horizon begins, after a start or a change of promises, and which terms are then in force."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fairsync.catalog.groups import grow
+from fairsync.certificate_state import CertificateState
+from fairsync.errors import InvalidInputError
+from fairsync.policies.base import NO_CAP
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fairsync.concession import Concession
+    from fairsync.policies import Policy, Terms
+    from fairsync.progress import Progress
+    from fairsync.spending import Spending
+
+_log = logging.getLogger(__name__)
+
+
+def check_caps(progress: Progress, terms: Terms, before: Terms) -> None:
+    """Refuse caps that have been exceeded already, unless they were the same before the change."""
+    if terms.caps is None or progress.left(terms) <= 0:  # or the next horizon starts with the next request
+        return
+    known = np.full(len(terms.caps), NO_CAP) if before.caps is None else grow(before.caps, len(terms.caps))
+    exceeded = np.flatnonzero((progress.totals.exposures > terms.caps) & (terms.caps != known))
+    if len(exceeded):
+        code = int(exceeded[0])
+        raise InvalidInputError(
+            f"A promise with at most {terms.caps[code]:,} exposures has had {progress.totals.exposures[code]:,} since"
+            " the horizon began. Raise at_most, lengthen the horizon, or wait for the next one."
+        )
+
+
+def open_certificate(
+    progress: Progress,
+    terms: Terms,
+    before: CertificateState | None = None,
+    leased: int = 0,
+    reserved: NDArray[np.int64] | None = None,
+    *,
+    gives_way: bool = False,
+) -> CertificateState | None:
+    """Return the certificate for promises that may overlap; None if they cannot be kept by the requests left.
+
+    Parameters
+    ----------
+    progress, terms
+        The progress of the horizon, and the promises.
+    before
+        The certificate before a change of promises or items.
+    leased, reserved
+        As for `LoopState.begin`.
+    gives_way
+        Whether floors give way where not all can be kept. Then None is never returned.
+    """
+    left = progress.left(terms) - leased
+    if left <= 0 and not terms.auto_restart:  # more requests came than were expected: the next targets plan for more
+        return CertificateState.aimed(replace(terms, certificate=None), left, before, 0)
+    if left <= 0 and not leased:  # the horizon is over: the next one starts with the next request
+        progress, left, before = progress.restart(), terms.horizon, None
+    missing, room = progress.certain_missing(terms), progress.room(terms, reserved)
+    return CertificateState.open(terms, missing, room, left, before, gives_way=gives_way)
+
+
+def require_certificate(
+    progress: Progress,
+    terms: Terms,
+    policy: Policy,
+    before: CertificateState | None = None,
+    *,
+    gives_way: bool = False,
+) -> CertificateState | None:
+    """Return the certificate for promises that may overlap; refuse those that can no longer be kept."""
+    if terms.membership is None or not policy.keeps_floors:
+        return None
+    made = open_certificate(progress, terms, before, gives_way=gives_way)
+    error = (
+        f"The horizon has had {progress.totals.requests} requests, and its promises can no longer be kept together"
+        f" by request {terms.horizon}. Lower them, lengthen the horizon, or start with a new ledger."
+    )
+    if made is None:
+        raise InvalidInputError(error)
+    if made.concession is not None and progress.totals.requests:
+        _log.warning("floors of the lowest priority give way: %s", error)
+    return made
+
+
+def terms_in_force(
+    terms: Terms, certificate: CertificateState | None, spending: Spending | None = None
+) -> Terms | None:
+    """Return the terms without what floors have given up; None if that is nothing."""
+    asked, concession = terms if spending is None else spending.asked(terms), concession_of(certificate)
+    if concession is not None:
+        asked = replace(asked, floors=np.maximum(asked.floors - grow(concession.shortfall, len(terms.floors)), 0))
+    return None if asked is terms else asked
+
+
+def concession_of(certificate: CertificateState | None) -> Concession | None:
+    """Return what floors have given up for others; None if that is nothing."""
+    return None if certificate is None else certificate.concession

@@ -1,0 +1,127 @@
+"""The prices of one of several coordinators that share a ledger. Each learns its own, from its own front ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fairsync.catalog.groups import grow
+from fairsync.coordination.targets import has_other_shape
+from fairsync.loop import LoopState
+from fairsync.price_state import PriceState
+from fairsync.spending import Spending
+
+if TYPE_CHECKING:
+    from fairsync.batch import Batch
+    from fairsync.coordination.lease import Settlement
+    from fairsync.ledger import Totals
+    from fairsync.policies import Policy, Terms
+    from fairsync.progress import Progress
+
+
+class OwnPrices:
+    """The policy's state, the price batch under way, and what promises may cost.
+
+    Requests of other coordinators are no part of the price batches. What promises have cost is not known, because the
+    costs of other coordinators are not.
+
+    Parameters
+    ----------
+    policy
+        The policy that makes prices.
+    terms
+        The promise.
+
+    Attributes
+    ----------
+    price_state : PriceState
+        The policy's state and prices.
+    spending : Spending or None
+        What promises may cost; None if there are no limits.
+    """
+
+    def __init__(self, policy: Policy, terms: Terms) -> None:
+        self.policy = policy
+        self.price_state = PriceState.of(policy, policy.start(terms))
+        self.spending = Spending.of(terms, None)
+        self._horizon = 0
+
+    def restart(self, terms: Terms, horizon: int) -> None:
+        """Start the policy under a promise, in a horizon of the ledger."""
+        self.price_state = PriceState.of(self.policy, self.policy.start(terms))
+        self._horizon = horizon
+
+    def asked(self, terms: Terms) -> Terms:
+        """Return the promise without the floors that are given up because of their cost."""
+        return terms if self.spending is None else self.spending.asked(terms)
+
+    def is_due(self, terms: Terms, horizon: int) -> bool:
+        """Return whether prices change before the next lease: the price batch is full, or the horizon is a new one."""
+        return self._horizon != horizon or self.price_state.requests >= terms.batch_size
+
+    def next_batch(self, terms: Terms, progress: Progress, horizon: int, n: int, *, leased: int, mine: int) -> Batch:
+        """Return the next batch of at most n requests, of which nothing is granted yet.
+
+        Parameters
+        ----------
+        terms, progress, horizon
+            The promise, the counts of the horizon, and its number.
+        n
+            The number of requests that are asked for.
+        leased, mine
+            Requests of all open leases, and of those of this coordinator.
+        """
+        begun = 0 if self.is_due(terms, horizon) else self.price_state.requests
+        price_state = replace(self.price_state, requests=begun - (leased - mine))
+        return LoopState(progress, price_state).next_batch(terms, self.policy, n, leased=leased)
+
+    def priced(self, terms: Terms, progress: Progress, horizon: int, batch: Batch) -> Batch:
+        """Return a batch that was granted at the prices of now, after a policy step if one is due."""
+        if self.is_due(terms, horizon):
+            self._step(terms, progress.totals, horizon)
+        return self.price_state.batch(
+            self.asked(terms),
+            self.policy,
+            batch.requests,
+            batch.missing,
+            batch.left,
+            batch.certificate,
+            batch.room,
+            None if self.spending is None else self.spending.highest(terms),
+        )
+
+    def _step(self, terms: Terms, totals: Totals, horizon: int) -> None:
+        """Let the policy learn from the price batch under way."""
+        spending, is_new = self.spending, self._horizon != horizon
+        if spending is not None and is_new:
+            spending = spending.restarted()
+        highest = None if spending is None else spending.highest(terms)
+        self.price_state = self.price_state.step(self.policy, terms, totals, highest)
+        if is_new:
+            self.price_state = replace(self.price_state.restarted(), costs=None)
+        self._horizon = horizon
+        self.spending = None if spending is None else spending.priced(terms, self.price_state.prices, totals)
+
+    def record(self, terms: Terms, totals: Totals, settlement: Settlement) -> None:
+        """Learn from the requests of a lease, whose entry is as it counts."""
+        entry, certified, relevance = settlement.entry, settlement.certified, settlement.last_relevance
+        self.price_state = self.price_state.record(self.policy, entry, settlement.sample, slots=settlement.slots)
+        spending = self.spending
+        if spending is not None and relevance is not None and entry.requests:
+            spending = spending.observed(relevance, entry.requests)
+        if spending is not None and certified is not None and certified.too_dear is not None:
+            spending = spending.refused(grow(certified.too_dear, len(terms.floors)), totals)
+        self.spending = spending
+
+    def adopt(self, before: Terms, terms: Terms) -> None:
+        """Continue under another promise. What the policy has learnt holds on if only targets have changed a little."""
+        n, overlap = len(self.price_state.prices), before.membership is not None or terms.membership is not None
+        is_other = overlap and len(terms.floors) >= n and has_other_shape(before, terms)
+        if terms.auto_restart or len(terms.floors) > n or is_other:
+            state = self.policy.resume(self.price_state.state, terms)
+            self.price_state = self.price_state.with_state(self.policy, state, terms.n_atoms)
+        spending, n = self.spending, len(terms.floors)
+        if spending is None or terms.max_prices is None:
+            self.spending = Spending.of(terms, None)
+        elif spending.since is None or len(spending.since) <= n:
+            self.spending = spending.grown(n)
