@@ -81,7 +81,7 @@ def best(catalog: Catalog) -> list[list[int]]:
 
 
 class Searching:
-    """Searches an index in threads, before, during and after a change, and counts answers that are not its catalog's."""
+    """Searches an index in threads, before, during and after a change, and counts the wrong answers."""
 
     def __init__(self, *indexes: EngineIndex) -> None:
         self._stop, self._searched = threading.Event(), threading.Barrier(len(indexes) + 1)
